@@ -20,7 +20,7 @@ from benchmarks.adult import untargeted
 from synthdp.data.domain import Domain
 from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import PlannedMechanism, ReleasePlan
 from synthdp.spec.checks.columns import check
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import DeclaredRows, Edge, Graph, ReleaseSpec, Shares
@@ -89,7 +89,7 @@ def release_of(base: ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> Releas
     return check(base.model_copy(update=changes))
 
 
-def plan_of(spec: ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
+def plan_of(spec: ReleaseSpec, domain: Domain, epsilon: float) -> ReleasePlan:
     """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
     if math.isinf(epsilon):
         return without_privacy(plan_for(spec, domain))
@@ -99,19 +99,16 @@ def plan_of(spec: ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
     )
 
 
-def without_privacy(plan: Plan) -> Plan:
+def without_privacy(plan: ReleasePlan) -> ReleasePlan:
     """The same mechanisms with next to no noise and without clipping. Its epsilon is infinite, so
     that no run can have reserved it.
     """
 
-    def quiet(spend: PlannedPurpose) -> PlannedPurpose:
-        mechanism = spend.mechanism.scaled(NO_NOISE)
-        return PlannedPurpose(
-            spend.purpose,
-            replace(mechanism, clip=WIDE_CLIP) if isinstance(mechanism, DpSgd) else mechanism,
-        )
+    def quiet(purpose: str, planned: PlannedMechanism) -> PlannedMechanism:
+        mechanism = planned.scaled(NO_NOISE)
+        return replace(mechanism, clip=WIDE_CLIP) if isinstance(mechanism, DpSgd) else mechanism
 
-    return replace(plan, epsilon=math.inf, spends=tuple(quiet(s) for s in plan.spends))
+    return replace(plan.map(quiet), epsilon=math.inf)
 
 
 # --- budgets and graphs ---

@@ -39,7 +39,7 @@ from benchmarks.peers_run import Peer, Request, python_of, run_many
 from synthdp.audit.membership import WHITE_BOX
 from synthdp.audit.shadow_models import ShadowTrainer
 from synthdp.data.domain import Domain
-from synthdp.privacy.plan import make_plan
+from synthdp.privacy.calibration import make_plan
 from synthdp.spec.model import Edge, ReleaseSpec
 from synthdp_attacks import (
     Claim,

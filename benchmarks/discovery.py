@@ -40,9 +40,10 @@ from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, meek, orient_colliders, unshielded
 from synthdp.graph.metrics import arc_f1, hamming_distance
 from synthdp.graph.tables import NoisyTables
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.plan import Plan, make_search_plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 
@@ -73,7 +74,7 @@ def ordered_domain(name: str) -> Domain:
 @cache
 def plan_of(
     algorithm: str, name: str, rows: int, epsilon: float, delta: float, adjacency: Any
-) -> Plan:
+) -> ReleasePlan:
     """A plan that spends everything on the search."""
     settings = Graph(mode="learn", algorithm=algorithm)
     spends = ALGORITHMS[algorithm].spends(settings, ordered_domain(name), rows)

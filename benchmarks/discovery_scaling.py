@@ -101,8 +101,8 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
     """Measured PC by a session with a ledger of its own."""
     from synthdp.graph.discovery import ALGORITHMS
     from synthdp.ledger.ledger import Ledger
+    from synthdp.privacy.calibration import make_search_plan
     from synthdp.privacy.noise import Streams
-    from synthdp.privacy.plan import make_search_plan
     from synthdp.privacy.session import Session
     from synthdp.spec.model import Graph
 
@@ -134,7 +134,7 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
 def of_columns(columns: int) -> dict[str, Any]:
     """Search rows of a random network, in this process."""
     from synthdp.graph.discovery import ALGORITHMS
-    from synthdp.privacy.plan import make_search_plan
+    from synthdp.privacy.calibration import make_search_plan
     from synthdp.privacy.session import Rehearsal
     from synthdp.spec.model import Graph
 

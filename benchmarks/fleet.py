@@ -32,7 +32,7 @@ from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.plan import make_plan
+from synthdp.privacy.calibration import make_plan
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Attacks, Edge, Graph, MembershipAttack, ReleaseSpec
 from synthdp_attacks import Fleet, Loky, ThreatModel, play

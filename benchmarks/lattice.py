@@ -37,6 +37,7 @@ from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import LATTICE_BITS, DpSgd
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.noise import Floats, Streams
+from synthdp.privacy.plan import TRAIN, needed
 from synthdp.privacy.table import Table
 from synthdp.spec.load.loader import load_spec
 
@@ -96,9 +97,8 @@ def trainings(steps: int, runs: int) -> Iterator[dict[str, object]]:
     domain = Domain.from_spec(spec.columns)
     train, _ = split(ROOT / "specs" / "data" / "adult.csv")
     codes, _ = encode(domain, train.replace("", np.nan))
-    planned = plan_for(spec, domain).find("train")
-    assert planned is not None and isinstance(planned.mechanism, DpSgd)
-    settings = replace(planned.mechanism, steps=steps)
+    planned = needed(plan_for(spec, domain).train, TRAIN)
+    settings = replace(planned, steps=steps)
     architecture = architecture_for(spec, domain, CausalGraph.from_spec(spec.graph, domain.names))
     table = Table(
         codes,

@@ -41,8 +41,9 @@ from synthdp.graph.discovery.rcit_pc.search import RCIT_PC, planned_moments
 from synthdp.graph.discovery.skeleton import pc_skeleton
 from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.knowledge import Knowledge
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
-from synthdp.privacy.plan import Plan, make_search_plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
@@ -107,14 +108,14 @@ def fork(rows: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 @cache
-def plan_of_test(rows: int, epsilon: float) -> Plan:
+def plan_of_test(rows: int, epsilon: float) -> ReleasePlan:
     """Everything on one moment matrix."""
     return make_search_plan(
         {"moments": lambda mu: planned_moments(SIMULATED, rows, mu)}, epsilon=epsilon, delta=DELTA
     )
 
 
-def released_moments(frame: pd.DataFrame, plan: Plan) -> NoisyMoments:
+def released_moments(frame: pd.DataFrame, plan: ReleasePlan) -> NoisyMoments:
     """The matrix by the planned mechanism."""
     mechanism = plan.spends[0].mechanism
     assert isinstance(mechanism, MomentMatrix)

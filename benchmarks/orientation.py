@@ -54,10 +54,11 @@ from scipy.stats import norm
 
 from benchmarks.anm_published import probabilities, textbook
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.discovery.anm_direction import PURPOSE, read
+from synthdp.graph.discovery.anm_direction import ORIENT, read
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.anm import SCORES, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.mechanisms.pair_table import NoisyPair
-from synthdp.privacy.plan import Plan, PlannedPurpose, make_search_plan
+from synthdp.privacy.plan import ReleasePlan, graph_purpose
 from synthdp.privacy.session import Rehearsal
 
 Floats = npt.NDArray[np.float64]
@@ -125,15 +126,15 @@ def domain_of(values: Floats) -> Domain:
 
 
 @cache
-def plan_of(epsilon: float, scores: tuple[Score, ...]) -> Plan:
+def plan_of(epsilon: float, scores: tuple[Score, ...]) -> ReleasePlan:
     """Everything on one orientation; without privacy a hand-made plan of next to no noise."""
     if math.isinf(epsilon):
-        return Plan(
+        return ReleasePlan(
             epsilon,
             DELTA,
             "add_remove",
             1,
-            (PlannedPurpose(PURPOSE, OrientationBudget(Domain(()), ALMOST_NO_NOISE, scores)),),
+            graph={ORIENT: OrientationBudget(Domain(()), ALMOST_NO_NOISE, scores)},
         )
     return make_search_plan(
         {"orient": lambda mu: OrientationBudget(Domain(()), 1 / mu, scores)},
@@ -149,16 +150,16 @@ def released(values: Floats, scores: tuple[Score, ...], epsilon: float) -> Noisy
         domain_of(values),
         plan_of(epsilon, scores),
     )
-    [spend] = plan.spends
-    assert isinstance(spend.mechanism, OrientationBudget)
-    budget = replace(spend.mechanism, domain=domain)
+    planned = plan.in_graph(ORIENT, OrientationBudget)
+    assert planned is not None
+    budget = replace(planned, domain=domain)
     releaser = Rehearsal(
         np.zeros((len(frame), 2), dtype=np.uint16),
         domain,
-        replace(plan, spends=(replace(spend, mechanism=budget),)),
+        replace(plan, graph={ORIENT: budget}),
         frame=frame,
     )
-    [one] = releaser.release(budget.choose([("x", "y")]), purpose=PURPOSE).value
+    [one] = releaser.release(budget.choose([("x", "y")]), purpose=graph_purpose(ORIENT)).value
     return one
 
 

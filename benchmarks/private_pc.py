@@ -10,8 +10,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 

@@ -33,6 +33,7 @@ from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import TRAIN, needed
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import BuiltinSource, CsvSource, ReleaseSpec
 
@@ -91,17 +92,14 @@ def compare(name: str, steps: int, rounds: int) -> dict[str, object]:
     """Both steps on one spec, by turns."""
     spec = load_spec(ROOT / "specs" / f"{name}.yaml")
     domain = Domain.from_spec(spec.columns)
-    planned = plan_for(spec, domain).find("train")
-    assert planned is not None and isinstance(planned.mechanism, DpSgd)
+    planned = needed(plan_for(spec, domain).train, TRAIN)
     graph = CausalGraph.from_spec(spec.graph, domain.names)
     # As many rows as a release fits, without those held out: of all rows the private step's chance
     # would draw larger batches than the other's.
-    codes = table_of(spec, domain)[
-        : round(planned.mechanism.expected_batch / planned.mechanism.rate)
-    ]
-    private = _Trainer(planned.mechanism, causal_vae(spec, domain, graph), Streams.fresh())
+    codes = table_of(spec, domain)[: round(planned.expected_batch / planned.rate)]
+    private = _Trainer(planned, causal_vae(spec, domain, graph), Streams.fresh())
     kinds: dict[str, Callable[[Codes, int], None]] = {
-        "plain": Plain(causal_vae(spec, domain, graph), planned.mechanism).step,
+        "plain": Plain(causal_vae(spec, domain, graph), planned).step,
         "private": private.step,
     }
     found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
@@ -114,7 +112,7 @@ def compare(name: str, steps: int, rounds: int) -> dict[str, object]:
     memory = {kind: max(m for _, m in runs) for kind, runs in found.items()}
     return {
         "spec": name,
-        "batch": planned.mechanism.expected_batch,
+        "batch": planned.expected_batch,
         "plain_ms": 1000 * seconds["plain"],
         "private_ms": 1000 * seconds["private"],
         "time_ratio": seconds["private"] / seconds["plain"],

@@ -24,7 +24,7 @@ from joblib import Parallel, delayed
 
 from benchmarks.discovery import RESULTS, network
 from synthdp.graph.stage import rounds, validated
-from synthdp.privacy.plan import make_search_plan
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 

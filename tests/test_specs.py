@@ -16,7 +16,7 @@ from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.model.planning import plan_for
-from synthdp.privacy.plan import make_plan
+from synthdp.privacy.calibration import make_plan
 from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import BuiltinSource, CsvSource, IdUnit

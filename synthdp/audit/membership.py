@@ -27,7 +27,7 @@ from synthdp.bundle.certificate.audit_record import Advantage, DeclaredAttack, M
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.plan import make_plan
+from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.session import Session
 from synthdp.spec.model import ReleaseSpec

@@ -49,10 +49,9 @@ from synthdp.files import private_folder, write_private
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.build import architecture_for, causal_vae, target_regression
 from synthdp.model.planning import plan_for
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
@@ -78,7 +77,7 @@ class AuditJob:
 
     spec: ReleaseSpec
     domain: Domain
-    plan: Plan
+    plan: ReleasePlan
     out: Path
     reporter: Reporter
 
@@ -92,7 +91,7 @@ class AuditJob:
 
         A target to which no arrow leads gets other columns as its causes.
         """
-        if purpose != "targets":
+        if purpose != TARGETS:
             return causal_vae(self.spec, domain, self.graph)
         architecture = architecture_for(self.spec, domain, self.graph)
         targets = [domain.index(n) for n in self.spec.synthesizer.targets]
@@ -239,12 +238,10 @@ def with_rows(
 
     The membership attack runs if the spec enables it. `codes` are levels `[rows, columns]`.
     """
-    planned = job.plan.find("train")
-    assert planned is not None and isinstance(planned.mechanism, DpSgd)
-    training = planned.mechanism
+    training = needed(job.plan.train, TRAIN)
 
     def canaries(progress: Advance) -> Sequence[AuditResult]:
-        module = job.network("train", job.domain)
+        module = job.network(TRAIN, job.domain)
         result = audit_canaries(
             training, rows=codes, module=module, delta=job.plan.delta, progress=progress
         )

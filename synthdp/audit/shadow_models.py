@@ -21,13 +21,14 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
-from synthdp.model.fit import Fitted, assemble, build_start, measure, train, training_of
+from synthdp.model.fit import Fitted, assemble, build_start, measure, train
 from synthdp.model.sampling import sample
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
+from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import DeclaredRows, ReleaseSpec
@@ -51,7 +52,7 @@ class ShadowTrainer:
 
     spec: ReleaseSpec
     domain: Domain
-    plan: Plan
+    plan: ReleasePlan
     graph: CausalGraph
     white_box: bool = False
 
@@ -144,7 +145,7 @@ class TableMeasurer:
     """The noisy tables with which a release starts, measured anew on any rows."""
 
     domain: Domain
-    plan: Plan
+    plan: ReleasePlan
 
     def __call__(self, rows: AnyCodes) -> list[NoisyCounts]:
         """Count `rows` `[rows, columns]` and add the planned noise."""
@@ -177,7 +178,7 @@ def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
     )
 
 
-def game_text(shadow: ReleaseSpec, plan: Plan, graph: CausalGraph) -> str:
+def game_text(shadow: ReleaseSpec, plan: ReleasePlan, graph: CausalGraph) -> str:
     """Everything that determines the shadow models, as text.
 
     Where they run is left out: it may change between an interruption and the next call.
@@ -193,7 +194,7 @@ def shadows(
     rows: Sequence[Codes],
     spec: ReleaseSpec,
     domain: Domain,
-    plan: Plan,
+    plan: ReleasePlan,
     graph: CausalGraph,
     *,
     rngs: Sequence[np.random.Generator],
@@ -207,7 +208,7 @@ def shadows(
 
 
 def fitted_shadows(
-    rows: Sequence[Codes], spec: ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph
+    rows: Sequence[Codes], spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, graph: CausalGraph
 ) -> Iterator[Fitted]:
     """Everything that a shadow release on each of `rows` would publish, except its sample."""
     torch.set_num_threads(1)
@@ -218,17 +219,20 @@ def fitted_shadows(
     regressions = [draft.regression for draft in drafts if draft.regression is not None]
     heads: Sequence[Released[Weights] | None] = [None] * len(drafts)
     if regressions:
-        heads = _together(rehearsals, regressions, plan, "targets")
-    weights = _together(rehearsals, [draft.network for draft in drafts], plan, "train")
+        heads = _together(rehearsals, regressions, plan.targets, TARGETS)
+    weights = _together(rehearsals, [draft.network for draft in drafts], plan.train, TRAIN)
     for draft, tables, trained, head in zip(drafts, marginals, weights, heads, strict=True):
         yield Fitted(tables, given, assemble(draft, spec, trained, head))
 
 
 def _together(
-    rehearsals: Sequence[Rehearsal], modules: Sequence[PerExampleLoss], plan: Plan, purpose: str
+    rehearsals: Sequence[Rehearsal],
+    modules: Sequence[PerExampleLoss],
+    planned: DpSgd | None,
+    purpose: str,
 ) -> list[Released[Weights]]:
     """All `modules`, trained by their planned spend `purpose`."""
-    settings = training_of(plan, purpose)
+    settings = needed(planned, purpose)
     trainings = [Training(settings, module, _quiet, None) for module in modules]
     return train_side_by_side(rehearsals, trainings, purpose=purpose)
 

@@ -16,8 +16,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.features import level_features
 from synthdp.graph.discovery import Releaser
-from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, Scored
+from synthdp.privacy.mechanisms.scores import Scorecard, Scored
 from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.plan import SCORES, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
@@ -34,14 +35,13 @@ def score_table(
     A run that was interrupted after the charge gets back the table that was scored then. That table
     is the one to publish.
     """
-    planned = releaser.plan.find("scores")
-    assert planned is not None and isinstance(planned.mechanism, ScoreBudget)
-    max_rows = spec.evaluation.max_rows
+    planned = needed(releaser.plan.scores, SCORES)
+    most = spec.evaluation.max_rows
     cards = [
-        fit_scorecard(codes.value, domain, target, max_rows=max_rows, rng=fresh_generator())
-        for target in planned.mechanism.targets
+        fit_scorecard(codes.value, domain, t, max_rows=most, rng=fresh_generator())
+        for t in planned.targets
     ]
-    counted = releaser.release(planned.mechanism.choose(codes.value, cards), purpose="scores")
+    counted = releaser.release(planned.choose(codes.value, cards), purpose=SCORES)
     return codes.zip(counted).map(lambda pair: pair[1])
 
 

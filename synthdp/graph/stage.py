@@ -22,8 +22,9 @@ from synthdp.graph.validation import (
     rejudge,
     validate,
 )
+from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import Mechanism, NoisyTable
-from synthdp.privacy.plan import MechanismFactory, Plan, adaptive_round
+from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
@@ -86,7 +87,7 @@ class _TableCollector:
         self.tables: Released[tuple[NoisyTable, ...]] | None = None
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ReleasePlan:
         return self._releaser.plan
 
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:

@@ -27,11 +27,11 @@ from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.raking import Probabilities, one_way_probabilities, smoothed
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
-from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
-from synthdp.privacy.plan import Plan, expected_fit_rows
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.plan import MEASURE, PAIRS, TARGETS, TRAIN, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
@@ -90,14 +90,12 @@ def measure(
 
     `check` may refuse the one-way tables before the pairs are measured.
     """
-    planned, pairs = releaser.plan.find("measure"), releaser.plan.find("pairs")
-    assert planned is not None and isinstance(planned.mechanism, NoisyMarginals)
-    tables = releaser.release(planned.mechanism, purpose="measure")
+    plan = releaser.plan
+    tables = releaser.release(needed(plan.measure, MEASURE), purpose=MEASURE)
     check(tables.value)
-    if pairs is None:
+    if plan.pairs is None:
         return tables
-    assert isinstance(pairs.mechanism, NoisyMarginals)
-    two_way = releaser.release(pairs.mechanism, purpose="pairs")
+    two_way = releaser.release(plan.pairs, purpose=PAIRS)
     return tables.zip(two_way).map(lambda both: (*both[0], *both[1]))
 
 
@@ -128,21 +126,21 @@ def train(
     heads = None
     if start.regression:  # short enough to begin again after a kill
         stage = Training(
-            training_of(releaser.plan, "targets"),
+            needed(releaser.plan.targets, TARGETS),
             start.regression,
             lambda done, total: None,
             None,
             device,
         )
-        heads = releaser.release(stage, purpose="targets")
+        heads = releaser.release(stage, purpose=TARGETS)
     training = Training(
-        training_of(releaser.plan, "train"),
+        needed(releaser.plan.train, TRAIN),
         start.network,
         progress,
-        releaser.checkpoints("train"),
+        releaser.checkpoints(TRAIN),
         device,
     )
-    trained = releaser.release(training, purpose="train")
+    trained = releaser.release(training, purpose=TRAIN)
     return assemble(start, spec, trained, heads)
 
 
@@ -185,13 +183,6 @@ def build_start(
         regression.start_from(marginals.value, domain)
     paid = tables if graph.released is None else tables.zip(graph.released).map(lambda w: w[0])
     return TrainingStart(network, regression, architecture, domain.names, margins, paid)
-
-
-def training_of(plan: Plan, purpose: str) -> DpSgd:
-    """The settings of a planned training."""
-    planned = plan.find(purpose)
-    assert planned is not None and isinstance(planned.mechanism, DpSgd)
-    return planned.mechanism
 
 
 def assemble(

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synthdp.errors import WrongTableError
+from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.plan import expected_fit_rows
 from synthdp.spec.model import IdUnit, ReleaseSpec
 
 FACTOR = 2.0

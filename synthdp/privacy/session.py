@@ -28,7 +28,7 @@ from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.journal import Checkpoints, Journal
 from synthdp.privacy.mechanisms.marginals import Arrays, Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import (
     _KERNEL_KEY,
     Confidential,
@@ -50,7 +50,7 @@ class Session:
     def __init__(
         self,
         private: Private[Table],
-        plan: Plan,
+        plan: ReleasePlan,
         ledger: Ledger,
         *,
         dataset: str,
@@ -141,7 +141,7 @@ class Rehearsal:
     """
 
     def __init__(
-        self, codes: Codes, domain: Domain, plan: Plan, *, frame: pd.DataFrame | None = None
+        self, codes: Codes, domain: Domain, plan: ReleasePlan, *, frame: pd.DataFrame | None = None
     ) -> None:
         """`codes` are levels `[rows, columns]`; `frame` the cleaned values behind them, default:
         drawn from the levels.
@@ -178,7 +178,7 @@ class Rehearsal:
         return None
 
 
-def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> None:
+def _check_reserved(plan: ReleasePlan, ledger: Ledger, *, dataset: str, run: str) -> None:
     """The ledger adds up reservations, so a plan must not spend more than its run reserved."""
     reserved = next(
         (e.body for e in ledger.entries(dataset=dataset, run=run) if e.kind == "reserve"), None
@@ -208,7 +208,7 @@ def _check_unsettled(lease: Lease, run: str, purpose: str) -> None:
 
 
 def _check_planned(
-    plan: Plan, mechanism: Mechanism[Any], purpose: str, used: set[str]
+    plan: ReleasePlan, mechanism: Mechanism[Any], purpose: str, used: set[str]
 ) -> dict[str, Any]:
     planned = plan.find(purpose)
     if planned is None:

@@ -11,13 +11,13 @@ import hashlib
 from pathlib import Path
 
 from synthdp.bundle.certificate.audit_record import public_audit
-from synthdp.bundle.certificate.facts import plan_digest, planned_of
 from synthdp.bundle.signing.keys import load_signer
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger.connect import steward_name
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.planning import plan_for
+from synthdp.privacy.plan import SCORES
 from synthdp.release import run_folder
 from synthdp.release.gates import check_simulated
 from synthdp.release.run_folder import RunFolder
@@ -42,15 +42,13 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
         parse_spec(text, path=str(spec_path)),
     )
     entries = ledger.run_entries(folder.run)
-    scored = any(e.kind == "charge" and e.body["purpose"] == "scores" for e in entries)
+    scored = any(e.kind == "charge" and e.body["purpose"] == SCORES for e in entries)
     changed = amendment(old, new, text, path=str(spec_path), scored=scored)
     load_signer(new.signing)
     plan = plan_for(new, Domain.from_spec(new.columns))
     check_simulated(new.gates, public_audit(out, plan))
     if any(e.kind == "reserve" for e in entries):
-        if {plan_digest(planned_of(plan))} != {
-            e.body.get("plan_sha256") for e in entries if e.kind == "reserve"
-        }:
+        if {plan.digest} != {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"}:
             raise BudgetError(
                 f"{spec_path} would change what run {folder.run} has planned",
                 hint="resume it without --spec, or start a new release",

@@ -32,8 +32,9 @@ from synthdp.graph.knowledge import Pair
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
 from synthdp.ledger.connect import budget_told, cap_of, open_ledger
+from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
 from synthdp.privacy.mechanisms.anm import Score
-from synthdp.privacy.plan import MechanismFactory, Plan, expected_fit_rows, make_search_plan
+from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release import run_folder
 from synthdp.release.run import Job, open_session
@@ -94,12 +95,12 @@ def share_of(spec: ReleaseSpec) -> ReleaseSpec:
     )
 
 
-def graph_plan(spec: ReleaseSpec, domain: Domain) -> Plan:
+def graph_plan(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
     """The plan of a graph run; `release` as `share_of` made it."""
     return _search_plan(spec, rounds(spec.graph, domain, rows=expected_fit_rows(spec)))
 
 
-def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> Plan:
+def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> ReleasePlan:
     privacy, unit = spec.privacy, spec.dataset.privacy_unit
     return make_search_plan(
         spends,
@@ -196,7 +197,7 @@ def _job(
     text: str,
     spec: ReleaseSpec,
     domain: Domain,
-    plan: Plan,
+    plan: ReleasePlan,
     out: Path,
     *,
     command: str,

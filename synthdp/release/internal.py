@@ -19,7 +19,7 @@ from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
 from synthdp.privacy import accounting
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.release.gates import GateVerdict
 from synthdp.release.judge import Judgement
 from synthdp.release.run_folder import RunFolder
@@ -46,9 +46,9 @@ class ReportedRun(Protocol):
     @property
     def domain(self) -> Domain: ...
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> ReleasePlan: ...
     @property
-    def spent(self) -> Plan: ...
+    def spent(self) -> ReleasePlan: ...
     @property
     def ledger(self) -> Ledger: ...
     @property

@@ -18,7 +18,7 @@ import pandas as pd
 
 from synthdp.audit.membership import check_cluster
 from synthdp.bundle.certificate.audit_record import AuditRecord, audits_for_steward, public_audit
-from synthdp.bundle.certificate.facts import plan_digest, planned_of
+from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.folder import check_target
 from synthdp.bundle.signing.keys import load_signer
 from synthdp.bundle.write import WRITING, BundleContent, write_bundle
@@ -47,7 +47,7 @@ from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample, try_constraints
 from synthdp.model.total import check_total
 from synthdp.privacy.noise import Streams, fresh_generator
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
@@ -70,7 +70,7 @@ class Job:
 
     spec: ReleaseSpec
     domain: Domain
-    plan: Plan
+    plan: ReleasePlan
     ledger: Ledger
     folder: RunFolder
     out: Path
@@ -78,7 +78,7 @@ class Job:
     given: Private[pd.DataFrame] | None = None
 
     @property
-    def spent(self) -> Plan:
+    def spent(self) -> ReleasePlan:
         """The part of the plan that was charged so far: a search may leave rounds unused, and a
         refuted graph is never trained on.
 
@@ -421,7 +421,7 @@ def open_session(job: Job, reporter: Reporter) -> Session:
             delta=spec.privacy.delta,
             given=job.given,
         )
-    digest = plan_digest(planned_of(job.plan))
+    digest = job.plan.digest
     reserved = next(
         (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
     )

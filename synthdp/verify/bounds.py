@@ -18,15 +18,13 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.graph.implications import MAX_TABLES
 from synthdp.graph.stage import rounds
+from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.event_kinds import event_from_json, kind_of, leaves
-from synthdp.privacy.plan import expected_fit_rows
 from synthdp.spec.model import IdUnit, ReleaseSpec
 
 MAX_ENTRIES = 1000
 MAX_EVENTS = 400  # of a plan
-PURPOSES = (
-    5  # that a plan may have beside those of the graph: measure, pairs, targets, train, scores
-)
+PURPOSES = 5  # that a plan has beside those of the graph (`privacy.plan.ReleasePlan`)
 # Expected loss, from above, in multiples of the spec's epsilon, and what is allowed beyond.
 LOSSES, FREE_LOSS = 10.0, 10.0
 

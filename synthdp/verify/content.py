@@ -26,6 +26,7 @@ from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.event_kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.plan import SCORES
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
@@ -241,7 +242,7 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
     paid = sum(
         kind_of(event_from_json(e.body["event"])).table_precision
         for e in reader.charges
-        if e.body["purpose"] != "scores"
+        if e.body["purpose"] != SCORES
     )
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"

@@ -15,6 +15,7 @@ from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.mechanisms.count_noise import sampler_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
+from synthdp.privacy.plan import SCORES
 from synthdp.verify.bounds import rows_of
 from synthdp.verify.reader import Reader
 
@@ -27,7 +28,7 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     if not spec.evaluation.dp_scores:
         yield from ("are there, and the spec has none charged",) if stated.scores else ()
         return
-    charge = next((e.body["event"] for e in reader.charges if e.body["purpose"] == "scores"), None)
+    charge = next((e.body["event"] for e in reader.charges if e.body["purpose"] == SCORES), None)
     if charge is None or not stated.scores:
         yield "the spec has them charged, and they are missing, or their charge is"
         return

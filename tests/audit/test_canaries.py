@@ -24,10 +24,10 @@ from synthdp.audit.mechanisms.canaries import (
 from synthdp.audit.mechanisms.f_curve import CurveClaim
 from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import make_plan
 from synthdp.spec.load.loader import load_spec
 from tests.chance import fails_so_often
 
@@ -158,12 +158,10 @@ def test_too_few_canaries_are_refused() -> None:
 def test_real_one_run_audits_with_the_settings_of_adult(figure: Callable[..., None]) -> None:
     spec = load_spec(SPECS / "adult.yaml")
     plan = make_plan(spec, Domain.from_spec(spec.columns))
-    train = plan.find("train")
-    assert train is not None and isinstance(train.mechanism, DpSgd)
-    honest = [audit_canaries(train.mechanism, delta=plan.delta) for _ in range(5)]
-    half = [
-        audit_canaries(train.mechanism, delta=plan.delta, fresh=HalfNoise.fresh) for _ in range(5)
-    ]
+    train = plan.train
+    assert train is not None
+    honest = [audit_canaries(train, delta=plan.delta) for _ in range(5)]
+    half = [audit_canaries(train, delta=plan.delta, fresh=HalfNoise.fresh) for _ in range(5)]
     assert (
         np.mean([r.detects_fault for r in half]) >= 0.7
     )  # about .8 of each, which is itself simulated

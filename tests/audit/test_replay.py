@@ -36,7 +36,7 @@ from synthdp.privacy.events import DiscreteGaussianDpEvent
 from synthdp.privacy.gaussian_events import unit_sampled_gaussian
 from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import ReleasePlan
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50
 # of the pairs that each configuration is replayed on; its neighbours in the list take the others
@@ -175,9 +175,7 @@ def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> Non
     with their number would pass.
     """
     own = numbers()
-    plan = Plan(
-        1.0, 1e-5, "add_remove", 1, (PlannedPurpose("graph: orient", OrientationBudget(own, 2.0)),)
-    )
+    plan = ReleasePlan(1.0, 1e-5, "add_remove", 1, graph={"orient": OrientationBudget(own, 2.0)})
     replayed = replay_plan(plan, own, module=lambda purpose, domain: vae(domain))
     assert replayed.findings == () and replayed.largest_share > 0.99
     examples = EXAMPLES[ChosenOrientations](own)
@@ -253,14 +251,17 @@ def test_what_another_thread_prints_is_not_the_mechanisms(
 # --- a plan ---
 
 
-def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> Plan:
+def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> ReleasePlan:
     tables = tuple((name,) for name in domain.names)
-    spends = (
-        PlannedPurpose("measure", NoisyMarginals(domain, tables, 2.0)),
-        PlannedPurpose("graph: pairs", AdaptiveMarginals(domain, 3.0)),
-        PlannedPurpose("train", replace(SETTINGS, steps=1000)),
+    return ReleasePlan(
+        1.0,
+        1e-5,
+        adjacency,
+        rows,
+        measure=NoisyMarginals(domain, tables, 2.0),
+        graph={"pairs": AdaptiveMarginals(domain, 3.0)},
+        train=replace(SETTINGS, steps=1000),
     )
-    return Plan(1.0, 1e-5, adjacency, rows, spends)
 
 
 @pytest.mark.check

@@ -22,12 +22,13 @@ from synthdp.audit.mechanisms.games import (
 )
 from synthdp.audit.mechanisms.worst_case import audit_game, audit_plan, games_of, power, unaudited
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan, PlannedPurpose, make_plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.load.loader import load_spec
 from tests.chance import fails_so_often
 
@@ -239,16 +240,14 @@ def test_too_many_directions_are_refused() -> None:
 
 @pytest.mark.check
 def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
-    plan = Plan(
+    plan = ReleasePlan(
         5.0,
         1e-5,
         "add_remove",
         1,
-        (
-            PlannedPurpose("measure", TABLES),
-            PlannedPurpose("graph: a", PAIRS.budget),
-            PlannedPurpose("train", TRAINING),
-        ),
+        measure=TABLES,
+        graph={"a": PAIRS.budget},
+        train=TRAINING,
     )
     ticks: list[tuple[int, int]] = []
 
@@ -272,13 +271,14 @@ def test_a_mechanism_without_a_game_is_named() -> None:
     class Strange:
         name = "strange"
 
-    plan = Plan(
+    plan = ReleasePlan(
         5.0,
         1e-5,
         "add_remove",
         1,
-        (PlannedPurpose("measure", TABLES), PlannedPurpose("odd", Strange())),
-    )  # type: ignore[arg-type]
+        measure=TABLES,
+        graph={"odd": Strange()},  # type: ignore[dict-item]
+    )
     assert unaudited(plan, DOMAIN) == ("strange",)
 
 

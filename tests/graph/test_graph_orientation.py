@@ -14,7 +14,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
 from synthdp.graph.discovery.anm_direction import (
-    PURPOSE,
+    ORIENT,
     Orientation,
     orient,
     orientation_spends,
@@ -22,6 +22,7 @@ from synthdp.graph.discovery.anm_direction import (
     read_scores,
 )
 from synthdp.graph.discovery.pair_reading import dependence
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.anm import (
     SCORES,
     AdditiveNoiseScores,
@@ -31,7 +32,6 @@ from synthdp.privacy.mechanisms.anm import (
 )
 from synthdp.privacy.mechanisms.pair_table import NoisyPair, count_cells
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 
@@ -187,7 +187,7 @@ def test_a_plan_without_the_spend_is_refused() -> None:
     plan = make_search_plan(
         {"margins": orientation_spends(DOMAIN, ("x", "y"))["orient"]}, epsilon=1.0, delta=1e-5
     )
-    with pytest.raises(SynthdpError, match=PURPOSE):
+    with pytest.raises(SynthdpError, match=f"graph: {ORIENT}"):
         orient(Rehearsal(encode(DOMAIN, frame)[0], DOMAIN, plan, frame=frame), [("x", "y")])
 
 

@@ -23,10 +23,11 @@ from synthdp.graph.discovery.sieving import pc_search
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.noisy_max import HowMany
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorReply
 from synthdp.privacy.mechanisms.strategy import result_of
-from synthdp.privacy.plan import Plan, make_search_plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.columns import cross_problems
 from synthdp.spec.model import Graph, ReleaseSpec
@@ -128,7 +129,7 @@ def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> Non
     settled = Graph.model_validate({"mode": "learn", "algorithm": name, "forbidden": forbidden})
     assert own.spends(settled, domain, 20_000.0) == {}
     free = own.search(
-        Rehearsal(codes, domain, Plan(1.0, 1e-5, "add_remove", 1, ())), settled, domain
+        Rehearsal(codes, domain, ReleasePlan(1.0, 1e-5, "add_remove", 1)), settled, domain
     )
     assert free.edges == ()  # type: ignore[union-attr]
 

@@ -18,8 +18,8 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.anm_direction import Orientation, turn
 from synthdp.graph.discovery.rcit_pc.search import RCIT_PC, planned_moments
 from synthdp.graph.knowledge import Knowledge
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.moments import MomentMatrix
-from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph

@@ -17,9 +17,9 @@ from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.implications import implications, required_tables, tables_of
 from synthdp.graph.stage import rounds, validated
 from synthdp.graph.validation import ValidationReport, doubtful, rejudge, validate
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 

@@ -20,7 +20,7 @@ from synthdp.model.planning import plan_for
 from synthdp.model.sampling import drawn_last, sample
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.columns import check
 from synthdp.spec.model import Graph, ReleaseSpec, Shares
@@ -67,7 +67,7 @@ def table() -> npt.NDArray[np.uint16]:
     return np.column_stack([a, b, c, d]).astype(np.uint16)
 
 
-def nearly_noiseless(domain: Domain) -> Plan:
+def nearly_noiseless(domain: Domain) -> ReleasePlan:
     """A plan that no accountant has seen; only a rehearsal takes it."""
     one_way = tuple((name,) for name in domain.names)
     training = DpSgd(
@@ -80,15 +80,13 @@ def nearly_noiseless(domain: Domain) -> Plan:
         ema=0.9,
         checkpoint_every=1000,
     )
-    return Plan(
+    return ReleasePlan(
         1000.0,
         1e-5,
         "add_remove",
         1,
-        (
-            PlannedPurpose("measure", NoisyMarginals(domain, one_way, 0.5)),
-            PlannedPurpose("train", training),
-        ),
+        measure=NoisyMarginals(domain, one_way, 0.5),
+        train=training,
     )
 
 
@@ -163,14 +161,7 @@ def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_
     domain = Domain.from_spec(wanted.columns)
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "pairs", "train"]
     plan = nearly_noiseless(domain)
-    plan = replace(
-        plan,
-        spends=(
-            plan.spends[0],
-            PlannedPurpose("pairs", NoisyMarginals(domain, (("b", "a"),), 0.5)),
-            plan.spends[1],
-        ),
-    )
+    plan = replace(plan, pairs=NoisyMarginals(domain, (("b", "a"),), 0.5))
     result = fit(
         Rehearsal(table(), domain, plan), wanted, domain, progress=lambda done, total: None
     )
@@ -202,13 +193,13 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
     domain = Domain.from_spec(wanted.columns)
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "targets", "train"]
     plan = nearly_noiseless(domain)
-    one_way, training = plan.spends
-    stage = PlannedPurpose("targets", replace(training.mechanism, clip=2.5, learning_rate=0.02))  # type: ignore[type-var]
+    assert plan.train is not None
+    stage = replace(plan.train, clip=2.5, learning_rate=0.02)
     network = causal_vae(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
     assert sorted(i for group in network.groups for i in group) == [
         i for i in range(4) if len(arrows) == 1 or i != domain.index("b")
     ]
-    rehearsal = Rehearsal(table(), domain, replace(plan, spends=(one_way, stage, training)))
+    rehearsal = Rehearsal(table(), domain, replace(plan, targets=stage))
     result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
     codes = sample(
         result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None

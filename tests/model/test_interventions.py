@@ -22,7 +22,7 @@ from synthdp.model.fit import fit
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
@@ -118,17 +118,13 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
         ema=0.99,
         checkpoint_every=10_000,
     )
-    plan = Plan(
+    plan = ReleasePlan(
         1e6,
         1e-6,
         "add_remove",
         1,
-        (
-            PlannedPurpose(
-                "measure", NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5)
-            ),
-            PlannedPurpose("train", training),
-        ),
+        measure=NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5),
+        train=training,
     )
     return fit(
         Rehearsal(simulated(network), domain, plan),

@@ -22,7 +22,7 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.columns import check
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Fleet, Loky, play
@@ -78,7 +78,7 @@ def trainer(wanted: ReleaseSpec) -> ShadowTrainer:
     )
 
 
-def plan(wanted: ReleaseSpec, domain: Domain) -> Plan:
+def plan(wanted: ReleaseSpec, domain: Domain) -> ReleasePlan:
     """A plan with some noise that no accountant has seen; only a rehearsal takes it."""
     steps = wanted.synthesizer.steps
     training = DpSgd(
@@ -91,15 +91,16 @@ def plan(wanted: ReleaseSpec, domain: Domain) -> Plan:
         ema=0.9,
         checkpoint_every=1000,
     )
-    tables = PlannedPurpose(
-        "measure", NoisyMarginals(domain, tuple((name,) for name in domain.names), 4.0)
+    targets = replace(training, clip=2.5) if wanted.synthesizer.targets else None
+    return ReleasePlan(
+        8.0,
+        1e-5,
+        "add_remove",
+        1,
+        measure=NoisyMarginals(domain, tuple((name,) for name in domain.names), 4.0),
+        targets=targets,
+        train=training,
     )
-    targets = (
-        (PlannedPurpose("targets", replace(training, clip=2.5)),)
-        if wanted.synthesizer.targets
-        else ()
-    )
-    return Plan(8.0, 1e-5, "add_remove", 1, (tables, *targets, PlannedPurpose("train", training)))
 
 
 def seeds(count: int) -> list[np.random.SeedSequence]:
@@ -171,17 +172,15 @@ def smallest_p(one: Floats, other: Floats) -> float:
     )
 
 
-def quieter(plan: Plan, factor: float) -> Plan:
+def quieter(plan: ReleasePlan, factor: float) -> ReleasePlan:
     """The plan with another noise in training: what a stacked training that is wrong in its noise
     would be.
     """
-    spends = (
-        PlannedPurpose(
-            s.purpose, s.mechanism.scaled(factor) if isinstance(s.mechanism, DpSgd) else s.mechanism
+    return plan.map(
+        lambda purpose, mechanism: (
+            mechanism.scaled(factor) if isinstance(mechanism, DpSgd) else mechanism
         )
-        for s in plan.spends
     )
-    return replace(plan, spends=tuple(spends))
 
 
 @pytest.mark.slow
@@ -190,7 +189,7 @@ def test_the_law_is_that_of_models_one_by_one(targets: tuple[str, ...]) -> None:
     models, shadow = 80, trainer(release(steps=40, targets=targets))
     rows = rows_of(0.4, np.random.default_rng(1))
 
-    def together(plan: Plan) -> Floats:
+    def together(plan: ReleasePlan) -> Floats:
         rngs = [np.random.default_rng(seed) for seed in seeds(models)]
         return np.array(
             [

@@ -20,7 +20,7 @@ from synthdp.model.target_stage import TargetRegression, _log_ratio, into_networ
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -201,7 +201,7 @@ def test_the_stage_learns_what_targets_depend_on() -> None:
     )
     regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
     training = Training(settings, regression, lambda done, total: None, None)
-    plan = Plan(1e9, 1e-5, "add_remove", 1, (PlannedPurpose("targets", settings),))
+    plan = ReleasePlan(1e9, 1e-5, "add_remove", 1, targets=settings)
     weights = (
         Rehearsal(codes.astype(np.uint16), DOMAIN, plan).release(training, purpose="targets").value
     )

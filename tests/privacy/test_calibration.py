@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.plan import EPSILON_TOLERANCE, MAX_FACTOR, _calibrate
+from synthdp.privacy.calibration import EPSILON_TOLERANCE, MAX_FACTOR, _calibrate
 
 
 @dataclass(frozen=True)

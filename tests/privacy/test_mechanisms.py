@@ -16,6 +16,14 @@ from hypothesis import strategies as st
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy import accounting
+from synthdp.privacy.calibration import (
+    EPSILON_TOLERANCE,
+    _scales,
+    adaptive_round,
+    expected_fit_rows,
+    make_plan,
+    make_search_plan,
+)
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.event_kinds import event_to_json
@@ -26,15 +34,7 @@ from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.plan import (
-    EPSILON_TOLERANCE,
-    Plan,
-    _scales,
-    adaptive_round,
-    expected_fit_rows,
-    make_plan,
-    make_search_plan,
-)
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Integer, ReleaseSpec
 from tests.builders import skeleton
@@ -311,7 +311,7 @@ def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[ReleaseSpec, dict[s
     return ReleaseSpec.model_validate(content), rounds
 
 
-def scales(plan: Plan) -> list[float]:
+def scales(plan: ReleasePlan) -> list[float]:
     found = []
     for spend in plan.spends:
         m = spend.mechanism
@@ -381,7 +381,7 @@ def test_plans_over_the_whole_range(made: tuple[ReleaseSpec, dict[str, float]]) 
 
 
 @pytest.fixture(scope="module")
-def example() -> tuple[ReleaseSpec, Plan]:
+def example() -> tuple[ReleaseSpec, ReleasePlan]:
     content = {
         **skeleton(),
         "columns": {f"c{i}": {"type": "boolean"} for i in range(3)},
@@ -398,7 +398,7 @@ def example() -> tuple[ReleaseSpec, Plan]:
     )
 
 
-def test_order_of_spends_is_irrelevant(example: tuple[ReleaseSpec, Plan]) -> None:
+def test_order_of_spends_is_irrelevant(example: tuple[ReleaseSpec, ReleasePlan]) -> None:
     _, plan = example
     for order in itertools.permutations(plan.events):
         assert accounting.epsilon(
@@ -407,19 +407,19 @@ def test_order_of_spends_is_irrelevant(example: tuple[ReleaseSpec, Plan]) -> Non
 
 
 @pytest.mark.check
-def test_groups_cost_more_the_larger_they_are(example: tuple[ReleaseSpec, Plan]) -> None:
+def test_groups_cost_more_the_larger_they_are(example: tuple[ReleaseSpec, ReleasePlan]) -> None:
     groups = list(example[1].group_epsilons.values())
     assert groups == sorted(groups)
     assert groups[0] == example[1].epsilon_spent
 
 
-def test_profile_passes_through_the_claim(example: tuple[ReleaseSpec, Plan]) -> None:
+def test_profile_passes_through_the_claim(example: tuple[ReleaseSpec, ReleasePlan]) -> None:
     plan = example[1]
     assert dict(plan.profile)[1.0] <= plan.delta
     assert dict(plan.profile)[0.75] > plan.delta
 
 
-def test_rate_and_batch_are_constants_of_the_spec(example: tuple[ReleaseSpec, Plan]) -> None:
+def test_rate_and_batch_are_constants_of_the_spec(example: tuple[ReleaseSpec, ReleasePlan]) -> None:
     release, plan = example
     training = plan.spends[-1].mechanism
     assert isinstance(training, DpSgd)

@@ -23,7 +23,7 @@ from synthdp.privacy.mechanisms.marginals import (
     NoisyTable,
 )
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private
 from synthdp.privacy.session import REHEARSAL, Rehearsal, Session
 from synthdp.privacy.table import Table
@@ -65,7 +65,7 @@ class Scene:
     """
 
     ledger: Ledger
-    plan: Plan
+    plan: ReleasePlan
     table: Table
     journal: Path
     measure: NoisyMarginals
@@ -98,15 +98,13 @@ def scene(
 ) -> Scene:
     domain = domain_of(3, 2)
     measure = NoisyMarginals(domain, (("a",), ("b",)), 30.0)
-    plan = Plan(
+    plan = ReleasePlan(
         1.0,
         1e-5,
         "add_remove",
         1,
-        (
-            PlannedPurpose("measure", measure),
-            PlannedPurpose("graph: all", AdaptiveMarginals(domain, 40.0)),
-        ),
+        measure=measure,
+        graph={"all": AdaptiveMarginals(domain, 40.0)},
     )
     ledger.reserve("adult", "r", epsilon=1.0, delta=1e-5, cap=None, body={})
     (tmp_path / "journal").mkdir()

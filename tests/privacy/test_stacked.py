@@ -28,7 +28,7 @@ from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan, PlannedPurpose
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 
@@ -264,9 +264,7 @@ def test_an_example_that_is_not_finite_counts_as_zero_and_spoils_no_other_model(
 
 
 def rehearsal(domain: Domain, codes: npt.NDArray[np.uint16]) -> Rehearsal:
-    return Rehearsal(
-        codes, domain, Plan(1.0, 1e-5, "add_remove", 1, (PlannedPurpose("train", SETTINGS),))
-    )
+    return Rehearsal(codes, domain, ReleasePlan(1.0, 1e-5, "add_remove", 1, train=SETTINGS))
 
 
 def training(settings: DpSgd = SETTINGS, module: PerExampleLoss | None = None) -> Training:

@@ -30,7 +30,8 @@ from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.plan import Plan, PlannedPurpose, make_plan
+from synthdp.privacy.calibration import make_plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Attacks, Edge, Graph, MembershipAttack, Shares
 from synthdp_attacks import (
@@ -85,12 +86,9 @@ def game(
     )
 
 
-def with_noise(plan: Plan, factor: float) -> Plan:
+def with_noise(plan: ReleasePlan, factor: float) -> ReleasePlan:
     """What an impostor does who adds `factor` of the noise that he planned."""
-    return replace(
-        plan,
-        spends=tuple(PlannedPurpose(s.purpose, s.mechanism.scaled(factor)) for s in plan.spends),
-    )
+    return plan.map(lambda purpose, mechanism: mechanism.scaled(factor))
 
 
 def attacked(
@@ -211,10 +209,10 @@ def test_tables_are_measured_anew_as_the_release_measures_them() -> None:
         assert table.counts == pytest.approx(
             np.bincount(codes[:, table.columns[0]], minlength=len(table.counts)), abs=0.5
         )
-    planned = trainer.plan.find("measure")
+    planned = trainer.plan.measure
     assert planned is not None and [
         t.sigma for t in TableMeasurer(trainer.domain, trainer.plan)(codes)
-    ] == pytest.approx(planned.mechanism.sigmas)
+    ] == pytest.approx(planned.sigmas)
 
 
 def test_two_worlds_are_neighbours_of_the_specs_relation() -> None:

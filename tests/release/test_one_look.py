@@ -26,6 +26,7 @@ from synthdp.ledger.lease import Lease
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.journal import Journal
 from synthdp.privacy.mechanisms import marginals as mechanisms
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release import run as release_module
 from synthdp.release import run_folder
@@ -311,7 +312,7 @@ def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(
     interrupted: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = len(interrupted.ledger.entries())
-    monkeypatch.setattr(release_module, "plan_digest", lambda planned: "another")
+    monkeypatch.setattr(ReleasePlan, "digest", "another")
     refused = synthdp("resume", interrupted.out)
     assert (
         refused.code == 3

@@ -19,7 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.mechanisms.marginals import Mechanism
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import ReleasePlan
 
 
 def mechanism_classes() -> set[type]:
@@ -44,7 +44,7 @@ def unregistered() -> set[type]:
 
 
 def replay_plan(
-    plan: Plan,
+    plan: ReleasePlan,
     domain: Domain,
     *,
     module: Callable[[str, Domain], PerExampleLoss] = lambda purpose, domain: SmallModel(domain),

@@ -31,7 +31,7 @@ from synthdp.privacy.dpsgd.training import Progress
 from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan, PlannedMechanism
+from synthdp.privacy.plan import PlannedMechanism, ReleasePlan
 
 RUNS = 5000
 POWER = 0.95  # wanted probability to detect half the noise
@@ -44,7 +44,7 @@ MAX_GRADIENT_ROWS = 32
 
 
 def audit_plan(
-    plan: Plan,
+    plan: ReleasePlan,
     domain: Domain,
     *,
     runs: int = RUNS,
@@ -91,7 +91,7 @@ def games_of(
     return []
 
 
-def unaudited(plan: Plan, domain: Domain) -> tuple[str, ...]:
+def unaudited(plan: ReleasePlan, domain: Domain) -> tuple[str, ...]:
     """Names of the plan's mechanisms that no game audits; the replay covers those."""
     rows, adjacency = plan.rows_per_unit, plan.adjacency
     return tuple(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from synthdp.errors import OutputError, VerifyError
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import Model
 
 PUBLIC_FILE, CONFIDENTIAL_FILE = (
@@ -179,7 +179,7 @@ class AuditRecord(Model):
             )
         return tuple(found)
 
-    def of_plan(self, plan: Plan) -> bool:
+    def of_plan(self, plan: ReleasePlan) -> bool:
         """Whether exactly the spends of `plan` were audited."""
         return self.spends == spends_of(plan)
 
@@ -189,14 +189,12 @@ class AuditRecord(Model):
         return all(audited.get(purpose) == event for purpose, event in charges)
 
 
-def spends_of(plan: Plan) -> tuple[AuditedSpend, ...]:
+def spends_of(plan: ReleasePlan) -> tuple[AuditedSpend, ...]:
     """The spends of a plan as an audit names them."""
-    return tuple(
-        AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.to_json()["spends"]
-    )
+    return tuple(AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.stated_spends)
 
 
-def public_audit(out: Path, plan: Plan) -> AuditRecord | None:
+def public_audit(out: Path, plan: ReleasePlan) -> AuditRecord | None:
     """The record that a release into `out` publishes; None where no audit was made.
 
     Raises:
@@ -220,7 +218,7 @@ def public_audit(out: Path, plan: Plan) -> AuditRecord | None:
     return record
 
 
-def audits_for_steward(out: Path, plan: Plan) -> tuple[AuditRecord, ...]:
+def audits_for_steward(out: Path, plan: ReleasePlan) -> tuple[AuditRecord, ...]:
     """All records in `out` of this plan."""
     found = (_read(out / name) for name in (PUBLIC_FILE, CONFIDENTIAL_FILE))
     return tuple(record for record in found if record is not None and record.of_plan(plan))

@@ -7,8 +7,6 @@ plan (`guaranteed_epsilon`).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -19,8 +17,8 @@ from synthdp import __version__
 from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.privacy import accounting
-from synthdp.privacy.event_kinds import event_from_json, event_to_json
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.event_kinds import event_from_json
+from synthdp.privacy.plan import ReleasePlan, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.model import Gate, Model, ReleaseSpec, derived_of
 
@@ -223,25 +221,14 @@ def amended_of(entries: Iterable[LedgerEntry]) -> tuple[str, ...]:
     )
 
 
-def planned_of(plan: Plan) -> tuple[PlannedSpend, ...]:
+def planned_of(plan: ReleasePlan) -> tuple[PlannedSpend, ...]:
     """The spends of a plan as a certificate lists them."""
-    return tuple(
-        PlannedSpend(
-            purpose=s.purpose,
-            mechanism=s.mechanism.name,
-            event=event_to_json(s.mechanism.event(plan.rows_per_unit)),
-        )
-        for s in plan.spends
-    )
+    return tuple(PlannedSpend(**stated) for stated in plan.stated_spends)
 
 
 def plan_digest(planned: Sequence[PlannedSpend]) -> str:
-    """SHA-256 of a plan; the reservation holds it, so that no bundle can leave out a spend that its
-    run did not use.
-    """
-    return hashlib.sha256(
-        json.dumps([p.model_dump(mode="json") for p in planned], sort_keys=True).encode()
-    ).hexdigest()
+    """SHA-256 of a plan, as the reservation holds it (`ReleasePlan.digest`)."""
+    return spends_digest(p.model_dump(mode="json") for p in planned)
 
 
 def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from synthdp.bundle.wording import plain
 from synthdp.evaluate.dp_scores import LEVEL, ChargedScore
+from synthdp.privacy.plan import SCORES
 
 if TYPE_CHECKING:
     from synthdp.bundle.certificate.facts import Certificate
@@ -36,7 +37,7 @@ def scores_markdown(c: Certificate) -> str:
     """The section of the certificate: scores, what they rest on, what they cost, and what was
     decided by them.
     """
-    cost = next((p.epsilon for p in c.purposes if p.purpose == "scores"), None)
+    cost = next((p.epsilon for p in c.purposes if p.purpose == SCORES), None)
     rows = [
         f"| {what(s)} | {_value(s)} | {s.low:.4f} to {s.high:.4f} |"
         f" {', '.join(f'{n:,}' for n in s.counts)} | {s.sigma:.6g} |"

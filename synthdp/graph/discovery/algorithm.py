@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import Mechanism
-from synthdp.privacy.plan import MechanismFactory, Plan
+from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
@@ -20,7 +20,7 @@ class Releaser(Protocol):
     """The source of paid-for values: `privacy.session.Session` or a rehearsal."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> ReleasePlan: ...
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]: ...
 
 

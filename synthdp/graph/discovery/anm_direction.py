@@ -27,7 +27,7 @@ from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import meek
 from synthdp.privacy.mechanisms.anm import NoisyScores, OrientationBudget, Score
 from synthdp.privacy.mechanisms.pair_table import NoisyPair
-from synthdp.privacy.plan import MechanismFactory
+from synthdp.privacy.plan import MechanismFactory, graph_purpose
 from synthdp.privacy.private import Released
 
 if TYPE_CHECKING:  # algorithms use this module
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # algorithms use this module
 
 Floats = npt.NDArray[np.float64]
 
-PURPOSE = "graph: orient"
+ORIENT = "orient"
 """Name of the planned spend."""
 SURE = 0.95
 """Probability from which a reading orients an undirected link."""
@@ -143,7 +143,7 @@ def orientation_spends(
             "an additive noise model orients two different columns of numbers or instants;"
             f" {wrong[0]}"
         )
-    return {PURPOSE.removeprefix("graph: "): lambda mu: OrientationBudget(domain, 1 / mu, scores)}
+    return {ORIENT: lambda mu: OrientationBudget(domain, 1 / mu, scores)}
 
 
 def orient(
@@ -154,10 +154,10 @@ def orient(
     Raises:
         SynthdpError: the plan has no such spend.
     """
-    planned = releaser.plan.find(PURPOSE)
-    if planned is None or not isinstance(planned.mechanism, OrientationBudget):
-        raise SynthdpError(f"the plan has no spend {PURPOSE!r}")
-    released = releaser.release(planned.mechanism.choose(pairs), purpose=PURPOSE)
+    purpose, planned = graph_purpose(ORIENT), releaser.plan.in_graph(ORIENT, OrientationBudget)
+    if planned is None:
+        raise SynthdpError(f"the plan has no spend {purpose!r}")
+    released = releaser.release(planned.choose(pairs), purpose=purpose)
     return released.map(
         lambda many: tuple(read(one, pair) for one, pair in zip(many, pairs, strict=True))
     )

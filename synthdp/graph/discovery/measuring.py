@@ -10,8 +10,9 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
 from synthdp.graph.knowledge import Knowledge
+from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
-from synthdp.privacy.plan import MechanismFactory, adaptive_round
+from synthdp.privacy.plan import MechanismFactory, graph_purpose
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
@@ -22,16 +23,11 @@ MAX_CELLS = 4096
 def measure_round(
     releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]
 ) -> Released[tuple[NoisyTable, ...]]:
-    """Release `tables` as the planned round `name`.
-
-    Raises:
-        SynthdpError: the plan has no such round.
-    """
-    purpose = f"graph: {name}"
-    planned = releaser.plan.find(purpose)
-    if planned is None or not isinstance(planned.mechanism, AdaptiveMarginals):
+    """Release `tables` as the planned round `name`."""
+    purpose, planned = graph_purpose(name), releaser.plan.in_graph(name, AdaptiveMarginals)
+    if planned is None:
         raise SynthdpError(f"the plan has no measuring round {purpose!r}")
-    return releaser.release(planned.mechanism.choose(tables), purpose=purpose)
+    return releaser.release(planned.choose(tables), purpose=purpose)
 
 
 def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:

@@ -15,7 +15,7 @@ from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.conditional_counts import RankQuery
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
 from synthdp.privacy.mechanisms.strategy import result_of
-from synthdp.privacy.plan import MechanismFactory
+from synthdp.privacy.plan import MechanismFactory, graph_purpose
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
@@ -97,11 +97,11 @@ def run_search(
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
-    planned = releaser.plan.find(f"graph: {PURPOSE}")
-    if planned is None or not isinstance(planned.mechanism, SparseVectorBudget):
+    planned = releaser.plan.in_graph(PURPOSE, SparseVectorBudget)
+    if planned is None:
         raise SynthdpError("the plan has no sieve for a graph search")
-    strategy = strategy_of(knowledge, settings.level, planned.mechanism)
-    replies = releaser.release(planned.mechanism.search(strategy), purpose=planned.purpose)
+    strategy = strategy_of(knowledge, settings.level, planned)
+    replies = releaser.release(planned.search(strategy), purpose=graph_purpose(PURPOSE))
 
     def read(transcript: tuple[SparseVectorReply, ...]) -> CausalGraph:
         found: SieveOutcome = result_of(strategy, transcript)

@@ -21,7 +21,7 @@ from synthdp.graph.discovery.ranked import Links, Questions, check_ordered, grap
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.noisy_max import HowMany, SelectionBudget, Strategy, Which
 from synthdp.privacy.mechanisms.strategy import result_of
-from synthdp.privacy.plan import MechanismFactory
+from synthdp.privacy.plan import MechanismFactory, graph_purpose
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
@@ -51,11 +51,11 @@ def _search(
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
-    planned = releaser.plan.find(f"graph: {PURPOSE}")
-    if planned is None or not isinstance(planned.mechanism, SelectionBudget):
+    planned = releaser.plan.in_graph(PURPOSE, SelectionBudget)
+    if planned is None:
         raise SynthdpError("the plan has no selection for a graph search")
-    own = strategy(knowledge, settings.level, planned.mechanism)
-    chosen = releaser.release(planned.mechanism.search(own), purpose=planned.purpose)
+    own = strategy(knowledge, settings.level, planned)
+    chosen = releaser.release(planned.search(own), purpose=graph_purpose(PURPOSE))
     return chosen.map(
         lambda choices: graph_of(result_of(own, choices), (), max_parents=settings.max_parents)
     )

@@ -29,7 +29,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.ci_tests.rcit import MomentTests
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
-from synthdp.graph.discovery.anm_direction import PURPOSE, orient, turn
+from synthdp.graph.discovery.anm_direction import ORIENT, orient, turn
 from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.discovery.skeleton import Skeleton, Test, pc_skeleton, subsets_of_either
@@ -38,10 +38,11 @@ from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_kn
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
-from synthdp.privacy.plan import MechanismFactory
+from synthdp.privacy.plan import MechanismFactory, graph_purpose
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
+MARGINS, MOMENTS = "margins", "moments"  # names of what is planned
 MARGINS_PART = 0.2
 """Share of the search's budget, in squared mu, for the one-way tables."""
 AFFORDABLE: Mapping[int, float] = {2: 6e-3, 3: 5e-4}
@@ -157,22 +158,20 @@ def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
 def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     tables = ranged_tables(domain)
     parts = {
-        "margins": MARGINS_PART if tables else 0.0,
-        "orient": settings.orient_share if len(tables) > 1 else 0.0,
+        MARGINS: MARGINS_PART if tables else 0.0,
+        ORIENT: settings.orient_share if len(tables) > 1 else 0.0,
     }
-    rest = (1 - parts["margins"]) * (1 - parts["orient"])
+    rest = (1 - parts[MARGINS]) * (1 - parts[ORIENT])
     spends: dict[str, MechanismFactory] = {
-        "moments": lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))
+        MOMENTS: lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))
     }
-    if parts["margins"]:
-        part = parts["margins"] * (1 - parts["orient"])
+    if parts[MARGINS]:
+        part = parts[MARGINS] * (1 - parts[ORIENT])
         spends = {
-            "margins": lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)
+            MARGINS: lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)
         } | spends
-    if parts["orient"]:
-        spends["orient"] = lambda mu: OrientationBudget(
-            domain, 1 / (mu * math.sqrt(parts["orient"]))
-        )
+    if parts[ORIENT]:
+        spends[ORIENT] = lambda mu: OrientationBudget(domain, 1 / (mu * math.sqrt(parts[ORIENT])))
     return spends
 
 
@@ -186,7 +185,7 @@ def _search(
         lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents)
     )
     pairs = [(a, b) for a, b in learned.value.undirected if domain[a].ranged and domain[b].ranged]
-    if not pairs or releaser.plan.find(PURPOSE) is None:
+    if not pairs or ORIENT not in releaser.plan.graph:
         return learned
     readings = orient(releaser, pairs)
     return learned.zip(readings).map(
@@ -196,17 +195,17 @@ def _search(
 
 def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
     """The moment matrix, of ranks where there are one-way tables to rank by."""
-    planned = releaser.plan.find("graph: moments")
-    if planned is None or not isinstance(planned.mechanism, MomentMatrix):
+    planned = releaser.plan.in_graph(MOMENTS, MomentMatrix)
+    if planned is None:
         raise SynthdpError("the plan has no moment matrix for algorithm rcit_pc")
-    margins = releaser.plan.find("graph: margins")
-    if margins is None or not isinstance(margins.mechanism, NoisyMarginals):
-        return releaser.release(planned.mechanism, purpose="graph: moments")
-    tables = releaser.release(margins.mechanism, purpose="graph: margins")
+    margins = releaser.plan.in_graph(MARGINS, NoisyMarginals)
+    if margins is None:
+        return releaser.release(planned, purpose=graph_purpose(MOMENTS))
+    tables = releaser.release(margins, purpose=graph_purpose(MARGINS))
     scales: tuple[tuple[str, Scale], ...] = tuple(
         (t.columns[0], rank_scale(domain[t.columns[0]], t.counts)) for t in tables.value
     )
-    moments = releaser.release(planned.mechanism.with_scales(scales), purpose="graph: moments")
+    moments = releaser.release(planned.with_scales(scales), purpose=graph_purpose(MOMENTS))
     return tables.zip(moments).map(lambda both: both[1])
 
 

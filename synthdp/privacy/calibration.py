@@ -1,0 +1,266 @@
+"""How a plan is made: from the spec alone, before any row is read.
+
+Each purpose is first given the noise that would meet its share of epsilon and delta on its own
+(Gaussian closed forms, only a starting point); then the noise of all of them is scaled by one
+common factor until the PLD composition of *all* events meets the total. What the starting points
+miss therefore costs a little balance between purposes, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.mechanisms.count_noise import sampler_for
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
+from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.privacy.plan import MechanismFactory, PlannedMechanism, ReleasePlan
+from synthdp.spec.model import IdUnit, ReleaseSpec, SynthesizerSettings
+
+# times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
+# can tell
+MAX_FACTOR = 8.0
+MIN_FACTOR = 1e-6
+MAX_GUESSES = 10  # before the search halves, which is sure
+TARGET_STEPS = 0.3  # of the network's
+TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
+EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
+
+
+def make_plan(
+    spec: ReleaseSpec,
+    domain: Domain,
+    *,
+    graph_rounds: Mapping[str, MechanismFactory] = MappingProxyType({}),
+) -> ReleasePlan:
+    """The calibrated plan of a release; `graph_rounds` names what the graph stage may release, each
+    started from its whole share.
+    """
+    unit = spec.dataset.privacy_unit
+    rows_per_unit = unit.max_rows if isinstance(unit, IdUnit) else 1
+    return _calibrated(_rough_plan(spec, domain, graph_rounds, rows_per_unit))
+
+
+def make_search_plan(
+    rounds: Mapping[str, MechanismFactory],
+    *,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency = "add_remove",
+    rows_per_unit: int = 1,
+) -> ReleasePlan:
+    """The calibrated plan of a graph search alone, which spends everything."""
+    graph = _started(rounds, _gaussian_mu(epsilon, delta))
+    return _calibrated(ReleasePlan(epsilon, delta, adjacency, rows_per_unit, graph=graph))
+
+
+def adaptive_round(domain: Domain, part: float) -> MechanismFactory:
+    """A round of tables chosen later, for `part` of the share of all rounds."""
+    return lambda mu: AdaptiveMarginals(domain, 1 / (mu * math.sqrt(part)))
+
+
+def expected_fit_rows(spec: ReleaseSpec) -> float:
+    """Declared rows that the fit is expected to see: a constant of the spec."""
+    held_out = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
+    return spec.dataset.rows.value * (1 - held_out)
+
+
+def _rough_plan(
+    spec: ReleaseSpec,
+    domain: Domain,
+    rounds: Mapping[str, MechanismFactory],
+    rows_per_unit: int,
+) -> ReleasePlan:
+    """Each purpose with the noise that would meet its share on its own."""
+    privacy, shares, scores = spec.privacy, spec.privacy.shares, spec.evaluation.dp_share
+
+    def gaussian_mu(share: float, *, of: float = 1 - scores) -> float:
+        return _gaussian_mu(share * of * privacy.epsilon, share * of * privacy.delta)
+
+    def training(settings: SynthesizerSettings, share: float) -> DpSgd:
+        return _rough_training(settings, expected_fit_rows(spec), gaussian_mu(share))
+
+    def tables(chosen: Sequence[Columns], share: float) -> NoisyMarginals:
+        return NoisyMarginals(domain, tuple(chosen), math.sqrt(len(chosen)) / gaussian_mu(share))
+
+    one_way = [(name,) for name in domain.names]
+    measure = replace(tables(one_way, shares.measure), scales=_scales(domain, one_way))
+    settings = spec.synthesizer
+    return ReleasePlan(
+        privacy.epsilon,
+        privacy.delta,
+        privacy.adjacency,
+        rows_per_unit,
+        measure=measure,
+        pairs=tables(privacy.pairs, shares.pairs) if privacy.pairs else None,
+        graph=_started(rounds, gaussian_mu(shares.graph)) if rounds else {},
+        targets=(
+            training(_target_settings(settings), shares.targets) if settings.targets else None
+        ),
+        train=training(settings, shares.train),
+        scores=_rough_scores(spec, domain, gaussian_mu(scores, of=1)) if scores else None,
+    )
+
+
+def _rough_scores(spec: ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
+    """Scores of targets that are no numbers: of those, right answers can be counted."""
+    budget = ScoreBudget(
+        domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), 1.0
+    )
+    return budget.scaled(math.sqrt(budget.questions) / mu)
+
+
+def _scales(domain: Domain, tables: Sequence[Columns]) -> tuple[float, ...]:
+    """Noise of each table, as multiples that cost what equal noise would: the least for their mean
+    total variation.
+
+    A table of L cells is off by about L sigma. The sum of these is least, for a given sum of 1 /
+    sigma^2, where sigma goes by L^(-1/3) [derived here, Lagrange]. L counts to the nearest power of
+    two, so that few noises differ.
+    """
+    wanted = [2 ** (-round(math.log2(domain.cells(columns))) / 3) for columns in tables]
+    cost = math.sqrt(math.fsum(w**-2 for w in wanted) / len(wanted))
+    return () if len(set(wanted)) == 1 else tuple(w * cost for w in wanted)
+
+
+def _started(rounds: Mapping[str, MechanismFactory], mu: float) -> Mapping[str, PlannedMechanism]:
+    return {name: start(mu) for name, start in rounds.items()}
+
+
+def _target_settings(settings: SynthesizerSettings) -> SynthesizerSettings:
+    """Public rule for the targets' stage: a linear model needs fewer steps, and larger ones."""
+    steps = math.ceil(TARGET_STEPS * settings.steps)
+    return settings.model_copy(
+        update={"steps": steps, "checkpoint_every": steps, **TARGET_SETTINGS}
+    )
+
+
+def _rough_training(settings: SynthesizerSettings, rows: float, mu: float) -> DpSgd:
+    rate = min(1.0, settings.batch / rows)
+    # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al.,
+    # "Deep Learning with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for
+    # the noise.
+    noise = 1 / math.sqrt(math.log1p((mu / rate) ** 2 / settings.steps))
+    return DpSgd(
+        rate=rate,
+        steps=settings.steps,
+        expected_batch=rate * rows,
+        clip=settings.clip,
+        noise_multiplier=noise,
+        learning_rate=settings.learning_rate,
+        ema=settings.ema,
+        checkpoint_every=settings.checkpoint_every,
+    )
+
+
+def _gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu such that a Gaussian mechanism of sensitivity / sigma = mu is (epsilon, delta)-DP.
+
+    Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", arXiv:1805.06530v2,
+    Theorem 8.
+    """
+
+    def normal_cdf(x: float) -> float:
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    def excess(mu: float) -> float:
+        return (
+            normal_cdf(mu / 2 - epsilon / mu)
+            - math.exp(epsilon) * normal_cdf(-mu / 2 - epsilon / mu)
+            - delta
+        )
+
+    low, high = 1e-9, 1.0
+    while excess(high) < 0:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return low
+
+
+def _calibrated(rough: ReleasePlan) -> ReleasePlan:
+    """`rough` with the least common factor of its noise that meets its total."""
+    for_unit = rough.map(lambda purpose, mechanism: _of_unit(mechanism, rough.rows_per_unit))
+    return _calibrate(
+        lambda factor: for_unit.map(lambda purpose, mechanism: mechanism.scaled(factor))
+    )
+
+
+def _of_unit(mechanism: PlannedMechanism, rows_per_unit: int) -> PlannedMechanism:
+    """The same mechanism; counts with the noise whose cost is known exactly for units of so many
+    rows.
+    """
+    return (
+        replace(mechanism, sampler=sampler_for(rows_per_unit))
+        if isinstance(mechanism, NoisyMarginals | ScoreBudget)
+        else mechanism
+    )
+
+
+def _calibrate(plan_at: Callable[[float], ReleasePlan]) -> ReleasePlan:
+    """The plan with the least common noise factor that meets epsilon, to `EPSILON_TOLERANCE`; only
+    plans that meet it are kept.
+
+    Composing a plan is all that takes time here, so guesses follow the last two of them, between
+    the nearest ones found.
+
+    Raises:
+        BudgetError: no noise that is tried meets epsilon.
+    """
+    plan = plan_at(1.0)
+    target, most = (
+        plan.epsilon,
+        MAX_FACTOR * plan.rows_per_unit * (1 if plan.adjacency == "add_remove" else 2),
+    )
+    best, factor, seen = None, 1.0, [(0.0, math.inf)]  # with no noise anything is lost
+    for _ in range(60):
+        seen.append((factor, plan.epsilon_spent))
+        if plan.epsilon_spent <= target:
+            best = plan  # every guess lies below the factors that were enough before
+            if plan.epsilon_spent >= target * (1 - EPSILON_TOLERANCE) or factor < MIN_FACTOR:
+                break
+        elif factor >= most:
+            break
+        factor = min(most, _next_factor(seen, target))
+        plan = plan_at(factor)
+    if best is None:
+        raise BudgetError(
+            f"epsilon {target:g} with delta {plan.delta:g} is below what the accountant can"
+            " resolve",
+            hint="raise privacy.epsilon or privacy.delta",
+        )
+    return best
+
+
+def _next_factor(seen: Sequence[tuple[float, float]], target: float) -> float:
+    """Where to look after factors with these epsilons: epsilon falls steadily as the factor grows,
+    nearly like a power of it.
+    """
+    (before, loose), (last, tight) = seen[-2:]
+    low = max(factor for factor, epsilon in seen if epsilon > target)
+    high = min((factor for factor, epsilon in seen if epsilon <= target), default=math.inf)
+    # Where delta alone pays for everything, epsilon is zero and has no logarithm; too little noise
+    # makes it infinite.
+    if 0 < tight < math.inf:
+        aim = math.log(target * (1 - EPSILON_TOLERANCE / 4) / tight)
+        power = (
+            math.log(last / before) / math.log(tight / loose)
+            if 0 < loose < math.inf and loose != tight
+            else -1.0
+        )
+        guess = last * math.exp(min(max(power * aim, -1.5), 1.5)) if power < 0 else last
+    else:
+        guess = last * 1.5 if tight else last / 1.5
+    stride = 1.02 ** len(seen)  # where epsilon hardly moves, steps grow
+    if low == 0:
+        return min(guess, high / stride)
+    if high == math.inf:
+        return max(guess, low * stride)
+    return guess if low < guess < high and len(seen) < MAX_GUESSES else math.sqrt(low * high)
