@@ -20,7 +20,8 @@ from benchmarks.adult import untargeted
 from synthdp.data.domain import Domain
 from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.plan import PlannedMechanism, ReleasePlan
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.columns import check
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import DeclaredRows, Edge, Graph, ReleaseSpec, Shares

@@ -23,7 +23,8 @@ from synthdp.graph.validation import (
     validate,
 )
 from synthdp.privacy.calibration import adaptive_round
-from synthdp.privacy.mechanisms.marginals import Mechanism, NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph

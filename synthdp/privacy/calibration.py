@@ -17,10 +17,11 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.mechanisms.count_noise import sampler_for
+from synthdp.privacy.mechanisms.count_noise import OnCounts
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
-from synthdp.privacy.plan import MechanismFactory, PlannedMechanism, ReleasePlan
+from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.spec.model import IdUnit, ReleaseSpec, SynthesizerSettings
 
 # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
@@ -197,11 +198,7 @@ def _of_unit(mechanism: PlannedMechanism, rows_per_unit: int) -> PlannedMechanis
     """The same mechanism; counts with the noise whose cost is known exactly for units of so many
     rows.
     """
-    return (
-        replace(mechanism, sampler=sampler_for(rows_per_unit))
-        if isinstance(mechanism, NoisyMarginals | ScoreBudget)
-        else mechanism
-    )
+    return mechanism.for_unit(rows_per_unit) if isinstance(mechanism, OnCounts) else mechanism
 
 
 def _calibrate(plan_at: Callable[[float], ReleasePlan]) -> ReleasePlan:

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import dp_accounting
 
@@ -19,12 +20,25 @@ from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.event_kinds import event_to_json
-from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 
 # Purposes, as ledgers and certificates name them; those of the graph have a name of their own each.
 MEASURE, PAIRS, TARGETS, TRAIN, SCORES = "measure", "pairs", "targets", "train", "scores"
 GRAPH = "graph: "
+# Noisy tables serve everything that can use them, at one price.
+TABLE_USES = ("start of the model", "raking", "published counts")
+PAIR_USES = ("balance", *TABLE_USES)
+SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        MEASURE: TABLE_USES,
+        PAIRS: PAIR_USES,
+        TARGETS: ("model",),
+        TRAIN: ("model",),
+        SCORES: ("published scores",),
+    }
+)
 GROUP_SIZES = (1, 2, 3, 5, 10)
 PROFILE_EPSILONS = (
     0.0,
@@ -49,17 +63,6 @@ PROFILE_EPSILONS = (
 )
 
 
-class PlannedMechanism(Protocol):
-    """What a plan knows of a mechanism before it may look at rows."""
-
-    @property
-    def name(self) -> str: ...
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent: ...
-    def scaled(self, factor: float) -> PlannedMechanism:
-        """The same mechanism with `factor` times the noise."""
-        ...
-
-
 MechanismFactory = Callable[[float], PlannedMechanism]
 """A mechanism about as costly as one Gaussian mechanism of sensitivity / noise = mu. Only a
 starting point (`privacy.calibration`).
@@ -74,10 +77,16 @@ class PlannedPurpose:
     purpose: str
     mechanism: PlannedMechanism
 
+    @property
+    def serves(self) -> tuple[str, ...]:
+        """What the released value is used for."""
+        of_tables = isinstance(self.mechanism, NoisyMarginals | AdaptiveMarginals)
+        return SERVES.get(self.purpose, ("graph", *(PAIR_USES if of_tables else ())))
+
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """Every spend of one run, by what it is for; None is not planned.
+    """Every spend of one run, in fields that are named like their purposes; None is not planned.
 
     `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names. `graph`:
     what the graph stage may release, by name. `targets`: training of the targets' heads. `train`:
@@ -127,7 +136,7 @@ class ReleasePlan:
         """The plan with each mechanism changed, or left out, by `change(purpose, mechanism)`."""
         graph = {n: change(graph_purpose(n), mechanism) for n, mechanism in self.graph.items()}
         changed: dict[str, Any] = {"graph": {n: m for n, m in graph.items() if m is not None}}
-        for purpose in (MEASURE, PAIRS, TARGETS, TRAIN, SCORES):
+        for purpose in SERVES:
             mechanism = getattr(self, purpose)
             changed[purpose] = None if mechanism is None else change(purpose, mechanism)
         return replace(self, **changed)

@@ -26,7 +26,7 @@ from synthdp.ledger.lease import Lease
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.journal import Checkpoints, Journal
-from synthdp.privacy.mechanisms.marginals import Arrays, Mechanism
+from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import (

@@ -47,13 +47,13 @@ def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
 def _planned_spends(spec: ReleaseSpec) -> dict[str, Any]:
     """Every planned spend with its event, its epsilon alone, and what it serves."""
     from synthdp.data.domain import Domain
-    from synthdp.model.planning import plan_for, serves
+    from synthdp.model.planning import plan_for
 
     plan = plan_for(spec, Domain.from_spec(spec.columns))
     facts = plan.to_json()
     return facts | {
         "spends": [
-            s | {"serves": list(serves(spend))}
+            s | {"serves": list(spend.serves)}
             for s, spend in zip(facts["spends"], plan.spends, strict=True)
         ]
     }

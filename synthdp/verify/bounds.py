@@ -20,11 +20,11 @@ from synthdp.graph.implications import MAX_TABLES
 from synthdp.graph.stage import rounds
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.event_kinds import event_from_json, kind_of, leaves
+from synthdp.privacy.plan import SERVES
 from synthdp.spec.model import IdUnit, ReleaseSpec
 
 MAX_ENTRIES = 1000
 MAX_EVENTS = 400  # of a plan
-PURPOSES = 5  # that a plan has beside those of the graph (`privacy.plan.ReleasePlan`)
 # Expected loss, from above, in multiples of the spec's epsilon, and what is allowed beyond.
 LOSSES, FREE_LOSS = 10.0, 10.0
 
@@ -49,7 +49,7 @@ class PlanLimits:
         named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
         return cls(
             rows=rows_of(spec),
-            purposes=PURPOSES + len(named),
+            purposes=len(SERVES) + len(named),
             steps=spec.synthesizer.steps,
             tables=columns + len(spec.privacy.pairs) + 2 * MAX_TABLES,
             answers=1000 + columns**2,

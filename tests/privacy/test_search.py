@@ -113,7 +113,7 @@ def test_a_strategy_hears_its_replies_and_nothing_else(table: tuple[Domain, Tabl
     domain, rows = table
     heard: list[SparseVectorReply | None] = []
     budget = sieve(domain, PAIRS, noise=5.0, examine=None).budget
-    released = budget.search(partial(asks, PAIRS, heard)).run(rows, Streams.fresh())
+    released = budget.choose(partial(asks, PAIRS, heard)).run(rows, Streams.fresh())
     assert tuple(heard) == released
     assert all(np.isnan([r.score, r.variance]).all() for r in released)
 
@@ -183,7 +183,7 @@ def selection(
     heard: list[int | None] | None = None,
 ) -> Selection:
     own = [] if heard is None else heard
-    return SelectionBudget(domain, "kendall", draws, 2000.0, noise).search(
+    return SelectionBudget(domain, "kendall", draws, 2000.0, noise).choose(
         lambda: chooses(questions, own)
     )
 
@@ -213,7 +213,7 @@ def test_a_group_counts_by_its_best(table: tuple[Domain, Table]) -> None:
     def asking() -> Generator[HowMany | Which, int | None, None]:
         yield HowMany(((PAIRS[0], PAIRS[1]), (PAIRS[0], PAIRS[5])))
 
-    assert SelectionBudget(domain, "kendall", 1, 2000.0, TINY).search(asking).run(
+    assert SelectionBudget(domain, "kendall", 1, 2000.0, TINY).choose(asking).run(
         rows, Streams.fresh()
     ) == (1,)
 

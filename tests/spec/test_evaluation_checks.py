@@ -111,7 +111,7 @@ def test_mistakes_are_told(evaluation: str, expected: str) -> None:
 
 def test_scores_are_bought_for_a_share_of_the_whole_and_the_rest_is_split() -> None:
     from synthdp.data.domain import Domain
-    from synthdp.model.planning import plan_for, serves
+    from synthdp.model.planning import plan_for
 
     plain, charged = (
         parse_spec(SPEC.replace("EVALUATION", e), path="s.yaml")
@@ -127,4 +127,4 @@ def test_scores_are_bought_for_a_share_of_the_whole_and_the_rest_is_split() -> N
     assert shared.spends[2].mechanism.name.endswith(
         "on 3 scores of the synthetic table"
     )  # the age is a number
-    assert serves(shared.spends[2]) == ("published scores",)
+    assert shared.spends[2].serves == ("published scores",)

@@ -32,9 +32,9 @@ from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
     ChosenMarginals,
     Columns,
-    Mechanism,
     NoisyMarginals,
 )
+from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
 from synthdp.privacy.mechanisms.pair_table import PairTable
@@ -174,7 +174,7 @@ def _sieves(domain: Domain) -> tuple[SparseVector, ...]:
         SparseVectorBudget(domain, test, passes, rate, 100.0, 3.0, 5.0, examine)
         for test, passes, rate, examine in settings
     ]
-    return tuple(budget.search(partial(_asks_all, _questions(domain))) for budget in budgets)
+    return tuple(budget.choose(partial(_asks_all, _questions(domain))) for budget in budgets)
 
 
 def _selections(domain: Domain) -> tuple[Selection, ...]:
@@ -182,7 +182,7 @@ def _selections(domain: Domain) -> tuple[Selection, ...]:
         SelectionBudget(domain, "kendall", 6, 100.0, 2.0),
         SelectionBudget(domain, "spearman", 1, 100.0, 30.0),
     )
-    return tuple(budget.search(partial(_chooses, _questions(domain))) for budget in budgets)
+    return tuple(budget.choose(partial(_chooses, _questions(domain))) for budget in budgets)
 
 
 def _independence_bits(domain: Domain) -> tuple[Mechanism[Any], ...]:
@@ -261,9 +261,9 @@ def runnable(
         case AdaptiveMarginals():
             return planned.choose(_tables(domain)), planned.choose(_tables(domain)[:1])
         case SparseVectorBudget():
-            return (planned.search(partial(_asks_all, _questions(domain))),)
+            return (planned.choose(partial(_asks_all, _questions(domain))),)
         case SelectionBudget():
-            return (planned.search(partial(_chooses, _questions(domain))),)
+            return (planned.choose(partial(_chooses, _questions(domain))),)
         case ScoreBudget():
             return (planned.choose(*_drawn(domain, planned)),)
         case OrientationBudget():

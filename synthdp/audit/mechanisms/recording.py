@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.audit.mechanisms.neighbours import Side
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import DRAWS, Floats, Integers, NoiseKind, Randomness
 
 Array = npt.NDArray[Any]

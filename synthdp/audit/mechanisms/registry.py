@@ -18,7 +18,7 @@ from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.domain import Domain
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
-from synthdp.privacy.mechanisms.marginals import Mechanism
+from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.plan import ReleasePlan
 
 

@@ -33,7 +33,7 @@ from synthdp.audit.mechanisms.recording import (
 )
 from synthdp.data.domain import Domain
 from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.mechanisms.marginals import Mechanism
+from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.noise import Randomness, Streams
 
 

@@ -30,8 +30,9 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
 from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import PlannedMechanism, ReleasePlan
+from synthdp.privacy.plan import ReleasePlan
 
 RUNS = 5000
 POWER = 0.95  # wanted probability to detect half the noise

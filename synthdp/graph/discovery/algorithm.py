@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.mechanisms.marginals import Mechanism
+from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph

@@ -101,7 +101,7 @@ def run_search(
     if planned is None:
         raise SynthdpError("the plan has no sieve for a graph search")
     strategy = strategy_of(knowledge, settings.level, planned)
-    replies = releaser.release(planned.search(strategy), purpose=graph_purpose(PURPOSE))
+    replies = releaser.release(planned.choose(strategy), purpose=graph_purpose(PURPOSE))
 
     def read(transcript: tuple[SparseVectorReply, ...]) -> CausalGraph:
         found: SieveOutcome = result_of(strategy, transcript)

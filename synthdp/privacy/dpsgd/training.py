@@ -68,7 +68,7 @@ from synthdp.privacy.dpsgd.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
 from synthdp.privacy.dpsgd.layers import CLIPPED_LAYERS
 from synthdp.privacy.dpsgd.settings import MAX_TERMS, MAX_WEIGHT, DpSgd
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

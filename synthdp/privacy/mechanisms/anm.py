@@ -43,7 +43,7 @@ from synthdp.privacy.mechanisms.dependence import (
     spearman,
     spread_table,
 )
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.mechanisms.pair_table import NoisyPair, PairTable
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -121,7 +121,7 @@ class OrientationBudget:
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(self, pairs: Sequence[tuple[str, str]]) -> ChosenOrientations:
-        """The mechanism for `pairs`, which must be chosen from public or released facts alone."""
+        """The mechanism for `pairs`."""
         noise = self.noise_multiplier * math.sqrt(len(pairs))
         published = tuple(score for score in self.scores if score != "table")
         if self.scores != ("table",) and published != self.scores:
@@ -138,22 +138,10 @@ class OrientationBudget:
 
 
 @dataclass(frozen=True)
-class ChosenOrientations:
-    """`OrientationBudget` with its pairs chosen; the same event, so the planned spend pays for
-    it.
-    """
+class ChosenOrientations(Prepaid[OrientationBudget]):
+    """`OrientationBudget` with its pairs chosen."""
 
-    budget: OrientationBudget
     models: tuple[AdditiveNoiseScores | PairTable, ...]
-
-    @property
-    def name(self) -> str:
-        """Name for the ledger: the choice changes nothing that is charged."""
-        return self.budget.name
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """The event of the budget."""
-        return self.budget.event(rows_per_unit)
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyScores | NoisyPair, ...]:
         """One model after the other, each with its own split if it has one."""

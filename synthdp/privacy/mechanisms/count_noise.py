@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import dp_accounting
 
 from synthdp.privacy.events import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.noise import DRAWS, Integers, Randomness
 
 Sampler = Literal["discrete", "rounded"]  # of `NoiseKind`: Gaussian noise on whole numbers
@@ -30,6 +31,15 @@ def sampler_for(rows_per_unit: int) -> Sampler:
               takes 5 to 10% more epsilon than the rounded Gaussian's exact cost at the same noise.
     """
     return "discrete" if rows_per_unit == 1 else "rounded"
+
+
+@runtime_checkable
+class OnCounts(Protocol):
+    """A planned mechanism whose kind of noise follows from the unit."""
+
+    def for_unit(self, rows_per_unit: int) -> PlannedMechanism:
+        """The same mechanism with the noise that `sampler_for` names."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from synthdp.data.basis import Basis
 from synthdp.data.domain import Domain
 from synthdp.data.kernel import KernelGrid, scatter
 from synthdp.data.scales import Scale
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

@@ -1,9 +1,4 @@
-"""Noisy marginals: counts of public tables plus Gaussian noise on whole numbers.
-
-A mechanism is one frozen object that counts, adds the noise and states its event from the same
-fields, so noise and accounting cannot disagree. Fields are public; rows are only ever an argument
-of `run`.
-"""
+"""Noisy marginals: counts of public tables plus Gaussian noise on whole numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -19,43 +14,12 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.events import RoundedGaussianDpEvent
-from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler
+from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
 from synthdp.privacy.mechanisms.counting import Columns as Columns
 from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
-
-Arrays = dict[str, npt.NDArray[Any]]
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Mechanism(Protocol[T_co]):
-    """What a session can release."""
-
-    @property
-    def name(self) -> str:
-        """Name for the ledger and the certificate."""
-        ...
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """What running it once does to a unit of at most `rows_per_unit` rows."""
-        ...
-
-    def run(self, table: Table, randomness: Randomness) -> T_co:
-        """Look at the rows. Called by the session alone, after the charge."""
-        ...
-
-    def pack(self, value: Any) -> Arrays:
-        """What `run` returned, as named arrays for the run's journal."""
-        ...
-
-    def unpack(self, arrays: Arrays) -> T_co:
-        """The value that `pack` was given.
-
-        Raises:
-            KeyError, ValueError: `pack` gave no such arrays.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +91,10 @@ class NoisyMarginals:
         )
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
+    def for_unit(self, rows_per_unit: int) -> NoisyMarginals:
+        """The same with the noise for units of so many rows (`count_noise.sampler_for`)."""
+        return replace(self, sampler=sampler_for(rows_per_unit))
+
     def scaled(self, factor: float) -> NoisyMarginals:
         """The same tables with `factor` times the noise."""
         return replace(self, sigma=self.sigma * factor)
@@ -187,23 +155,15 @@ class AdaptiveMarginals:
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(self, tables: Sequence[Columns]) -> ChosenMarginals:
-        """The mechanism for `tables`, which must be chosen from public or released facts alone."""
+        """The mechanism for `tables`."""
         return ChosenMarginals(self, tuple(tables))
 
 
 @dataclass(frozen=True)
-class ChosenMarginals:
-    """`AdaptiveMarginals` with its tables chosen; the same event, so the planned spend pays for
-    it.
-    """
+class ChosenMarginals(Prepaid[AdaptiveMarginals]):
+    """`AdaptiveMarginals` with its tables chosen."""
 
-    budget: AdaptiveMarginals
     tables: tuple[Columns, ...]
-
-    @property
-    def name(self) -> str:
-        """Name for the ledger: the choice changes nothing that is charged."""
-        return self.budget.name
 
     @property
     def sigma(self) -> float:
@@ -214,10 +174,6 @@ class ChosenMarginals:
     def sigmas(self) -> tuple[float, ...]:
         """Noise of each table's cells: the same."""
         return (self.sigma,) * len(self.tables)
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """The event of the budget."""
-        return self.budget.event(rows_per_unit)
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from synthdp.data.basis import Basis
 from synthdp.data.scales import Scale
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

@@ -33,7 +33,7 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.privacy.events import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.mechanisms.ranks import STEPS, RankTest
 from synthdp.privacy.mechanisms.strategy import next_request
 from synthdp.privacy.noise import Integers, Randomness
@@ -101,28 +101,16 @@ class SelectionBudget:
         """Standard deviation of the noise of a score, in its own units."""
         return math.pi / math.sqrt(6) * self.noise * self._moves / STEPS
 
-    def search(self, strategy: Strategy) -> Selection:
-        """The mechanism for a strategy, which must know public and released facts alone."""
+    def choose(self, strategy: Strategy) -> Selection:
+        """The mechanism for a strategy."""
         return Selection(self, strategy)
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
-    """`SelectionBudget` with its strategy; the same event, so the planned spend pays for it.
-    Releases what was chosen.
-    """
+class Selection(Prepaid[SelectionBudget]):
+    """`SelectionBudget` with its strategy. Releases what was chosen."""
 
-    budget: SelectionBudget
     strategy: Strategy
-
-    @property
-    def name(self) -> str:
-        """Name for the ledger: the strategy changes nothing that is charged."""
-        return self.budget.name
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """The event of the budget."""
-        return self.budget.event(rows_per_unit)
 
     def run(self, table: Table, randomness: Randomness) -> tuple[int, ...]:
         """Answer the strategy's requests until it ends or the draws are used up."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.privacy.events import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.hsic import scaled_columns
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler
+from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
 from synthdp.privacy.mechanisms.counting import CHUNK_ROWS, Columns, count_tables
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
@@ -108,13 +108,16 @@ class ScoreBudget:
         """A Gaussian of sensitivity `rows_per_unit` for each score."""
         return dp_accounting.SelfComposedDpEvent(self.noise.event(rows_per_unit), self.questions)
 
+    def for_unit(self, rows_per_unit: int) -> ScoreBudget:
+        """The same with the noise for units of so many rows (`count_noise.sampler_for`)."""
+        return replace(self, sampler=sampler_for(rows_per_unit))
+
     def scaled(self, factor: float) -> ScoreBudget:
         """The same scores with `factor` times the noise."""
         return replace(self, sigma=self.sigma * factor)
 
     def choose(self, synthetic: Codes, scorecards: Sequence[Scorecard]) -> ScoreCounts:
-        """The mechanism for a table and scorecards, which must be made from public or released
-        facts alone.
+        """The mechanism for a table and scorecards.
 
         Raises:
             ValueError: the table has no rows, or the scorecards are not those of `targets`.
@@ -137,7 +140,7 @@ class ScoreBudget:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts:
+class ScoreCounts(Prepaid[ScoreBudget]):
     """Count how far `synthetic` is from the fitted rows, and how often `scorecards` are right on
     the held-out ones; add Gaussian noise.
 
@@ -158,19 +161,9 @@ class ScoreCounts:
     not earns no discount.
     """
 
-    budget: ScoreBudget
     synthetic: Codes
     scorecards: tuple[Scorecard, ...]
     sees_held_out: ClassVar[bool] = True  # the one mechanism that looks at them
-
-    @property
-    def name(self) -> str:
-        """Name for the ledger: the choice changes nothing that is charged."""
-        return self.budget.name
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """The event of the budget."""
-        return self.budget.event(rows_per_unit)
 
     def run(self, table: Table, randomness: Randomness) -> Scored:
         """Count, then add the noise."""

@@ -22,7 +22,7 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.privacy.events import SparseVectorDpEvent
 from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
-from synthdp.privacy.mechanisms.marginals import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS, RankTest
 from synthdp.privacy.mechanisms.strategy import next_request
 from synthdp.privacy.noise import Randomness
@@ -120,28 +120,16 @@ class SparseVectorBudget:
         """Standard deviation of the noise of an examined score, in its own units."""
         return (self.examine_noise or 0.0) * STATISTICS[self.test].examined_moves / STEPS
 
-    def search(self, strategy: Strategy) -> SparseVector:
-        """The mechanism for a strategy, which must know public and released facts alone."""
+    def choose(self, strategy: Strategy) -> SparseVector:
+        """The mechanism for a strategy."""
         return SparseVector(self, strategy)
 
 
 @dataclass(frozen=True, eq=False)
-class SparseVector:
-    """`SparseVectorBudget` with its strategy; the same event, so the planned spend pays for it.
-    Releases the transcript.
-    """
+class SparseVector(Prepaid[SparseVectorBudget]):
+    """`SparseVectorBudget` with its strategy. Releases the transcript."""
 
-    budget: SparseVectorBudget
     strategy: Strategy
-
-    @property
-    def name(self) -> str:
-        """Name for the ledger: the strategy changes nothing that is charged."""
-        return self.budget.name
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """The event of the budget."""
-        return self.budget.event(rows_per_unit)
 
     def run(self, table: Table, randomness: Randomness) -> tuple[SparseVectorReply, ...]:
         """Answer the strategy's questions until it ends or the passes are used up."""

@@ -18,12 +18,12 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.events import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
-    Arrays,
     ChosenMarginals,
     NoisyMarginals,
     NoisyTable,
     count_tables,
 )
+from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.table import Table
 

@@ -55,7 +55,7 @@ def _search(
     if planned is None:
         raise SynthdpError("the plan has no selection for a graph search")
     own = strategy(knowledge, settings.level, planned)
-    chosen = releaser.release(planned.search(own), purpose=graph_purpose(PURPOSE))
+    chosen = releaser.release(planned.choose(own), purpose=graph_purpose(PURPOSE))
     return chosen.map(
         lambda choices: graph_of(result_of(own, choices), (), max_parents=settings.max_parents)
     )
