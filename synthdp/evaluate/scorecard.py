@@ -36,10 +36,10 @@ def score_table(
     is the one to publish.
     """
     planned = needed(releaser.plan.scores, SCORES)
-    most = spec.evaluation.max_rows
+    max_rows = spec.evaluation.max_rows
     cards = [
-        fit_scorecard(codes.value, domain, t, max_rows=most, rng=fresh_generator())
-        for t in planned.targets
+        fit_scorecard(codes.value, domain, target, max_rows=max_rows, rng=fresh_generator())
+        for target in planned.targets
     ]
     counted = releaser.release(planned.choose(codes.value, cards), purpose=SCORES)
     return codes.zip(counted).map(lambda pair: pair[1])

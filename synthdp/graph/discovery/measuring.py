@@ -23,7 +23,11 @@ MAX_CELLS = 4096
 def measure_round(
     releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]
 ) -> Released[tuple[NoisyTable, ...]]:
-    """Release `tables` as the planned round `name`."""
+    """Release `tables` as the planned round `name`.
+
+    Raises:
+        SynthdpError: the plan has no such round.
+    """
     purpose, planned = graph_purpose(name), releaser.plan.in_graph(name, AdaptiveMarginals)
     if planned is None:
         raise SynthdpError(f"the plan has no measuring round {purpose!r}")
