@@ -33,7 +33,7 @@ from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
 from synthdp.ledger.connect import budget_told, cap_of, open_ledger
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
-from synthdp.privacy.mechanisms.anm import Score
+from synthdp.privacy.mechanisms.orientations import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release import run_folder

@@ -34,8 +34,8 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.events import DiscreteGaussianDpEvent
 from synthdp.privacy.gaussian_events import unit_sampled_gaussian
-from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.orientations import ChosenOrientations, OrientationBudget
 from synthdp.privacy.plan import ReleasePlan
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50

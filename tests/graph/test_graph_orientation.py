@@ -23,13 +23,8 @@ from synthdp.graph.discovery.anm_direction import (
 )
 from synthdp.graph.discovery.pair_reading import dependence
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.anm import (
-    SCORES,
-    AdditiveNoiseScores,
-    NoisyScores,
-    OrientationBudget,
-    Score,
-)
+from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores, NoisyScores
+from synthdp.privacy.mechanisms.orientations import OrientationBudget, Score
 from synthdp.privacy.mechanisms.pair_table import NoisyPair, count_cells
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Rehearsal

@@ -20,12 +20,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
-from synthdp.privacy.mechanisms.anm import (
-    SCORES,
-    AdditiveNoiseScores,
-    ChosenOrientations,
-    OrientationBudget,
-)
+from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores
 from synthdp.privacy.mechanisms.conditional_counts import RankQuery, variance_floor
 from synthdp.privacy.mechanisms.hsic import IndependenceBit
 from synthdp.privacy.mechanisms.marginals import (
@@ -37,6 +32,7 @@ from synthdp.privacy.mechanisms.marginals import (
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
+from synthdp.privacy.mechanisms.orientations import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.pair_table import PairTable
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts

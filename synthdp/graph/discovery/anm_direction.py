@@ -25,7 +25,8 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.pair_reading import compare
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import meek
-from synthdp.privacy.mechanisms.anm import NoisyScores, OrientationBudget, Score
+from synthdp.privacy.mechanisms.anm import NoisyScores
+from synthdp.privacy.mechanisms.orientations import OrientationBudget, Score
 from synthdp.privacy.mechanisms.pair_table import NoisyPair
 from synthdp.privacy.plan import MechanismFactory, graph_purpose
 from synthdp.privacy.private import Released

@@ -35,9 +35,9 @@ from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.discovery.skeleton import Skeleton, Test, pc_skeleton, subsets_of_either
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known
-from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
+from synthdp.privacy.mechanisms.orientations import OrientationBudget
 from synthdp.privacy.plan import MechanismFactory, graph_purpose
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
