@@ -26,7 +26,7 @@ from synthdp.model.sampling import sample
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
-from synthdp.privacy.event_kinds import event_to_json
+from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Released

@@ -5,7 +5,7 @@ uses Google's dp-accounting PLDs with its pessimistic (connect-the-dots) discret
 epsilon is an upper bound [Doroshenko et al., "Connect the Dots", arXiv:2207.04380v1, Theorem 3.2
 and Corollary 3.3].
 
-What one event costs is known by its kind (`privacy.event_base`): a new kind changes nothing here.
+What one event costs is known by its kind (`privacy.events.base`): a new kind changes nothing here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from functools import lru_cache
 import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.event_kinds import cost_of, kind_of, leaves
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
 
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians
 # inverts its loss numerically at every point of the grid, so it gets a wider one, and all that is

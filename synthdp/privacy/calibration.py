@@ -16,7 +16,7 @@ from types import MappingProxyType
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.count_noise import OnCounts
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism

@@ -18,8 +18,8 @@ import dp_accounting
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.event_kinds import event_to_json
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget

@@ -24,7 +24,7 @@ from synthdp.data.encoding import Codes, decode
 from synthdp.errors import BudgetError
 from synthdp.ledger.lease import Lease
 from synthdp.ledger.ledger import Ledger
-from synthdp.privacy.event_kinds import event_to_json
+from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.journal import Checkpoints, Journal
 from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator

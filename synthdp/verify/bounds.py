@@ -3,7 +3,7 @@ within what a spec can spend.
 
 Composition takes time and memory that grow with the privacy loss, with the number of events and
 with the width of discrete noise. Without these bounds a bundle of a few kilobytes could keep
-`verify` busy for days. What one event may state, its kind says (`privacy.event_base`).
+`verify` busy for days. What one event may state, its kind says (`privacy.events.base`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synthdp.errors import BudgetError
 from synthdp.graph.implications import MAX_TABLES
 from synthdp.graph.stage import rounds
 from synthdp.privacy.calibration import expected_fit_rows
-from synthdp.privacy.event_kinds import event_from_json, kind_of, leaves
+from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
 from synthdp.privacy.plan import SERVES
 from synthdp.spec.model import IdUnit, ReleaseSpec
 

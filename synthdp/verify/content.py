@@ -24,7 +24,7 @@ from synthdp.graph.implications import MAX_TABLES, Implication, claimed
 from synthdp.graph.validation import STATUSES
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.event_kinds import event_from_json, kind_of
+from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES
 from synthdp.verify.reader import Check, Reader

@@ -21,7 +21,7 @@ from synthdp.bundle.write import FILES, SCORED_FILES
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
-from synthdp.privacy.event_kinds import kind_of
+from synthdp.privacy.events.kinds import kind_of
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec

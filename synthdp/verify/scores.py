@@ -11,7 +11,7 @@ import numpy as np
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
-from synthdp.privacy.event_kinds import event_to_json
+from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms.count_noise import sampler_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared

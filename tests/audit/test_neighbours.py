@@ -9,7 +9,7 @@ import pytest
 
 from synthdp.audit.mechanisms.neighbours import Pair, neighbours
 from synthdp.data.domain import Domain
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 
 BATCH, MAX_ROWS = 8, 3
 

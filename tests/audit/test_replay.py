@@ -31,9 +31,9 @@ from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.events import DiscreteGaussianDpEvent
-from synthdp.privacy.gaussian_events import unit_sampled_gaussian
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.gaussian import unit_sampled_gaussian
+from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.orientations import ChosenOrientations, OrientationBudget
 from synthdp.privacy.plan import ReleasePlan

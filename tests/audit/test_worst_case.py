@@ -25,7 +25,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan

@@ -23,8 +23,8 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.network import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
-from synthdp.privacy.event_kinds import event_from_json, event_to_json
-from synthdp.privacy.gaussian_events import unit_sampled_gaussian
+from synthdp.privacy.events.gaussian import unit_sampled_gaussian
+from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released

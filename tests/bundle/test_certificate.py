@@ -27,7 +27,7 @@ from synthdp.bundle.certificate.text import describe_event, render
 from synthdp.bundle.wording import plain, up
 from synthdp.bundle.write import BundleContent
 from synthdp.privacy import accounting
-from synthdp.privacy.event_kinds import event_from_json
+from synthdp.privacy.events.kinds import event_from_json
 
 Build = Callable[..., Any]
 

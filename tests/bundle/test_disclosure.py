@@ -31,7 +31,7 @@ from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.privacy import accounting
-from synthdp.privacy.event_kinds import event_from_json
+from synthdp.privacy.events.kinds import event_from_json
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 PROFILE, PICTURE, DIAGRAM = "privacy/profile.json", "privacy/profile.svg", "privacy/effects.svg"

@@ -17,7 +17,7 @@ from benchmarks.priv_pc_published import (
     published_p_value,
     silent_chance,
 )
-from synthdp.privacy.events import SparseVectorDpEvent
+from synthdp.privacy.events.kernel import SparseVectorDpEvent
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS
 
 Figure = Callable[..., None]

@@ -20,15 +20,15 @@ from scipy import stats
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.event_kinds import event_from_json, event_to_json
-from synthdp.privacy.events import (
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.gaussian import unit_sampled_gaussian
+from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
 )
-from synthdp.privacy.gaussian_events import unit_sampled_gaussian
+from synthdp.privacy.events.kinds import event_from_json, event_to_json
 
 Floats = npt.NDArray[np.float64]
 

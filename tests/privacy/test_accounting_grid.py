@@ -23,9 +23,9 @@ from dp_accounting import rdp
 from scipy import stats
 
 from synthdp.privacy import accounting
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.events import DiscreteGaussianDpEvent
-from synthdp.privacy.gaussian_events import RELATION, unit_sampled_gaussian
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.gaussian import RELATION, unit_sampled_gaussian
+from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 
 Floats = npt.NDArray[np.float64]
 Piece = tuple[

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from synthdp.privacy import accounting
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.events import GumbelMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
 

@@ -25,9 +25,9 @@ from synthdp.privacy.calibration import (
     make_search_plan,
 )
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.event_kinds import event_to_json
-from synthdp.privacy.events import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
+from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms import counting
 from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
 from synthdp.privacy.mechanisms.counting import count_tables

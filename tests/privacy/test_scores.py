@@ -14,7 +14,7 @@ from synthdp.audit.mechanisms.neighbours import neighbours
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.event_kinds import event_to_json
+from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms import scores
 from synthdp.privacy.mechanisms.scores import (
     ScoreBudget,

@@ -17,7 +17,7 @@ import yaml
 
 from synthdp.graph.formats import read_graph
 from synthdp.privacy import accounting
-from synthdp.privacy.event_kinds import event_from_json
+from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.session import Session
 from synthdp.release import graph_only as graph_run
 from synthdp.release.run_folder import RunFolder

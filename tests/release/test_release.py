@@ -20,7 +20,7 @@ from synthdp.bundle.write import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd.training import Training
-from synthdp.privacy.event_kinds import event_from_json, event_to_json
+from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.internal import TRACKED

@@ -15,7 +15,7 @@ from synthdp.audit.mechanisms.fingerprint import Fingerprint
 from synthdp.audit.mechanisms.neighbours import Pair
 from synthdp.audit.mechanisms.recording import Call, CoinCall, LatentCall, NoiseCall
 from synthdp.audit.mechanisms.verdict import judge
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 
 MAX_STEPS = 2.0**53  # beyond this many spacings from zero, doubles hold no lattice
 

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from synthdp.privacy import accounting
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.noise import fresh_generator
 
 Scores = npt.NDArray[np.float64]

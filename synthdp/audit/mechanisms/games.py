@@ -23,7 +23,7 @@ from synthdp.audit.mechanisms.f_curve import Scores
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals
 from synthdp.privacy.noise import Randomness, fresh_generator
 from synthdp.privacy.table import Table

@@ -19,7 +19,7 @@ from pandas.api.extensions import ExtensionArray
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.table import Table
 
 # Rows of a rare category before one more joins: thresholds are often at such numbers.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from synthdp.audit.mechanisms.findings import Replayed
     from synthdp.audit.mechanisms.neighbours import Pair
     from synthdp.data.domain import Domain
-    from synthdp.privacy.event_base import Adjacency
+    from synthdp.privacy.events.base import Adjacency
     from synthdp.privacy.mechanisms.mechanism import Mechanism
 
 MAX_SHOWN = 10  # findings in a failure's message

@@ -32,7 +32,7 @@ from synthdp.audit.mechanisms.recording import (
     Recorder,
 )
 from synthdp.data.domain import Domain
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.noise import Randomness, Streams
 

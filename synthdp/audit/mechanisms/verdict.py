@@ -39,8 +39,8 @@ import numpy.typing as npt
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
 from synthdp.audit.mechanisms.recording import Call, CoinCall, NoiseCall
-from synthdp.privacy.event_base import Adjacency
-from synthdp.privacy.events import (
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,

@@ -28,7 +28,7 @@ from synthdp.audit.mechanisms.games import BatchGame, Fresh, GradientGame, Mecha
 from synthdp.data.domain import Domain
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
-from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.noise import Streams

@@ -17,7 +17,7 @@ from synthdp import __version__
 from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.privacy import accounting
-from synthdp.privacy.event_kinds import event_from_json
+from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import ReleasePlan, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.model import Gate, Model, ReleaseSpec, derived_of

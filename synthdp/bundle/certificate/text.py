@@ -17,7 +17,7 @@ from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.scores_text import scores_markdown
 from synthdp.bundle.wording import code, plain, up
 from synthdp.errors import BudgetError
-from synthdp.privacy.event_kinds import event_from_json, kind_of, leaves
+from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
 from synthdp.privacy.noise import NoiseKind
 
 

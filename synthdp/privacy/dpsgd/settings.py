@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import dp_accounting
 
-from synthdp.privacy.gaussian_events import unit_sampled_gaussian
+from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 
 # What arithmetic adds to a clipped sum, relative to the clipping norm: 32-bit norms (proof in
 # `layers`), and the sums of blocks of examples (proof in `clipped_layer.stable_sum`). Larger blocks

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import dp_accounting
 
-from synthdp.privacy.events import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
+from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.noise import DRAWS, Integers, Randomness
 
@@ -27,7 +27,7 @@ def sampler_for(rows_per_unit: int) -> Sampler:
     discrete  One row. The sampler is exact, with no assumption about real numbers, and so is its
     cost.
     rounded   Several rows. The discrete Gaussian's cost is only bounded there
-    (`events.DiscreteGaussianDpEvent`), and its bound
+    (`events.kernel.DiscreteGaussianDpEvent`), and its bound
               takes 5 to 10% more epsilon than the rounded Gaussian's exact cost at the same noise.
     """
     return "discrete" if rows_per_unit == 1 else "rounded"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import RoundedGaussianDpEvent
+from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
 from synthdp.privacy.mechanisms.counting import Columns as Columns
 from synthdp.privacy.mechanisms.counting import count_tables
@@ -43,8 +43,8 @@ class NoisyMarginals:
     Without `scales` all tables have the same noise. Sensitivity [derived here]: a row lies in
     exactly one cell of a table. Adding or removing a unit of k rows changes the counts of one table
     by k in L1 and at most k in L2, reached when all its rows share a cell; replacing it does that
-    twice, by sqrt(2) k at most in L2 (`events.RoundedGaussianDpEvent`). `m` tables are `m` such
-    mechanisms run one after the other. A plan takes the sampler that `count_noise.sampler_for`
+    twice, by sqrt(2) k at most in L2 (`events.kernel.RoundedGaussianDpEvent`). `m` tables are `m`
+    such mechanisms run one after the other. A plan takes the sampler that `count_noise.sampler_for`
     names.
     """
 
@@ -130,9 +130,9 @@ class AdaptiveMarginals:
     numbers. Sensitivity [derived here]: one row moves one cell of each table by one, so the k
     tables together by sqrt(k) in L2; a unit of r rows by at most r sqrt(k), and a replaced one by
     sqrt(2) r sqrt(k). Whatever k is chosen, this is a Gaussian mechanism of noise `noise_multiplier
-    / r`, and its rounding is post-processing (`events.RoundedGaussianDpEvent`). Discrete Gaussians
-    of that noise have one zero-concentrated bound for all k, r^2 over 2 `noise_multiplier`^2, but
-    no one exact distribution, hence the other sampler.
+    / r`, and its rounding is post-processing (`events.kernel.RoundedGaussianDpEvent`). Discrete
+    Gaussians of that noise have one zero-concentrated bound for all k, r^2 over 2
+    `noise_multiplier`^2, but no one exact distribution, hence the other sampler.
     """
 
     domain: Domain

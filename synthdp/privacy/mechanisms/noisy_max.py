@@ -17,7 +17,7 @@ Which     The position of the best query in a list.
 The noisy maximum is by Gumbel noise, which is the exponential mechanism, as in Xu, Yuan and Wu,
 "Differential privacy preserving causal graph discovery" (2017). At one noise exponential noise
 chooses better [McKenna and Sheldon, "Permute-and-Flip", arXiv:2010.12603v1, Theorem 2]; for one
-price of many choices Gumbel noise is about half as much (`events.GumbelMaxDpEvent`).
+price of many choices Gumbel noise is about half as much (`events.kernel.GumbelMaxDpEvent`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import dp_accounting
 import numpy as np
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import GumbelMaxDpEvent
+from synthdp.privacy.events.kernel import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.mechanisms.ranks import STEPS, RankTest
@@ -85,8 +85,8 @@ class SelectionBudget:
         return level_moves(self.test)
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """`draws` noisy maxima. Proofs: `events.GumbelMaxDpEvent`, and for what a row moves a
-        score, this module and `strata.level`.
+        """`draws` noisy maxima. Proofs: `events.kernel.GumbelMaxDpEvent`, and for what a row moves
+        a score, this module and `conditional_counts.level`.
         """
         return dp_accounting.SelfComposedDpEvent(
             GumbelMaxDpEvent(self.noise * self._moves, self._moves, rows_per_unit), self.draws

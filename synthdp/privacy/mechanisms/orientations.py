@@ -13,7 +13,7 @@ from typing import Literal
 import dp_accounting
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import RoundedGaussianDpEvent
+from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.anm import AdditiveNoiseScores, NoisyScores, Published
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.mechanisms.pair_table import NoisyPair, PairTable

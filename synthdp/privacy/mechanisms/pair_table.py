@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import RoundedGaussianDpEvent
+from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.hsic import scaled_columns
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
@@ -49,7 +49,7 @@ class PairTable:
     Sensitivity [derived here]: a row lies in one cell, or in none if either number is missing,
     whatever the other rows are. Adding or removing it moves one count by one, so 1 in L2; k rows of
     a unit at most k, reached in one cell. Counts are whole numbers, so that rounding the noise is
-    post-processing (`events.RoundedGaussianDpEvent`).
+    post-processing (`events.kernel.RoundedGaussianDpEvent`).
 
     Raises:
         ValueError: a column is no number or instant.

@@ -20,7 +20,7 @@ import dp_accounting
 import numpy as np
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import SparseVectorDpEvent
+from synthdp.privacy.events.kernel import SparseVectorDpEvent
 from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS, RankTest
@@ -79,9 +79,9 @@ class SparseVectorBudget:
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """`passes` times a sparse vector on a sample, then a Gaussian on all rows.
 
-        Proofs: `events.SparseVectorDpEvent` for a pass, `strata.level` for what a row moves a
-        query, `privacy.mechanisms.ranks` for what it moves an examined score and variance.
-        Questions come from earlier answers; the events do not.
+        Proofs: `events.kernel.SparseVectorDpEvent` for a pass, `conditional_counts.level` for what
+        a row moves a query, `privacy.mechanisms.ranks` for what it moves an examined score and
+        variance. Questions come from earlier answers; the events do not.
         """
         moves = level_moves(self.test)
         one: dp_accounting.DpEvent = SparseVectorDpEvent(

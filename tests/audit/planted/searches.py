@@ -12,7 +12,7 @@ import dp_accounting
 import numpy as np
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import GumbelMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.marginals import count_tables
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table

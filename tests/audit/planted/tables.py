@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import DiscreteGaussianDpEvent
+from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
     ChosenMarginals,

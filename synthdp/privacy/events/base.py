@@ -2,8 +2,8 @@
 
 An event (`dp_accounting.DpEvent`) says what was done. Its kind says what that costs, how it is
 written, and what it would be for a unit of more rows. A new kind of event is one class with these
-methods: in `privacy.events` where dp-accounting lacks it, in `privacy.gaussian_events` or
-`privacy.event_kinds` where the event is one of dp-accounting's own.
+methods: in `privacy.events` where dp-accounting lacks it, in `privacy.events.gaussian` or
+`privacy.events.kinds` where the event is one of dp-accounting's own.
 """
 
 from __future__ import annotations

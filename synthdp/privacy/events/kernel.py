@@ -22,7 +22,7 @@ from synthdp.privacy.concentrated import (
     discrete_gaussian_rho,
     pure_pld,
 )
-from synthdp.privacy.event_base import (
+from synthdp.privacy.events.base import (
     MAX_MOVED,
     MAX_ROWS,
     UNITS,

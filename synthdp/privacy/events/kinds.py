@@ -19,14 +19,14 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
 from synthdp.privacy.concentrated import concentrated_pld
-from synthdp.privacy.event_base import Adapter, Adjacency, EventKind, WorkLimits, whole
-from synthdp.privacy.events import (
+from synthdp.privacy.events.base import Adapter, Adjacency, EventKind, WorkLimits, whole
+from synthdp.privacy.events.gaussian import Gaussian, MixtureOfGaussians, PoissonSampled
+from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
 )
-from synthdp.privacy.gaussian_events import Gaussian, MixtureOfGaussians, PoissonSampled
 
 MAX_PARTS = 200  # of one purpose, in a stranger's bundle
 

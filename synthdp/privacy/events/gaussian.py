@@ -12,7 +12,7 @@ import dp_accounting
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from synthdp.privacy.event_base import (
+from synthdp.privacy.events.base import (
     UNITS,
     Adapter,
     Adjacency,

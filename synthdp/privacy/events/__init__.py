@@ -1,0 +1,1 @@
+"""Privacy events: each kind knows its cost, its JSON, how it widens, and its words."""
