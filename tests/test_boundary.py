@@ -253,7 +253,9 @@ RULES: dict[str, Rule] = {
     "reflection": reflection,
     "for_steward": steward_only,
     "readers of tables": table_reader,
-    "opacus": foreign_import("opacus", "synthdp/privacy/dpsgd/training.py"),
+    "opacus": foreign_import(
+        "opacus", "synthdp/privacy/dpsgd/training.py", "synthdp/privacy/dpsgd/optimizer.py"
+    ),
     "mlflow": foreign_import(
         "mlflow", "synthdp/tracking/mlflow_run.py", "synthdp/tracking/store.py"
     ),

@@ -13,8 +13,7 @@ takes as many away [derived here; `_bound_rows` and `_coins` have the part that 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,14 +22,23 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data import builtin
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, EncodedColumn, encode
-from synthdp.data.kinds import COLUMN_KINDS, column_kind
+from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import missing_in
 from synthdp.data.values import unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
+from synthdp.privacy.readers.checks import (
+    check_columns,
+    check_declared_rows,
+    check_file,
+    check_misfits,
+    check_size,
+    check_some,
+    id_column_of,
+)
 from synthdp.privacy.readers.dataframe import open_dataframe
 from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_parquet_files
 from synthdp.privacy.readers.query import read_query
@@ -88,7 +96,7 @@ def read_private(
         )
     else:
         raw = _read(dataset, domain, folder, delta, given)
-        _check_some(len(raw))
+        check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
 
@@ -108,9 +116,9 @@ def fit_table(
     Raises:
         DataError: `raw` holds what the spec does not declare.
     """
-    id_column = _id_column(dataset)
-    _check_columns([str(c) for c in raw.columns], domain, id_column)
-    _check_size(len(raw), dataset, delta)
+    id_column = id_column_of(dataset)
+    check_columns([str(c) for c in raw.columns], domain, id_column)
+    check_size(len(raw), dataset, delta)
     failed: DataError | None = None
     try:
         kept, units = _bound_rows(raw, dataset.privacy_unit, rng)
@@ -126,8 +134,8 @@ def fit_table(
         )
     if failed:
         raise failed
-    misfits = _check_misfits(encoded, domain, dataset)
-    _check_declared_rows(len(codes), dataset)
+    misfits = check_misfits(encoded, domain, dataset)
+    check_declared_rows(len(codes), dataset)
     return Table(codes, frame, _coins(len(codes), units, holdout, rng), misfits)
 
 
@@ -148,71 +156,16 @@ def _levels_only(
         )
     rows, batches = parquet_batches(
         path,
-        check=lambda names: _check_columns(names, domain, None),
-        check_rows=lambda rows: _check_file(rows, dataset, delta),
+        check=lambda names: check_columns(names, domain, None),
+        check_rows=lambda rows: check_file(rows, dataset, delta),
         batch_rows=BATCH_ROWS,
     )
     codes, encoded = encode_batches(domain, batches, rows=rows)
-    misfits = _check_misfits(encoded, domain, dataset)
-    _check_declared_rows(rows, dataset)
+    misfits = check_misfits(encoded, domain, dataset)
+    check_declared_rows(rows, dataset)
     return Table(
         codes, pd.DataFrame(index=pd.RangeIndex(rows)), _coins(rows, None, holdout, rng), misfits
     )
-
-
-def _check_misfits(
-    encoded: Mapping[str, EncodedColumn], domain: Domain, dataset: Dataset
-) -> dict[str, dict[str, int]]:
-    misfits = {
-        name: {
-            "wrong type": e.wrong_type,
-            "outside the domain": e.outside,
-            "unexpected missing": e.unexpected_missing,
-        }
-        for name, e in encoded.items()
-    }
-    bad = [name for name, e in encoded.items() if e.misfits]
-    if bad and dataset.out_of_domain == "refuse":
-        raise DataError(
-            f"values outside the declared domain in column{'s' if len(bad) > 1 else ''}"
-            f" {', '.join(map(repr, bad))}",
-            hint=(
-                f"{_written_as(dataset.source, [domain[name] for name in bad])}; correct the domain"
-                " or the data, or accept clamping with `dataset.out_of_domain: clamp`"
-            ),
-        )
-    return misfits
-
-
-def _written_as(source: Source, columns: Sequence[ColumnDomain]) -> str:
-    """What values of these columns must look like: the same whatever was found in them, so that it
-    tells nothing of the rows.
-    """
-    text_alone = isinstance(source, CsvSource)
-    types = {c.type for c in columns}
-    kinds = [kind for kind in COLUMN_KINDS.values() if kind.type in types]
-    told = list(dict.fromkeys(k.read_as + (k.read_as_csv if text_alone else "") for k in kinds))
-    if isinstance(source, CsvSource):
-        missing = (
-            ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values)
-            or "nothing"
-        )
-        told.append(f"{missing} is read as missing (dataset.source.missing_values)")
-    return ", ".join(told)
-
-
-def _check_declared_rows(rows: int, dataset: Dataset) -> None:
-    if dataset.rows.kind == "public" and rows != dataset.rows.value and _id_column(dataset) is None:
-        raise DataError(
-            f"dataset.rows declares {dataset.rows.value} rows as public knowledge, and the table"
-            " has another number",
-            hint="correct dataset.rows, or declare `kind: approximate`",
-        )
-
-
-def most_rows(dataset: Dataset) -> int:
-    """The most rows that are read, whatever delta is: a constant of the spec."""
-    return 16 * dataset.rows.value + 1_000_000
 
 
 def _read(
@@ -225,10 +178,10 @@ def _read(
     source = dataset.source
 
     def check(names: Sequence[str]) -> None:
-        _check_columns(names, domain, _id_column(dataset))
+        check_columns(names, domain, id_column_of(dataset))
 
     def check_rows(rows: int) -> None:
-        _check_size(rows, dataset, delta)
+        check_size(rows, dataset, delta)
 
     readers: dict[type, Callable[[Any], pd.DataFrame]] = {
         CsvSource: lambda s: read_csv_file(
@@ -265,91 +218,6 @@ def _guarded(source: Source, read: Callable[[], T]) -> T:
             hint="check that the file is what dataset.source says",
         )
     raise problem  # out here, so that the library's error does not hang on it as its context
-
-
-def _id_column(dataset: Dataset) -> str | None:
-    return dataset.privacy_unit.column if isinstance(dataset.privacy_unit, IdUnit) else None
-
-
-def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -> None:
-    """Every declared column must be there; others are refused, so that none is dropped unseen."""
-    wanted = set(domain.names) | ({id_column} if id_column else set())
-    if len(set(names)) < len(names):
-        raise DataError(
-            "two columns of the table have the same name",
-            hint="give every column a name of its own",
-        )
-    found, problems, hints = set(names), [], []
-    if not wanted & found:
-        raise DataError(
-            "the table has none of the declared columns",
-            hint="the first line of a CSV names its columns; check it, and the delimiter",
-        )
-    if wanted - found:
-        problems.append(
-            f"missing column{'s' if len(wanted - found) > 1 else ''}"
-            f" {_few(map(repr, sorted(wanted - found)))}"
-        )
-        hints.append(
-            "names must be the source's own, letter by letter; take what it lacks out of the spec"
-        )
-    strange = [
-        str(i)
-        for i, name in enumerate(names, start=1)
-        if name not in wanted and name not in domain.derived
-    ]
-    if strange:
-        # By position: what stands for a name may be a value, where the header is missing or runs
-        # into the first row.
-        problems.append(
-            f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}"
-        )
-        hints.append("declare every column of the source, or drop it there")
-    if problems:
-        raise DataError(
-            f"the table does not fit the spec: {'; '.join(problems)}", hint="; ".join(hints)
-        )
-
-
-def _few(texts: Iterable[str]) -> str:
-    listed = list(texts)
-    return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
-
-
-def _check_file(rows: int, dataset: Dataset, delta: float) -> None:
-    _check_some(rows)
-    _check_size(rows, dataset, delta)
-
-
-def _check_some(rows: int) -> None:
-    if rows == 0:
-        raise DataError(
-            "the table has no rows",
-            hint=(
-                "see that dataset.source names the right table, and that its export was finished;"
-                " nothing was spent"
-            ),
-        )
-
-
-def _check_size(rows: int, dataset: Dataset, delta: float) -> None:
-    """A few bytes of a file can unpack to more rows than any memory holds; and delta must be below
-    1 / rows, of the true rows too.
-    """
-    if rows > most_rows(dataset):
-        raise DataError(
-            "the table has far more rows than dataset.rows declares",
-            hint="correct dataset.rows, or the source",
-        )
-    if rows * delta >= 1:
-        raise DataError(
-            f"the table has 1 / delta = {1 / delta:,.0f} rows or more, and a delta this large"
-            " allows one whole row to be published",
-            hint=(
-                "correct dataset.rows or the source, or lower privacy.delta, better to a tenth of 1"
-                " / rows or less; a new release has spent nothing"
-            ),
-        )
 
 
 def _bound_rows(

@@ -41,7 +41,7 @@ class Broken:
 
 NOISE, SESSION = "synthdp/privacy/noise.py", "synthdp/privacy/session.py"
 DPSGD = "synthdp/privacy/dpsgd/training.py"
-COUNTS, ANM = (f"synthdp/privacy/mechanisms/{name}.py" for name in ("count_noise", "anm"))
+COUNTS, ANM = (f"synthdp/privacy/mechanisms/{name}.py" for name in ("count_noise", "orientations"))
 CHARGE = (
     "        entry = self._lease.charge(purpose=purpose, mechanism=mechanism.name, event=event)\n"
 )

@@ -13,12 +13,11 @@ from synthdp.errors import BoundaryError
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.privacy.dpsgd import clipped_layer
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, stable_sum
+from synthdp.privacy.dpsgd.layer_sums import one_hot_sums, one_hot_sums_anywhere
 from synthdp.privacy.dpsgd.layers import (
     MaskedLinear,
     NodeLinear,
     ParentLookup,
-    _one_hot_sums,
-    _one_hot_sums_anywhere,
 )
 from synthdp.privacy.dpsgd.settings import MAX_STRETCH, DpSgd
 from synthdp.privacy.dpsgd.training import _Trainer
@@ -119,7 +118,7 @@ def test_looked_up_rows_have_the_sums_of_those_that_looked(
     for b in range(batch):
         for place, node in enumerate(owner.tolist()):
             expected[rows[b, place]] += values[b * 4 + node]
-    for summed in (_one_hot_sums, _one_hot_sums_anywhere):
+    for summed in (one_hot_sums, one_hot_sums_anywhere):
         found = summed(rows, owner, values, 7)
         assert found.dtype == precision
         torch.testing.assert_close(found, expected)

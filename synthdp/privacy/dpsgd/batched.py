@@ -24,8 +24,9 @@ from torch import Tensor
 from synthdp.errors import BoundaryError
 from synthdp.privacy.dpsgd.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd.batched_layers import StackedLayer, stack
+from synthdp.privacy.dpsgd.optimizer import check_layers, clamp_weights
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.dpsgd.training import PerExampleLoss, Weights, check_layers, clamp_weights
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Weights
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

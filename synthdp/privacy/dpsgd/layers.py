@@ -31,9 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -43,6 +41,13 @@ from synthdp.privacy.dpsgd.layer_features import (
     block_diagonal,
     check_features,
     check_kept,
+)
+from synthdp.privacy.dpsgd.layer_sums import (
+    node_by_node,
+    nodes_first,
+    one_hot_sums,
+    one_hot_sums_anywhere,
+    squares_of,
 )
 
 
@@ -152,7 +157,7 @@ class ParentLookup(ClippedLayer):
         parent's level (one, if one-hot); so the squares sum to at most parents(node) |g_node|^2.
         The bias has g.
         """
-        squared = _squared(g)
+        squared = squares_of(g)
         return {
             self.weight: (squared @ self.parent_count.to(squared.dtype)).sqrt(),
             self.bias: squared.sum(-1).sqrt(),
@@ -164,7 +169,7 @@ class ParentLookup(ClippedLayer):
         """
         weighted = weighted_by(g, c)
         rows, flat = a.index_select(1, self.own_columns) + self.own_offsets, weighted.flatten(0, 1)
-        summed = _one_hot_sums if a.device.type == "cpu" else _one_hot_sums_anywhere
+        summed = one_hot_sums if a.device.type == "cpu" else one_hot_sums_anywhere
         return {self.weight: summed(rows, self.owner, flat, self.rows), self.bias: weighted.sum(0)}
 
     def pulled_back(self, sums: Sums) -> Sums:
@@ -227,7 +232,7 @@ class NodeLinear(ClippedLayer):
 
     def table(self) -> Tensor:
         """Weights of the levels, `[node, width, levels]`."""
-        return self.weight if self.basis is None else _node_by_node(self.weight, self.basis, -3)
+        return self.weight if self.basis is None else node_by_node(self.weight, self.basis, -3)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, shape `[batch, node, levels]`."""
@@ -239,7 +244,7 @@ class NodeLinear(ClippedLayer):
         """Gradients of the features' logits `[batch, node, features]` from those of the levels'
         `[batch, node, levels]`.
         """
-        return g if self.basis is None else _node_by_node(g, self.basis.mT, -2)
+        return g if self.basis is None else node_by_node(g, self.basis.mT, -2)
 
     @property
     def terms(self) -> int:
@@ -250,9 +255,9 @@ class NodeLinear(ClippedLayer):
         """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2, for g as
         `received`; nodes share no parameter. A bias has g.
         """
-        squared = _squared(g)
+        squared = squares_of(g)
         biases = {self.bias: squared.sum(-1).sqrt()} if self.bias.requires_grad else {}
-        return {self.weight: (_squared(a) * squared).sum(-1).sqrt(), **biases}
+        return {self.weight: (squares_of(a) * squared).sum(-1).sqrt(), **biases}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Per node, weighted inputs, transposed, times gradients."""
@@ -260,7 +265,7 @@ class NodeLinear(ClippedLayer):
         biases = (
             {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
         )
-        products = torch.bmm(_nodes_first(g).mT, _nodes_first(weighted)).mT
+        products = torch.bmm(nodes_first(g).mT, nodes_first(weighted)).mT
         return {
             self.weight: torch.unflatten(products, 0, (-1, *g.shape[:-3])).movedim(0, -3),
             **biases,
@@ -303,7 +308,7 @@ class MaskedLinear(ClippedLayer):
         """Weight (j, i) has gradient mask_ji g_j a_i; its square summed is sum_i a_i^2 sum_j
         mask_ji g_j^2.
         """
-        squared = _squared(
+        squared = squares_of(
             torch.unflatten(g, -1, (-1, self.alike))
         )  # of outputs with the same mask, together
         return {
@@ -319,61 +324,6 @@ class MaskedLinear(ClippedLayer):
         """Weighted output gradients, transposed, times inputs, where the mask allows."""
         weighted = weighted_by(g, c)
         return {self.weight: (a.mT @ weighted).mT * self.mask, self.bias: weighted.sum(-2)}
-
-
-def _one_hot_sums(rows: Tensor, owner: Tensor, values: Tensor, count: int) -> Tensor:
-    """For each of `count` rows of a table the sum of the `values` `[batch * nodes, width]` of those
-    that looked it up, `[count, width]`.
-
-    `rows` `[batch, lookups]` are looked up, by the nodes `owner` `[lookups]`, which are in order.
-    """
-    batch, nodes = len(rows), len(values) // max(1, len(rows))
-    ends = np.append(0, np.tile(np.bincount(owner.numpy(), minlength=nodes), batch).cumsum())
-    one_hot = sparse.csc_array(
-        (np.ones(rows.numel(), values.numpy().dtype), rows.flatten().numpy(), ends),
-        shape=(count, batch * nodes),
-    )
-    return torch.from_numpy(one_hot @ values.numpy())
-
-
-def _one_hot_sums_anywhere(rows: Tensor, owner: Tensor, values: Tensor, count: int) -> Tensor:
-    """`_one_hot_sums` on any device, by torch, whose product takes three times as long on a CPU."""
-    nodes = len(values) // max(1, len(rows))
-    node = torch.arange(len(rows), device=rows.device).unsqueeze(1) * nodes + owner
-    ones, places = (
-        torch.ones(rows.numel(), dtype=values.dtype, device=rows.device),
-        torch.stack([rows.flatten(), node.flatten()]),
-    )
-    one_hot = torch.sparse_coo_tensor(places, ones, (count, len(values)), check_invariants=False)
-    sums: Tensor = torch.sparse.mm(one_hot, values)
-    return sums
-
-
-def _node_by_node(values: Tensor, basis: Tensor, dimension: int) -> Tensor:
-    """The product of each node's `values`, nodes along `dimension`, with its `basis` `[node, from,
-    to]`: one product for a node, whatever leads.
-    """
-    nodes = values.movedim(dimension, 0)
-    return (
-        torch.bmm(nodes.flatten(1, -2), basis)
-        .view(*nodes.shape[:-1], basis.shape[-1])
-        .movedim(0, dimension)
-    )
-
-
-def _nodes_first(values: Tensor) -> Tensor:
-    """`[..., batch, node, width]` as `[node * ..., batch, width]`, which is how it lies in
-    memory.
-    """
-    return values.movedim(-2, 0).flatten(0, -3)
-
-
-def _squared(values: Tensor) -> Tensor:
-    """Squared norms along the last dimension; faster than a sum of squares, which would be written
-    down.
-    """
-    norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
-    return norms.square()
 
 
 CLIPPED_LAYERS = (ParentLookup, NodeLinear, MaskedLinear)

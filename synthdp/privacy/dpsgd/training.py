@@ -50,23 +50,30 @@ overflow, and inputs small enough for what `layers` says of underflow.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import dp_accounting
 import numpy as np
 import torch
 from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from opacus.grad_sample.utils import register_grad_sampler, register_norm_sampler
-from opacus.optimizers import DPOptimizerFastGradientClipping
 from torch import Tensor, nn
 
 from synthdp.data.encoding import Codes
-from synthdp.errors import BoundaryError, OutputError
+from synthdp.errors import OutputError
 from synthdp.privacy.dpsgd.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
+from synthdp.privacy.dpsgd.layer_sums import without
 from synthdp.privacy.dpsgd.layers import CLIPPED_LAYERS
+from synthdp.privacy.dpsgd.optimizer import (
+    LatticeOptimizer,
+    check_layers,
+    check_tensors,
+    clamp_weights,
+    no_gradient_sampler,
+)
 from synthdp.privacy.dpsgd.settings import MAX_TERMS, MAX_WEIGHT, DpSgd
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
@@ -81,12 +88,6 @@ Progress = Callable[[int, int], None]  # steps done, steps in all
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's state of a parameter
 
 
-def _no_gradient_sampler(*_: object) -> NoReturn:
-    raise BoundaryError(
-        "per-example gradients are never built: norms come from the layers themselves"
-    )
-
-
 def _norms(layer: ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> Norms:
     """Opacus' norm sampler: also keeps what `clipped_sum` needs, until the step is done."""
     received = layer.received(gradient)
@@ -98,7 +99,7 @@ def _norms(layer: ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> Norms
 
 
 register_norm_sampler(CLIPPED_LAYERS)(_norms)
-register_grad_sampler(CLIPPED_LAYERS)(_no_gradient_sampler)
+register_grad_sampler(CLIPPED_LAYERS)(no_gradient_sampler)
 
 
 class PerExampleLoss(nn.Module):
@@ -170,7 +171,7 @@ class Training:
     def unpack(self, arrays: Arrays) -> Weights:
         """Weights from arrays."""
         weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        _check_tensors(
+        check_tensors(
             weights, {n: p.shape for n, p in self.module.named_parameters() if p.requires_grad}
         )
         return weights
@@ -236,7 +237,7 @@ class Clipping:
         spoilt = None if bool(finite.all()) else ~finite
         sums: Sums = {}
         for layer in self.layers:
-            a, g = (_without(values, spoilt) for values in layer.take_seen())
+            a, g = (without(values, spoilt) for values in layer.take_seen())
             sums |= stable_sum(layer, a, g, coefficient, self.settings.block)
         return sums
 
@@ -252,7 +253,7 @@ class _Trainer(Clipping):
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         clamp_weights(self.params)
         dimension = sum(p.numel() for p in self.params)
-        self.optimizer = _LatticeOptimizer(
+        self.optimizer = LatticeOptimizer(
             torch.optim.Adam(self.params, lr=settings.learning_rate),
             noise_multiplier=settings.noise / settings.clip,
             max_grad_norm=settings.clip,
@@ -324,7 +325,7 @@ class _Trainer(Clipping):
             for kind in ("weight", "average", *MOMENTS)
         }
         try:
-            _check_tensors(
+            check_tensors(
                 tensors,
                 {**shapes, **{f"step/{n}": torch.Size() for n in self.names}, "step": torch.Size()},
             )
@@ -348,77 +349,3 @@ class _Trainer(Clipping):
                     **{k: tensors[f"{k}/{n}"].to(self.device) for k in MOMENTS},
                 }
         return done
-
-
-def clamp_weights(params: Sequence[nn.Parameter]) -> None:
-    """Hold noisy weights to +-`MAX_WEIGHT`: post-processing."""
-    with torch.no_grad():
-        for p in params:
-            p.clamp_(-MAX_WEIGHT, MAX_WEIGHT)
-
-
-def _without(values: Tensor, spoilt: Tensor | None) -> Tensor:
-    """`values` `[slots, ...]` with zeros for what is `spoilt` `[slots]`: not finite times a weight
-    of zero would not be zero.
-
-    They lie in memory as before, so that the sums of other blocks go the same way.
-    """
-    if spoilt is None:
-        return values
-    kept = torch.empty_like(values).copy_(values)
-    return kept.masked_fill_(spoilt.view(-1, *[1] * (values.ndim - 1)), 0)
-
-
-def _check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
-    """Raise `ValueError` unless there are exactly these tensors, and every number is one."""
-    if {name: t.shape for name, t in tensors.items()} != dict(shapes) or not all(
-        bool(t.isfinite().all()) for t in tensors.values()
-    ):
-        raise ValueError("not the tensors of this training")
-
-
-class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
-    """Opacus' optimizer with the noise of this module: on a public lattice, from the run's own
-    stream.
-    """
-
-    def __init__(
-        self,
-        optimizer: torch.optim.Optimizer,
-        *,
-        randomness: Randomness,
-        deviation: float,
-        spacing: float,
-        **settings: float,
-    ) -> None:
-        super().__init__(optimizer, loss_reduction="mean", **settings)
-        self.randomness, self.deviation, self.spacing = randomness, deviation, spacing
-
-    def add_noise(self) -> None:
-        """Make the sums of all parameters, as one vector, noisy; see the module's proof."""
-        exact = torch.cat([p.summed_grad.flatten() for p in self.params])
-        noisy = torch.from_numpy(
-            self.randomness.lattice_gaussian(
-                exact.cpu().numpy(), sigma=self.deviation, spacing=self.spacing
-            )
-        ).to(self.params[0])
-        for p, part in zip(
-            self.params, torch.split(noisy, [p.numel() for p in self.params]), strict=True
-        ):
-            p.grad = part.view_as(p)
-
-
-def check_layers(module: nn.Module) -> None:
-    """Whether every trained parameter sits in a layer whose per-example norm is proved.
-
-    Raises:
-        BoundaryError: one does not.
-    """
-    for name, layer in module.named_modules():
-        if (
-            any(p.requires_grad for p in layer.parameters(recurse=False))
-            and type(layer) not in CLIPPED_LAYERS
-        ):
-            raise BoundaryError(
-                f"layer {name} ({type(layer).__name__}) has no proved per-example norm"
-            )
