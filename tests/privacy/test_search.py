@@ -73,7 +73,7 @@ def sieve(
 ) -> SparseVector:
     return SparseVectorBudget(
         domain, "kendall", passes, rate, 2000.0, noise, noise, examine
-    ).search(lambda: asks(questions, []))
+    ).choose(lambda: asks(questions, []))
 
 
 def test_without_noise_the_sieve_tells_the_truth(table: tuple[Domain, Table]) -> None:
