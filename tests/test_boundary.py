@@ -181,7 +181,9 @@ def table_reader(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         "read_private",
     )
     allowed = (
-        {"read_private"} if name in ("synthdp/audit/plan.py", "synthdp/release/run.py") else set()
+        {"read_private"}
+        if name in ("synthdp/audit/plan.py", "synthdp/release/open_session.py")
+        else set()
     )
     yield from (
         (line, word) for line, word, _ in called(tree) if word in readers and word not in allowed

@@ -16,7 +16,7 @@ import pytest
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.tracking.mlflow_run import MlflowTracker, NullTracker, Tracker, tracker
+from synthdp.tracking.mlflow_run import MlflowTracker
 from synthdp.tracking.note import (
     VIEW_COLUMNS,
     VIEW_TAG,
@@ -24,6 +24,7 @@ from synthdp.tracking.note import (
     PublicationVerdict,
     view_path,
 )
+from synthdp.tracking.tracker import NullTracker, Tracker, tracker
 
 SPEC = """
 synthdp: 1
@@ -323,7 +324,7 @@ def test_import_is_lazy_and_telemetry_is_off_before_it(tmp_path: Path) -> None:
     code = f"""
 import sys, pathlib
 from synthdp.spec.load.loader import parse_spec
-from synthdp.tracking.mlflow_run import tracker
+from synthdp.tracking.tracker import tracker
 assert "mlflow" not in sys.modules
 sockets = []
 sys.addaudithook(lambda event, args: sockets.append(args) if event == "socket.connect" else None)

@@ -13,7 +13,7 @@ from synthdp.api.cards import cards_html
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthdp.release.run import ReleaseOutcome
+    from synthdp.release.job import ReleaseOutcome
 
 
 @dataclass(frozen=True)

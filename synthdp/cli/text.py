@@ -14,7 +14,7 @@ from rich.table import Table
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.certificate.audit_record import AuditRecord
     from synthdp.cli.doctor import Diagnosis
-    from synthdp.release.run import ReleaseOutcome
+    from synthdp.release.job import ReleaseOutcome
     from synthdp.verify.diff import BundleDifference
 
 

@@ -37,7 +37,8 @@ from synthdp.privacy.mechanisms.orientations import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release import run_folder
-from synthdp.release.run import Job, open_session
+from synthdp.release.job import Job
+from synthdp.release.open_session import open_session
 from synthdp.release.run_folder import FOLDER, STATE, RunFolder
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec

@@ -27,8 +27,8 @@ from synthdp.report.graph_view import GraphView
 from synthdp.report.internal.content import Budget, BudgetStep, GateResult, ReportContent
 from synthdp.report.internal.page import write_internal_report
 from synthdp.spec.model import MembershipAttack, ReleaseSpec
-from synthdp.tracking.mlflow_run import Tracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
+from synthdp.tracking.tracker import Tracker
 from synthdp_attacks import MembershipReport
 
 # What MLflow gets of a bundle: all that describes it, and the model, but no rows.

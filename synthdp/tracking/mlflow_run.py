@@ -8,7 +8,7 @@ what was clamped, no minimum or maximum, no digest of content. Only what callers
 logged, nothing automatic.
 
 Tracking is never worth a release: once a run has paid, a failure of tracking is kept as a warning,
-the release goes on, and `synthdp track OUT` logs later what was told here (`tracking.told`).
+the release goes on, and `synthdp track OUT` logs later what was told here (`tracking.record`).
 
 With `tracking.store` the only module that imports mlflow, lazily: it costs seconds.
 """
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
@@ -36,7 +36,6 @@ from synthdp.spec.addresses import (
     unreachable,
 )
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.note import (
     EXPERIMENT_NOTE,
     VIEW_TAG,
@@ -44,102 +43,10 @@ from synthdp.tracking.note import (
     PublicationVerdict,
     Status,
     note,
-    public_params,
     view_state,
 )
+from synthdp.tracking.record import TrackingRecord
 from synthdp.tracking.store import opened, quiet
-from synthdp.tracking.told import Told
-
-
-class Tracker(Protocol):
-    """What a release needs of tracking. A context: entering opens the run, leaving closes it."""
-
-    warnings: list[str]
-
-    def __enter__(self) -> Tracker: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-    def params(self, values: Mapping[str, str | int | float]) -> None: ...
-    def metrics(self, values: Mapping[str, float]) -> None: ...
-    def artifact(self, path: Path, *, folder: str | None = None) -> None: ...
-    def attack(self, outcome: AttackOutcome) -> None: ...
-    def conclude(self, verdict: PublicationVerdict) -> None: ...
-    def keep(self, out: Path) -> None: ...
-
-
-class NullTracker:
-    """Tracking switched off."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def __enter__(self) -> NullTracker:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Nothing to close."""
-
-    def params(self, values: Mapping[str, str | int | float]) -> None:
-        """Nothing."""
-
-    def metrics(self, values: Mapping[str, float]) -> None:
-        """Nothing."""
-
-    def artifact(self, path: Path, *, folder: str | None = None) -> None:
-        """Nothing."""
-
-    def attack(self, outcome: AttackOutcome) -> None:
-        """Nothing."""
-
-    def conclude(self, verdict: PublicationVerdict) -> None:
-        """Nothing."""
-
-    def keep(self, out: Path) -> None:
-        """Nothing."""
-
-
-def tracker(
-    spec: ReleaseSpec,
-    *,
-    folder: Path,
-    run: str,
-    spec_path: Path | None = None,
-    paid: bool = False,
-) -> Tracker:
-    """The tracker that the spec asks for. `folder` is the spec's, `run` the release's id; `paid`
-    says that it holds a reservation.
-
-    Raises:
-        OutputError: the tracking URI is of a kind that is not supported. Call this before anything
-            is spent.
-    """
-    if not spec.tracking.enabled:
-        return NullTracker()
-    folder = folder.absolute()
-    uri = store_address(spec.tracking.uri, folder)
-    check_uri(uri)
-    told = Told(
-        run=run,
-        dataset=spec.dataset.id,
-        experiment=spec.tracking.experiment,
-        spec=str(spec_path or folder / "spec.yaml"),
-    )
-    return MlflowTracker(
-        told,
-        {k: str(v)[:500] for k, v in public_params(spec).items()},
-        uri=uri,
-        folder=folder,
-        required=not paid,
-    )
 
 
 class MlflowTracker:
@@ -147,7 +54,7 @@ class MlflowTracker:
 
     def __init__(
         self,
-        told: Told,
+        record: TrackingRecord,
         params: Mapping[str, str],
         *,
         uri: str,
@@ -157,13 +64,8 @@ class MlflowTracker:
         """`folder` is the spec's, where a store of its own has its files; one that is not
         `required` may stay closed.
         """
-        self._told, self._params, self._uri, self._folder, self._required = (
-            told,
-            params,
-            uri,
-            folder,
-            required,
-        )
+        self._record, self._params = record, params
+        self._uri, self._folder, self._required = uri, folder, required
         self._client: Any = None  # none: the store does not answer
         self._id = self._experiment = ""
         self.warnings: list[str] = []
@@ -211,8 +113,8 @@ class MlflowTracker:
 
     def params(self, values: Mapping[str, str | int | float]) -> None:
         """Public settings. One that a resumed run already holds stays as it is."""
-        new = {k: str(v)[:500] for k, v in values.items() if k not in self._told.params}
-        self._told.params |= new
+        new = {k: str(v)[:500] for k, v in values.items() if k not in self._record.params}
+        self._record.params |= new
 
         def log() -> None:
             from mlflow.entities import Param
@@ -227,12 +129,12 @@ class MlflowTracker:
     def metrics(self, values: Mapping[str, float]) -> None:
         """Figures; those that are not finite are left out."""
         finite = {k: float(v) for k, v in values.items() if math.isfinite(v)}
-        self._told.metrics |= finite
+        self._record.metrics |= finite
         self._log("log metrics", lambda: self._log_metrics(self._id, finite))
 
     def artifact(self, path: Path, *, folder: str | None = None) -> None:
         """A file, or all files of a folder, under `folder` of the run's artefacts. Never rows."""
-        self._told.files.append((str(path), folder))
+        self._record.files.append((str(path), folder))
 
         def log() -> None:
             (self._client.log_artifacts if path.is_dir() else self._client.log_artifact)(
@@ -245,7 +147,7 @@ class MlflowTracker:
         """A nested run of its own, and its figures on the parent as attack_<metric> (the last
         attack's).
         """
-        self._told.attacks.append(outcome)
+        self._record.attacks.append(outcome)
 
         def log() -> None:
             from mlflow.entities import Param
@@ -266,7 +168,7 @@ class MlflowTracker:
 
     def conclude(self, verdict: PublicationVerdict) -> None:
         """What became of the release; shown in the runs list and at the head of the description."""
-        self._told.verdict = verdict
+        self._record.verdict = verdict
         self._log(
             "log the verdict",
             lambda: self._client.set_tag(
@@ -277,7 +179,7 @@ class MlflowTracker:
     def keep(self, out: Path) -> None:
         """All that was told so far, into the release's output folder: `log_later` logs it."""
         try:
-            self._told.keep(out)
+            self._record.keep(out)
         except OSError as error:
             self.warnings.append(
                 f"MLflow: cannot write what it is to be told later ({error.strerror})"
@@ -292,7 +194,7 @@ class MlflowTracker:
         return self._experiment, self._open_run()
 
     def _open_experiment(self) -> str:
-        name = self._told.experiment
+        name = self._record.experiment
         found = self._client.get_experiment_by_name(name)
         if found is None:
             # A database store would put artefacts into the working directory; a server knows its
@@ -320,20 +222,20 @@ class MlflowTracker:
         return experiment
 
     def _open_run(self) -> str:
-        mine = self._search({"synthdp.run": self._told.run})
+        mine = self._search({"synthdp.run": self._record.run})
         if mine:
             self._client.update_run(mine[0].info.run_id, status="RUNNING")
             return str(mine[0].info.run_id)
         tags = {
-            "synthdp.run": self._told.run,
+            "synthdp.run": self._record.run,
             "synthdp.version": __version__,
-            "dataset": self._told.dataset,
+            "dataset": self._record.dataset,
             "gate": "open",
             "mlflow.source.name": "synthdp release",
             "mlflow.source.type": "LOCAL",
             "mlflow.user": _user(),
         }
-        return self._new_run(f"{self._told.dataset} {self._told.run}", tags)
+        return self._new_run(f"{self._record.dataset} {self._record.run}", tags)
 
     def _search(self, tags: Mapping[str, str]) -> list[Any]:
         wanted = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
@@ -356,8 +258,8 @@ class MlflowTracker:
         )
 
     def _note(self, status: Status) -> str:
-        told = self._told
-        return note(told.params, told.metrics, told.attacks, told.verdict, status=status)
+        record = self._record
+        return note(record.params, record.metrics, record.attacks, record.verdict, status=status)
 
     def _log(self, what: str, log: Callable[[], object]) -> None:
         """Call `log`, unless the store is lost; a failure is kept as a warning, and a Ctrl-C passes
@@ -389,19 +291,21 @@ def log_later(out: Path, *, store: str | None = None) -> list[str]:
     Raises:
         OutputError: there is nothing to log, or the store cannot be reached.
     """
-    told = Told.kept(out)
-    spec_path = Path(told.spec)
+    record = TrackingRecord.kept(out)
+    spec_path = Path(record.spec)
     uri = store or store_address(load_spec(spec_path).tracking.uri, home(spec_path))
     check_uri(uri)
-    again = Told(run=told.run, dataset=told.dataset, experiment=told.experiment, spec=told.spec)
-    with MlflowTracker(again, told.params, uri=uri, folder=home(spec_path)) as log:
-        for attack in told.attacks:
+    again = TrackingRecord(
+        run=record.run, dataset=record.dataset, experiment=record.experiment, spec=record.spec
+    )
+    with MlflowTracker(again, record.params, uri=uri, folder=home(spec_path)) as log:
+        for attack in record.attacks:
             log.attack(attack)
-        log.metrics(told.metrics)
-        for file, folder in told.files:
+        log.metrics(record.metrics)
+        for file, folder in record.files:
             log.artifact(out / file, folder=folder)
-        if told.verdict is not None:
-            log.conclude(told.verdict)
+        if record.verdict is not None:
+            log.conclude(record.verdict)
     return log.warnings
 
 

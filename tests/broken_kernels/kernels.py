@@ -54,7 +54,7 @@ BY_PANDAS = """held = _objects(cells.dictionary)
             read = pd.to_datetime(pd.Series(held, dtype=object), errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
             held = [str(value)[:19] for value in read]
         once = _one_by_one(held, meaning)"""  # noqa: E501
-RELEASE = "synthdp/release/run.py"
+OPENING = "synthdp/release/open_session.py"
 RETURN = (
     "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"
 )
@@ -228,7 +228,7 @@ KERNELS = {
         ),
     ),
     "noise keyed from what the run stores": Broken(
-        RELEASE,
+        OPENING,
         (
             (
                 "holdout=job.folder.holdout_coins())",

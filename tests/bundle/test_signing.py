@@ -571,11 +571,11 @@ class TestProgram:
         from types import SimpleNamespace as Names
 
         from synthdp.progress import Steps
-        from synthdp.release.run import publish
+        from synthdp.release.publish import publish
 
         monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
         content = release.content
-        monkeypatch.setattr("synthdp.release.run.planned_of", lambda plan: content.planned)
+        monkeypatch.setattr("synthdp.release.publish.planned_of", lambda plan: content.planned)
         job: Any = Names(
             spec=release.spec,
             folder=Names(run=content.run),

@@ -43,6 +43,7 @@ from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting, journal, plan, session
 from synthdp.privacy.dpsgd import training as dpsgd
 from synthdp.privacy.mechanisms import marginals as mechanisms
+from synthdp.release import publish as publishing
 from synthdp.release import run as release_module
 from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import verify_bundle
@@ -224,8 +225,8 @@ def arm_points(folder: Path, kill: int | None, log: int) -> None:
         around(kind, "run", f"look of {kind.__name__}", reach)
     around(dpsgd._Trainer, "step", "training step", reach)
     around(bundle_write, "write_csv", "table", reach)
-    around(release_module, "write_bundle", "bundle", reach)
-    around(release_module, "internal_report", "internal report", reach)
+    around(publishing, "write_bundle", "bundle", reach)
+    around(publishing, "internal_report", "internal report", reach)
     sys.addaudithook(points.audit)
 
 

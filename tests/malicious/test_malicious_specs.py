@@ -16,10 +16,8 @@ import yaml
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.release.run import steward_name
+from synthdp.ledger.connect import steward_name
 from synthdp.spec.load.loader import parse_spec
-
-pytestmark = pytest.mark.check
 
 TEXT = (Path(__file__).parent.parent / "spec" / "complete_spec.yaml").read_text(encoding="utf-8")
 BOMB = "a: &a [x, x]\n" + "".join(

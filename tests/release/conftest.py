@@ -21,7 +21,8 @@ from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
 from synthdp.progress import Advance, Reporter
-from synthdp.release.run import ReleaseOutcome, release
+from synthdp.release.job import ReleaseOutcome
+from synthdp.release.run import release
 
 ROWS = 400
 

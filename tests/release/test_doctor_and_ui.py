@@ -178,7 +178,7 @@ class TestUi:
         """
         from mlflow.tracking import MlflowClient
 
-        from synthdp.tracking.mlflow_run import tracker
+        from synthdp.tracking.tracker import tracker
 
         spec = load_spec(tiny.write(tracking={"enabled": True}).spec)
         with tracker(spec, folder=tiny.folder, run="on-sqlite"):

@@ -23,7 +23,8 @@ from synthdp.ledger.entries import INTERNAL, Entry
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
 from synthdp.progress import Reporter
-from synthdp.release.run import ReleaseOutcome, resume
+from synthdp.release.job import ReleaseOutcome
+from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader

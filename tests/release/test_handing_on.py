@@ -27,6 +27,8 @@ from synthdp.privacy.table import Table
 from synthdp.progress import Reporter
 from synthdp.release import internal as steward
 from synthdp.release import judge as judging
+from synthdp.release import open_session as opening
+from synthdp.release import publish as publishing
 from synthdp.release import run as release_module
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.judge import Judgement
@@ -165,7 +167,7 @@ def test_rows_are_held_out_only_where_something_is_judged_on_them(
         raise Stop
 
     seen: list[float] = []
-    monkeypatch.setattr(release_module, "read_private", read)
+    monkeypatch.setattr(opening, "read_private", read)
     with pytest.raises(Stop):
         tiny.write(evaluation={"enabled": enabled}).release()
     assert seen == [0.2 if enabled else 0.0] and tiny.kinds() == []
@@ -183,15 +185,13 @@ def test_the_table_that_was_scored_is_the_one_to_publish(
     drawn = np.arange(6, dtype=np.uint16).reshape(3, 2)
     scored = SimpleNamespace(codes=drawn.copy() if same else drawn[::-1])
     scores: DpScores = ()
-    monkeypatch.setattr(
-        release_module, "score_table", lambda *_: released(scored, "drawn", "scores")
-    )
-    monkeypatch.setattr(release_module, "dp_scores_of", lambda *_: scores)
+    monkeypatch.setattr(publishing, "score_table", lambda *_: released(scored, "drawn", "scores"))
+    monkeypatch.setattr(publishing, "dp_scores_of", lambda *_: scores)
     job, fitted = (
         SimpleNamespace(spec=own, domain=None),
         SimpleNamespace(tables=released((), "tables")),
     )
-    codes, paid = release_module.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
+    codes, paid = publishing.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
     np.testing.assert_array_equal(codes.value, scored.codes)
     assert paid is not None and {r.entry for r in paid.receipts} == {"drawn", "scores", "tables"}
     assert {r.entry for r in codes.receipts} == ({"drawn"} if same else {"drawn", "scores"})
@@ -345,9 +345,9 @@ def test_nobody_is_named_who_has_not_asked_for_it(monkeypatch: pytest.MonkeyPatc
     """The bundle publishes the ledger's entries, and so who answers for them."""
     monkeypatch.setenv("USER", "alice")
     monkeypatch.delenv("SYNTHDP_STEWARD", raising=False)
-    assert release_module.steward_name() == "not stated"
+    assert opening.steward_name() == "not stated"
     monkeypatch.setenv("SYNTHDP_STEWARD", "Registry of Somewhere")
-    assert release_module.steward_name() == "Registry of Somewhere"
+    assert opening.steward_name() == "Registry of Somewhere"
 
 
 def test_the_folder_of_an_attack_is_its_owners_alone(tmp_path: Path) -> None:

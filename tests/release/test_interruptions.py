@@ -32,7 +32,7 @@ def terminated(*_: object, **__: object) -> Any:
 
 @pytest.mark.finding("redteam D4")
 @pytest.mark.parametrize(
-    "where", ["synthdp.release.run.spec_text", "synthdp.release.run.read_private"]
+    "where", ["synthdp.release.run.spec_text", "synthdp.release.open_session.read_private"]
 )
 def test_before_anything_is_reserved_nothing_is_to_be_resumed(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, where: str
@@ -91,7 +91,7 @@ def test_every_error_after_a_charge_says_what_was_spent(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.run.write_bundle", raiser(error))
+        patch.setattr("synthdp.release.publish.write_bundle", raiser(error))
         done = synthdp("release", tiny.write().spec, "--out", tiny.out)
     assert (
         done.code == {OutputError: 2, KeyboardInterrupt: 130, KeyError: 1}[type(error)]

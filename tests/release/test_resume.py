@@ -22,7 +22,7 @@ from synthdp.privacy import source
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.progress import Advance, Reporter
-from synthdp.release import run as release_module
+from synthdp.release import publish as publishing
 from synthdp.release.run import resume
 from synthdp.release.run_folder import RunFolder
 from synthdp.verify.checks import verify_bundle
@@ -159,7 +159,7 @@ def test_a_disk_that_fills_up_while_bundling_can_be_resumed(
     tiny.write()
     with monkeypatch.context() as patch:
         patch.setattr(
-            release_module,
+            publishing,
             "write_bundle",
             lambda *_, **__: (_ for _ in ()).throw(
                 OutputError("cannot write to bundle: no space left")

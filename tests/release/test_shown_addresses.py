@@ -232,7 +232,7 @@ def _away(*_: object) -> None:
 
 
 def _unasked(*_: object, **__: object) -> Any:
-    from synthdp.tracking.mlflow_run import NullTracker
+    from synthdp.tracking.tracker import NullTracker
 
     return NullTracker()
 

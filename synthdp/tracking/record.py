@@ -17,7 +17,7 @@ FILE = Path("internal") / "tracking.json"  # in the release's output folder
 
 
 @dataclass(kw_only=True)
-class Told:
+class TrackingRecord:
     """What MLflow gets of one release. `spec` is the spec's file, which names the store: its
     address, with a password perhaps, is kept nowhere.
     """
@@ -49,7 +49,7 @@ class Told:
         )
 
     @classmethod
-    def kept(cls, out: Path) -> Told:
+    def kept(cls, out: Path) -> TrackingRecord:
         """What a release into `out` was to log.
 
         Raises:
@@ -69,4 +69,4 @@ class Told:
             ) from None
 
 
-_ADAPTER = TypeAdapter(Told)
+_ADAPTER = TypeAdapter(TrackingRecord)

@@ -1,0 +1,92 @@
+"""One run of `synthdp`: what is public about it, and its outcome."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from synthdp.bundle.certificate.audit_record import AuditRecord
+from synthdp.data.domain import Domain
+from synthdp.errors import GateError
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.private import Private
+from synthdp.release.gates import GateVerdict
+from synthdp.release.run_folder import RunFolder
+from synthdp.spec.model import ReleaseSpec
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything public about one run."""
+
+    spec: ReleaseSpec
+    domain: Domain
+    plan: ReleasePlan
+    ledger: Ledger
+    folder: RunFolder
+    out: Path
+    audit: AuditRecord | None = None
+    given: Private[pd.DataFrame] | None = None
+
+    @property
+    def spent(self) -> ReleasePlan:
+        """The part of the plan that was charged so far: a search may leave rounds unused, and a
+        refuted graph is never trained on.
+
+        It describes one outcome. What is guaranteed is the whole plan
+        (`bundle.certificate.facts.guaranteed_epsilon`).
+        """
+        return self.plan.only(
+            {
+                e.body["purpose"]
+                for e in self.ledger.run_entries(self.folder.run)
+                if e.kind == "charge"
+            }
+        )
+
+    @property
+    def bundle(self) -> Path:
+        """Where the public bundle goes."""
+        return self.out / "bundle"
+
+    @property
+    def internal(self) -> Path:
+        """Where the steward's report goes."""
+        return self.out / "internal"
+
+    @property
+    def spec_sha256(self) -> str:
+        """Digest of the spec's text."""
+        return hashlib.sha256(self.folder.spec_text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ReleaseOutcome:
+    """What a run came to. `bundle` is None where a gate withheld it."""
+
+    job: Job
+    bundle: Path | None
+    report: Path
+    verdicts: tuple[GateVerdict, ...]
+    metrics: dict[str, float]
+    seconds: dict[str, float]
+    warnings: tuple[str, ...]
+
+    @property
+    def failed(self) -> tuple[GateVerdict, ...]:
+        """Gates that did not hold."""
+        return tuple(v for v in self.verdicts if not v.passed)
+
+    def check_passed(self) -> None:
+        """Raise `GateError` where a gate withheld the bundle; the budget is spent all the same."""
+        if self.failed:
+            privacy = self.job.spec.privacy
+            raise GateError(
+                "the bundle is withheld: " + "; ".join(map(str, self.failed)),
+                hint=f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another"
+                f" release pays again; see {self.report}",
+            )

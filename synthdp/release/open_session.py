@@ -1,0 +1,84 @@
+"""The beginning of every run: seal the rows, reserve the budget, open the session.
+
+This order is part of the guarantee. A reservation is durable before a session exists, and only a
+session can look at the sealed rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from synthdp.errors import BudgetError
+from synthdp.ledger.connect import cap_of, columns_sha256, steward_name
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.session import Session
+from synthdp.privacy.source import read_private
+from synthdp.progress import Reporter
+from synthdp.release.job import Job
+
+
+def open_session(job: Job, reporter: Reporter) -> Session:
+    """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation)."""
+    spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
+    holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
+    with reporter.stage("read"):
+        private = read_private(
+            spec.dataset,
+            job.domain,
+            folder=job.folder.spec_path.parent,
+            holdout=holdout,
+            streams=streams,
+            delta=spec.privacy.delta,
+            given=job.given,
+        )
+    digest = job.plan.digest
+    reserved = next(
+        (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
+    )
+    if reserved is None:
+        _check_unpaid(job)
+        privacy = spec.privacy
+        body = {
+            "by": steward_name(),
+            "spec_sha256": job.spec_sha256,
+            "unit": spec.dataset.privacy_unit.meaning,
+            "adjacency": privacy.adjacency,
+        }
+        body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
+        job.ledger.reserve(
+            spec.dataset.id,
+            job.folder.run,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            cap=cap_of(spec),
+            body=body,
+        )
+    elif reserved.get("plan_sha256") != digest:
+        raise BudgetError(
+            f"run {job.folder.run} was planned otherwise than this version of synthdp plans it",
+            hint="finish it with the version that began it, or start a new release with --force",
+        )
+    return Session(
+        private,
+        job.plan,
+        job.ledger,
+        dataset=spec.dataset.id,
+        run=job.folder.run,
+        streams=streams,
+        journal=job.folder.journal,
+    )
+
+
+def _check_unpaid(job: Job) -> None:
+    """A run that the ledger does not know may have released nothing: else the ledger was deleted or
+    set back, and would forget what it spent.
+    """
+    if any(job.folder.journal.iterdir()):
+        raise BudgetError(
+            f"the ledger does not know run {job.folder.run}, whose values lie in"
+            f" {job.folder.journal}: it was deleted or set back",
+            hint=(
+                "bring it back: in a new ledger, what this run and others have spent would be"
+                " forgotten"
+            ),
+        )

@@ -1,0 +1,167 @@
+"""The end of a release: the published table, the bundle, the internal report, the two refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from synthdp.bundle.certificate.audit_record import audits_for_steward
+from synthdp.bundle.certificate.facts import planned_of
+from synthdp.bundle.signing.keys import load_signer
+from synthdp.bundle.write import WRITING, BundleContent, write_bundle
+from synthdp.data.encoding import Codes
+from synthdp.errors import GateError
+from synthdp.evaluate.dp_scores import DpScores, dp_scores_of
+from synthdp.evaluate.scorecard import score_table
+from synthdp.graph.validation import GraphRefuted
+from synthdp.model.constraints import Constraints, ConstraintsUnmet
+from synthdp.model.fit import Fitted
+from synthdp.privacy.private import Released
+from synthdp.privacy.session import Session
+from synthdp.progress import Reporter, Steps
+from synthdp.release.gates import GateVerdict
+from synthdp.release.internal import internal_report, record_refusal, refused_report
+from synthdp.release.job import Job
+from synthdp.release.judge import Judgement
+from synthdp.tracking.tracker import Tracker
+
+
+@dataclass(frozen=True)
+class DrawnTable:
+    """The synthetic table as levels and as values, and its DP scores where the spec asks for them.
+
+    `codes` is `[rows, columns]`; `synthetic` has the same rows, without the derived columns.
+    """
+
+    codes: Released[Codes]
+    synthetic: Released[pd.DataFrame]
+    constraints: Constraints
+    scores: Released[DpScores] | None
+
+
+def disclose(
+    session: Session, job: Job, fitted: Fitted, codes: Released[Codes]
+) -> tuple[Released[Codes], Released[DpScores] | None]:
+    """Where the spec says so, the scores that are paid for and published, and the table that they
+    are about.
+    """
+    if not job.spec.evaluation.dp_scores:
+        return codes, None
+    scored = score_table(session, job.spec, job.domain, codes)
+    scores = scored.zip(fitted.tables).map(lambda pair: dp_scores_of(job.spec, job.domain, *pair))
+    # A resumed run drew another table than the one that was scored before it was interrupted: what
+    # was scored is published.
+    same = np.array_equal(codes.value, scored.value.codes)
+    return (codes if same else scored.map(lambda s: s.codes)), scores
+
+
+def settle_and_publish(
+    session: Session,
+    job: Job,
+    fitted: Fitted,
+    drawn: DrawnTable,
+    judgement: Judgement,
+    verdicts: Sequence[GateVerdict],
+    *,
+    force: bool,
+    reporter: Reporter,
+) -> tuple[Path | None, Path]:
+    """Settle the run, then write the bundle if every gate passed, then the internal report.
+
+    Returns the bundle, or None where a gate withheld it, and the report.
+    """
+    with reporter.stage("bundle and report") as progress:
+        steps = Steps(len(WRITING) + 3, progress)
+        session.settle()
+        steps.run("bounds for groups", lambda: job.plan.group_epsilons)
+        whole = drawn.synthetic.map(drawn.constraints.derived.added)
+        bundle = None
+        if all(v.passed for v in verdicts):
+            bundle = publish(job, fitted, whole, force=force, steps=steps, scores=drawn.scores)
+        report = internal_report(
+            job.internal,
+            job,
+            fitted,
+            judgement,
+            verdicts,
+            audits=audits_for_steward(job.out, job.plan),
+            seconds=reporter.seconds,
+            begin=steps.begin,
+        )
+    return bundle, report
+
+
+def publish(
+    job: Job,
+    fitted: Fitted,
+    synthetic: Released[pd.DataFrame],
+    *,
+    force: bool,
+    steps: Steps,
+    scores: Released[DpScores] | None = None,
+) -> Path:
+    """Write the public bundle."""
+    content = BundleContent(
+        spec=job.spec,
+        run=job.folder.run,
+        planned=planned_of(job.plan),
+        group_epsilons=job.plan.group_epsilons,
+        synthetic=synthetic,
+        model=fitted.synthesizer,
+        tables=fitted.tables,
+        graph=fitted.graph.released or fitted.graph.graph,
+        validation=fitted.graph.report,
+        audit=job.audit,
+        scores=scores,
+    )
+    return write_bundle(
+        job.bundle,
+        content,
+        ledger=job.ledger,
+        force=force,
+        signer=load_signer(job.spec.signing),
+        begin=steps.begin,
+    )
+
+
+def withhold_refuted(
+    session: Session, job: Job, refusal: GraphRefuted, *, log: Tracker, reporter: Reporter
+) -> GateError:
+    """Settle and report a run whose graph was refuted; returns the error to raise."""
+    session.settle()
+    report = refused_report(
+        job.internal,
+        job,
+        refusal.report,
+        audits=audits_for_steward(job.out, job.plan),
+        seconds=reporter.seconds,
+    )
+    job.folder.remove()
+    record_refusal(log, job, refusal.report, report=report)
+    later = (
+        f"; `synthdp track {job.out}` logs it in MLflow, which did not get all of it"
+        if log.warnings
+        else ""
+    )
+    return GateError(
+        f"the bundle is withheld: {refusal.message}",
+        hint=f"see {report}, and {refusal.hint}{later}",
+    )
+
+
+def unmet_with_hint(unmet: ConstraintsUnmet, session: Session, job: Job) -> ConstraintsUnmet:
+    """The error of constraints that too few rows fulfil, with what can still be done about it."""
+    amend = (
+        f"go on with the trained model, without paying: `synthdp resume {job.out} --spec"
+        " NEW`, with other constraints in NEW"
+    )
+    settled = (
+        "its spec is final, since the run has settled; rows are drawn anew by `synthdp"
+        f" resume {job.out}`"
+    )
+    hint = f"{unmet.hint}; {settled if session.settled else amend}"
+    return ConstraintsUnmet(unmet.message, hint=hint)
