@@ -7,9 +7,13 @@ library.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from synthdp.errors import BudgetError
+from synthdp.ledger.entries import Entry
 
 TOLERANCE = 1e-9  # caps are decimal fractions; 0.1 + 0.2 must fit a cap of 0.3
 
@@ -23,6 +27,15 @@ class Balance:
     delta: float
     cap_epsilon: float | None
     cap_delta: float | None
+
+
+def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
+    """The balance of a dataset, from all entries that name it."""
+    caps = [e.body for e in entries if e.kind == "cap"]
+    reserved = [e.body for e in entries if e.kind == "reserve"]
+    cap = caps[-1] if caps else {"epsilon": None, "delta": None}
+    spent = [math.fsum(b[name] for b in reserved) for name in ("epsilon", "delta")]
+    return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"])
 
 
 def check_first(
@@ -61,4 +74,50 @@ def _check_cap(
                     "lower the spec's budget, or have the data's owner raise the cap with `synthdp"
                     " budget --set-cap`"
                 ),
+            )
+
+
+def check_amounts(*amounts: float) -> None:
+    """Refuse a NaN, which compares with nothing, and a negative spend, which would add to the cap.
+
+    Raises:
+        BudgetError: an amount is not finite, or negative.
+    """
+    if not all(math.isfinite(a) and a >= 0 for a in amounts):
+        raise BudgetError(
+            "epsilon and delta must be finite and not negative, got"
+            f" {', '.join(f'{a:g}' for a in amounts)}"
+        )
+
+
+def same_reservation(reservation: Entry, dataset: str, wanted: dict[str, Any]) -> Entry:
+    """The run's reservation, if it is the one that the run asks for; who asks may have changed.
+
+    Raises:
+        BudgetError: the run asks for another one.
+    """
+    same_body = {**reservation.body, "by": None} == {**wanted, "by": None}
+    if reservation.dataset != dataset or not same_body:
+        raise BudgetError(
+            f"run {reservation.run} already has another reservation, on dataset"
+            f" {reservation.dataset}",
+            hint="start a new release",
+        )
+    return reservation
+
+
+def check_neighbours(entries: Sequence[Entry], wanted: dict[str, Any]) -> None:
+    """Refuse another neighbour relation than earlier runs had: such epsilons do not add up.
+
+    Raises:
+        BudgetError: an earlier reservation has another one.
+    """
+    asked = wanted.get("adjacency")
+    for entry in entries:
+        earlier = entry.body.get("adjacency") if entry.kind == "reserve" else None
+        if None not in (asked, earlier) and asked != earlier:
+            raise BudgetError(
+                f"run {entry.run} released dataset {entry.dataset} with {earlier} neighbours, and"
+                f" the spec says {asked}: such spends do not add up",
+                hint=f"say privacy.adjacency: {earlier}",
             )

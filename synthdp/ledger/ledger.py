@@ -42,24 +42,27 @@ one; that the privacy unit stays the same is the steward's to see to (`synthdp b
 did not). A cap that
 is fixed beforehand: one that is raised in the light of results bounds nothing below its highest
 value. And since what is compared with the cap is a sum of decimal fractions, E and D hold up to the
-factor 1 + TOLERANCE.
+factor 1 + `balance.TOLERANCE`.
 """
 
 from __future__ import annotations
 
-import math
 import secrets
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from synthdp.errors import BudgetError
 from synthdp.ledger import database
-from synthdp.ledger.balance import TOLERANCE, Balance, check_first
-from synthdp.ledger.entries import GENESIS, Entry, entry_hash, verify_entries
-
-__all__ = ["GENESIS", "TOLERANCE", "Balance", "Entry", "Ledger", "entry_hash", "verify_entries"]
+from synthdp.ledger.balance import (
+    Balance,
+    balance_of_entries,
+    check_amounts,
+    check_first,
+    check_neighbours,
+    same_reservation,
+)
+from synthdp.ledger.entries import Entry, verify_entries
 
 
 class Ledger:
@@ -102,7 +105,7 @@ class Ledger:
 
     def balance(self, dataset: str) -> Balance:
         """What `dataset` has reserved in total, and its cap."""
-        return _balance(dataset, self.entries(dataset=dataset))
+        return balance_of_entries(dataset, self.entries(dataset=dataset))
 
     def check(
         self, dataset: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None
@@ -126,7 +129,7 @@ class Ledger:
 
     def set_cap(self, dataset: str, *, epsilon: float, delta: float, run: str = "") -> Entry:
         """Set or change a dataset's cap; the change stays visible in the chain."""
-        _check_amounts(epsilon, delta)
+        check_amounts(epsilon, delta)
         with database.writing(self._engine) as connection:
             return database.append(
                 connection, dataset, run, "cap", {"epsilon": epsilon, "delta": delta}
@@ -153,17 +156,17 @@ class Ledger:
                 releases had other neighbours, or the run has another reservation.
             VerifyError: the ledger was tampered with, so that nobody knows what is left.
         """
-        _check_amounts(epsilon, delta, *(cap or ()))
+        check_amounts(epsilon, delta, *(cap or ()))
         wanted = {**body, "epsilon": epsilon, "delta": delta}
         with database.writing(self._engine) as connection:
             book = database.select(connection)
             verify_entries(book)
             held = [e for e in book if e.run == run and e.kind == "reserve"]
             if held:
-                return _same_reservation(held[0], dataset, wanted)
+                return same_reservation(held[0], dataset, wanted)
             mine = [e for e in book if e.dataset == dataset]
-            _check_neighbours(mine, wanted)
-            balance = _balance(dataset, mine)
+            check_neighbours(mine, wanted)
+            balance = balance_of_entries(dataset, mine)
             if balance.cap_epsilon is None and cap is not None:
                 database.append(
                     connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]}
@@ -334,49 +337,7 @@ def _append(
     return database.append(connection, dataset, run, kind, body)
 
 
-def _balance(dataset: str, entries: Sequence[Entry]) -> Balance:
-    caps = [e.body for e in entries if e.kind == "cap"]
-    reserved = [e.body for e in entries if e.kind == "reserve"]
-    cap = caps[-1] if caps else {"epsilon": None, "delta": None}
-    spent = [math.fsum(b[name] for b in reserved) for name in ("epsilon", "delta")]
-    return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"])
-
-
-def _check_amounts(*amounts: float) -> None:
-    """Nothing is compared with a NaN, and a negative spend would raise what is left."""
-    if not all(math.isfinite(a) and a >= 0 for a in amounts):
-        raise BudgetError(
-            "epsilon and delta must be finite and not negative, got"
-            f" {', '.join(f'{a:g}' for a in amounts)}"
-        )
-
-
 def _no_reservation(dataset: str, run: str) -> BudgetError:
     return BudgetError(
         f"run {run} has no open reservation on dataset {dataset}", hint="start a new release"
     )
-
-
-def _same_reservation(held: Entry, dataset: str, wanted: dict[str, Any]) -> Entry:
-    """The reservation that the run has, if it is the one it asks for (who asks may have
-    changed).
-    """
-    if held.dataset != dataset or {**held.body, "by": None} != {**wanted, "by": None}:
-        raise BudgetError(
-            f"run {held.run} already has another reservation, on dataset {held.dataset}",
-            hint="start a new release",
-        )
-    return held
-
-
-def _check_neighbours(entries: Sequence[Entry], wanted: dict[str, Any]) -> None:
-    """Epsilons of different neighbour relations do not add up."""
-    asked = wanted.get("adjacency")
-    for entry in entries:
-        earlier = entry.body.get("adjacency") if entry.kind == "reserve" else None
-        if None not in (asked, earlier) and asked != earlier:
-            raise BudgetError(
-                f"run {entry.run} released dataset {entry.dataset} with {earlier} neighbours, and"
-                f" the spec says {asked}: such spends do not add up",
-                hint=f"say privacy.adjacency: {earlier}",
-            )

@@ -19,7 +19,7 @@ from synthdp.bundle.certificate.facts import (
 from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.write import FILES, SCORED_FILES
 from synthdp.graph.causal import CausalGraph
-from synthdp.ledger.ledger import GENESIS, Entry, entry_hash
+from synthdp.ledger.entries import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
 from synthdp.privacy.private import Receipt

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.data.encoding import Codes
 from synthdp.files import parse_json, read_text
-from synthdp.ledger.ledger import Entry
+from synthdp.ledger.entries import Entry
 from synthdp.spec.model import ReleaseSpec
 
 

@@ -20,7 +20,7 @@ from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import VerifyError
-from synthdp.ledger.ledger import entry_hash
+from synthdp.ledger.entries import entry_hash
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"

@@ -15,7 +15,7 @@ import pytest
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256
-from synthdp.ledger.ledger import entry_hash
+from synthdp.ledger.entries import entry_hash
 from synthdp.verify.checks import inspect_bundle
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
-from synthdp.ledger.ledger import entry_hash
+from synthdp.ledger.entries import entry_hash
 
 pytestmark = pytest.mark.check
 

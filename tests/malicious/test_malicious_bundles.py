@@ -17,7 +17,7 @@ import pytest
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.signing.statement import STATEMENT
 from synthdp.bundle.write import FILES
-from synthdp.ledger.ledger import entry_hash
+from synthdp.ledger.entries import entry_hash
 
 pytestmark = pytest.mark.check
 
