@@ -14,8 +14,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.drawing.mpl_figures import short
-from synthdp.drawing.svg import compact, inline_frame, label, line, safe
+from synthdp.drawing.svg import compact, inline_frame, label, line, safe, short
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,6 +7,7 @@ byte by byte, so that nothing here may change what is written for the same figur
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from xml.sax.saxutils import escape
 
@@ -93,6 +94,15 @@ def safe(text: str) -> str:
 def shortened(text: str, *, most: int = 70) -> str:
     """A steward's words, cut where they would run out of the picture."""
     return text if len(text) <= most else text[: most - 1] + "\u2026"
+
+
+def short(text: str, most: int = 26) -> str:
+    """A name for an axis: control characters shown as such, cut to `most` characters."""
+    clean = "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c
+        for c in text
+    )
+    return clean if len(clean) <= most else clean[: most - 1] + "…"
 
 
 def label(

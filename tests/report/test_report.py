@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.drawing import mpl_attack
 from synthdp.drawing import mpl_figures as figures
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.run import EvaluationReport
@@ -436,11 +437,14 @@ def test_roc_bound_is_the_two_sided_region() -> None:
     rate = np.array([0.0, 0.1, 0.5, 1.0])
     e = np.e
     np.testing.assert_allclose(
-        figures.roc_bound(rate, epsilon=1.0, delta=0.01), [0.01, 0.1 * e + 0.01, 1 - 0.49 / e, 1.0]
+        mpl_attack.roc_bound(rate, epsilon=1.0, delta=0.01),
+        [0.01, 0.1 * e + 0.01, 1 - 0.49 / e, 1.0],
     )
-    np.testing.assert_allclose(figures.roc_bound(rate, epsilon=0.0, delta=0.0), rate)
-    assert not figures.crosses_bound([(0.0, 0.0), (0.1, 0.27), (1.0, 1.0)], epsilon=1.0, delta=0.0)
-    assert figures.crosses_bound([(0.1, 0.28)], epsilon=1.0, delta=0.0)
+    np.testing.assert_allclose(mpl_attack.roc_bound(rate, epsilon=0.0, delta=0.0), rate)
+    assert not mpl_attack.crosses_bound(
+        [(0.0, 0.0), (0.1, 0.27), (1.0, 1.0)], epsilon=1.0, delta=0.0
+    )
+    assert mpl_attack.crosses_bound([(0.1, 0.28)], epsilon=1.0, delta=0.0)
 
 
 def test_figures_are_repeatable_follow_the_page_and_leave_settings_alone() -> None:

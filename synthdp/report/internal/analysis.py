@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from synthdp.drawing import charts as draw
-from synthdp.drawing.mpl_figures import short
+from synthdp.drawing.svg import short
 from synthdp.evaluate.effects import EffectRow, Estimate
 from synthdp.evaluate.independences import IndependenceReport
 from synthdp.evaluate.random_targets import PaperReport

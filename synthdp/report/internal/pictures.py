@@ -9,7 +9,9 @@ import numpy as np
 from markupsafe import Markup
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.drawing import mpl_attack
 from synthdp.drawing import mpl_figures as figures
+from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.report.internal import findings
@@ -39,7 +41,7 @@ def _overlay(place: int, column: ColumnDomain, report: FidelityReport) -> Pictur
     real, synthetic = report.shares_real[name], report.shares_synthetic[name]
     level = int(np.abs(real - synthetic).argmax())
     where = (
-        f"{figures.short(column.labels[level], 40)}: {real[level]:.1%} real, {synthetic[level]:.1%}"
+        f"{short(column.labels[level], 40)}: {real[level]:.1%} real, {synthetic[level]:.1%}"
         " synthetic"
     )
     sentence = f"{report.by_column[name]:.1%} of rows off; most at {where}."
@@ -101,11 +103,11 @@ def attack_roc(attack: Mapping[str, Any]) -> Picture | None:
         return None
     claim = attack.get("claim") or {}
     epsilon, delta = claim.get("epsilon"), claim.get("delta")
-    crosses = epsilon is not None and figures.crosses_bound(
+    crosses = epsilon is not None and mpl_attack.crosses_bound(
         points, epsilon=epsilon, delta=delta or 0.0
     )
     sentence = f"{findings.roc(attack, crosses=crosses)} {findings.attack(attack)}"
-    svg = figures.attack_roc(
+    svg = mpl_attack.attack_roc(
         points,
         epsilon=epsilon,
         delta=delta,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
-from synthdp.drawing.mpl_figures import short
+from synthdp.drawing.svg import short
 from synthdp.report.graph_view import GraphView
 from synthdp.report.measured_vs_synthetic import Column, MeasuredPair
 from synthdp.report.parts import number

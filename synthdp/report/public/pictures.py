@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from synthdp.data.domain import Domain
 from synthdp.drawing import charts as draw
-from synthdp.drawing.mpl_figures import short
+from synthdp.drawing.svg import short
 from synthdp.evaluate.pair_plot import most_connected, pair_plot
 from synthdp.report.measured_vs_synthetic import Column, MeasuredPair
 from synthdp.report.parts import VISIBLE_ASSOCIATION, Picture, number
