@@ -24,6 +24,7 @@ from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_no
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text, of an error too.")
 ]
+SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")
 ]

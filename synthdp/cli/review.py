@@ -74,38 +74,44 @@ def diff(
     show(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
 
 
+Audited = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SPEC|BUNDLE",
+        help="A release's spec, or the folder of a bundle, which needs no rows.",
+    ),
+]
+Replay = Annotated[
+    bool,
+    typer.Option(
+        "--replay",
+        help=(
+            "Only record and replay: deterministic, reads no rows. Of a bundle also verify, and"
+            " its tables."
+        ),
+    ),
+]
+Simulated = Annotated[
+    bool,
+    typer.Option(
+        "--simulated",
+        help=(
+            "Use the simulated twin instead of the real rows, as a bundle always does: the"
+            " result is public."
+        ),
+    ),
+]
+Runs = Annotated[
+    int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)
+]
+
+
 @review_app.command()
 def audit(
-    what: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SPEC|BUNDLE",
-            help="A release's spec, or the folder of a bundle, which needs no rows.",
-        ),
-    ],
-    replay: Annotated[
-        bool,
-        typer.Option(
-            "--replay",
-            help=(
-                "Only record and replay: deterministic, reads no rows. Of a bundle also verify, and"
-                " its tables."
-            ),
-        ),
-    ] = False,
-    simulated: Annotated[
-        bool,
-        typer.Option(
-            "--simulated",
-            help=(
-                "Use the simulated twin instead of the real rows, as a bundle always does: the"
-                " result is public."
-            ),
-        ),
-    ] = False,
-    runs: Annotated[
-        int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)
-    ] = 5000,
+    what: Audited,
+    replay: Replay = False,
+    simulated: Simulated = False,
+    runs: Runs = 5000,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -114,7 +120,7 @@ def audit(
     """
     from synthdp.audit.bundle import NEEDS_ROWS, audit_bundle
     from synthdp.audit.plan import DO_NOT_RELEASE, DO_NOT_USE, check_unrefuted
-    from synthdp.audit.plan import audit as run_audit
+    from synthdp.audit.plan import audit as audit_spec
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.cli.text import audit_text
     from synthdp.errors import OutputError
@@ -124,25 +130,24 @@ def audit(
         raise OutputError(
             "--replay needs no rows, real or simulated", hint="give one of --replay and --simulated"
         )
-    rows: Literal["none", "simulated", "real"] = (
-        "none" if replay else "simulated" if simulated else "real"
-    )
+    rows: Literal["none", "simulated", "real"] = "simulated" if simulated else "real"
+    if replay:
+        rows = "none"
+    of_bundle = what.is_dir()
     with ProgressDisplay() as display:
-        if what.is_dir():
+        reporter = Reporter(display)
+        if of_bundle:
             record, path = audit_bundle(
-                what, replay_only=replay, out=out, runs=runs, reporter=Reporter(display)
+                what, replay_only=replay, out=out, runs=runs, reporter=reporter
             )
         else:
-            record, path = run_audit(
-                what, rows=rows, out=out, runs=runs, reporter=Reporter(display)
-            )
-    left = [NEEDS_ROWS] if what.is_dir() else []
-    show(
-        record.model_dump() | {"record": str(path)} | ({"not_audited": NEEDS_ROWS} if left else {}),
-        as_json=as_json,
-        text=lambda: "\n".join([audit_text(record, path), *left]),
-    )
-    check_unrefuted(record, hint=DO_NOT_USE if what.is_dir() else DO_NOT_RELEASE)
+            record, path = audit_spec(what, rows=rows, out=out, runs=runs, reporter=reporter)
+    facts = record.model_dump() | {"record": str(path)}
+    not_audited = [NEEDS_ROWS] if of_bundle else []
+    if of_bundle:
+        facts["not_audited"] = NEEDS_ROWS
+    show(facts, as_json=as_json, text=lambda: "\n".join([audit_text(record, path), *not_audited]))
+    check_unrefuted(record, hint=DO_NOT_USE if of_bundle else DO_NOT_RELEASE)
 
 
 @review_app.command()

@@ -1,0 +1,132 @@
+"""Commands on a spec before a release: `validate`, `schema`, `init`. None of them reads a row."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from synthdp.cli.options import Json, SpecArgument, show, write_file
+
+
+def validate(spec: SpecArgument, as_json: Json = False) -> None:
+    """Check a spec and list every mistake at once; reads no data."""
+    from synthdp.spec.load.loader import load_spec
+
+    loaded = load_spec(spec)
+    facts = {
+        "valid": True,
+        "dataset": loaded.dataset.id,
+        "columns": len(loaded.columns),
+        "epsilon": loaded.privacy.epsilon,
+        "graph": loaded.graph.mode,
+    }
+    show(
+        facts,
+        as_json=as_json,
+        text=lambda: (
+            f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g},"
+            f" graph {loaded.graph.mode})"
+        ),
+    )
+
+
+def schema(as_json: Json = False) -> None:
+    """Print the spec's JSON schema, for editors; it is JSON either way."""
+    from synthdp.spec.schema import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=1))
+
+
+def init(
+    csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
+    builtin: Annotated[
+        str | None,
+        typer.Option(
+            "--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path(
+        "spec.yaml"
+    ),
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows", help="The number of rows, as a constant that may be published.", min=1
+        ),
+    ] = None,
+    ask: Annotated[
+        bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them
+    from rows, and shows the levels they make.
+    """
+    from synthdp.errors import OutputError
+    from synthdp.spec.init.draft import draft_spec
+
+    if out.exists() and not force:
+        raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
+    if csv is None:
+        text = _builtin_draft(builtin)
+    else:
+        relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
+        text = draft_spec(
+            csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative
+        )
+    write_file(out, text, option="--out")
+    _preview(out, text, as_json=as_json)
+
+
+def _builtin_draft(name: str | None) -> str:
+    from synthdp.data.builtin.drafts import DRAFTS
+    from synthdp.errors import OutputError
+
+    if name is None or name not in DRAFTS:
+        raise OutputError(
+            "no table to draft a spec for",
+            hint=f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}",
+        )
+    return DRAFTS[name]()
+
+
+def _preview(out: Path, text: str, *, as_json: bool) -> None:
+    """What was written: the levels of each column where the draft is complete, and what to do
+    next.
+    """
+    from synthdp.cli.column_preview import column_facts
+    from synthdp.cli.text import columns_text
+    from synthdp.errors import SpecError
+    from synthdp.spec.load.loader import parse_spec
+
+    try:
+        columns, left = column_facts(parse_spec(text, path=str(out))), 0
+    except SpecError as error:
+        columns, left = [], len(error.problems)
+    facts = {"file": str(out), "complete": left == 0, "left": left, "columns": columns}
+    if as_json or columns:
+        show(facts, as_json=as_json, text=lambda: columns_text(columns))
+    ready = f"it is complete: run `synthdp plan {out}`, then `synthdp release {out}`"
+    todo = (
+        f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
+    )
+    typer.echo(f"wrote {out}; {todo}", err=True)
+
+
+def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
+    choices = f" ({', '.join(allowed)})" if allowed else ""
+    suffix = " " if question.endswith("?") and not choices and not default else ": "
+    answer: str = typer.prompt(
+        f"{question}{choices}",
+        default=default or "",
+        show_default=bool(default),
+        prompt_suffix=suffix,
+        err=True,
+    )
+    return answer
