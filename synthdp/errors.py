@@ -36,8 +36,9 @@ BUDGET = "budget: "
 
 
 def budget_note(error: BaseException) -> str | None:
-    """What a run noted of its budget on the error that ended it. Notes of others are left out: they
-    may quote rows.
+    """What a run noted about its budget on the error that ended it.
+
+    Notes of others are left out: they may quote rows.
     """
     return next((note for note in getattr(error, "__notes__", ()) if note.startswith(BUDGET)), None)
 
@@ -49,8 +50,10 @@ def error_json(
     exit_code: int,
     problems: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The JSON of an error. A problem has a `message` and, where known, `file`, `line`, `column`,
-    `where`, `hint`; an error alone is its own.
+    """The JSON of an error.
+
+    A problem has a `message` and, where known, `file`, `line`, `column`, `where` and `hint`. An
+    error without a list is its own problem.
     """
     listed = problems or ({"message": error, "hint": hint},)
     known = [
@@ -61,9 +64,7 @@ def error_json(
 
 @dataclass(frozen=True)
 class SpecProblem:
-    """One mistake in a spec: where it stands (1-based line and column), what was got, what is
-    allowed.
-    """
+    """One mistake in a spec: its place (1-based line and column), its value, what is allowed."""
 
     path: str
     line: int
@@ -100,9 +101,7 @@ class SpecError(SynthdpError):
         super().__init__("\n".join([self.head, *(f"  {p}" for p in self.problems)]))
 
     def to_json(self) -> dict[str, Any]:
-        """As of any error; each problem has its file, line, column, field (`where`), message and
-        hint.
-        """
+        """As for any error; each problem has its place, its field (`where`), message and hint."""
         return error_json(
             self.head, exit_code=self.exit_code, problems=[p.to_json() for p in self.problems]
         )
@@ -127,8 +126,9 @@ class DataError(SynthdpError):
 
 
 class WrongTableError(DataError):
-    """What was measured is not the declared table. Found after paying, from released counts;
-    resuming finds it again.
+    """What was measured is not the declared table.
+
+    It is found after paying, from released counts; resuming finds it again.
     """
 
 
@@ -145,8 +145,9 @@ class TerminatedError(StoppedError):
 
 
 class VerifyError(SynthdpError):
-    """A bundle does not hold what it claims. `problems`, where there are several, are listed below
-    the message.
+    """A bundle does not hold what it claims.
+
+    `problems`, where there are several, are listed below the message.
     """
 
     exit_code = 6
@@ -168,8 +169,9 @@ class VerifyError(SynthdpError):
 
 
 class OutputError(SynthdpError):
-    """What the run needs of this machine is not there: an output folder, a tracking store, a
-    device.
+    """Something that the run needs of this machine is missing.
+
+    It may be an output folder, a tracking store or a device.
     """
 
     exit_code = 2
@@ -182,8 +184,10 @@ class BoundaryError(SynthdpError):
 
 
 def printable(text: str) -> str:
-    """`text` for a terminal: what would move the cursor, turn the reading direction or cannot be
-    encoded is spelt out.
+    """`text` for a terminal.
+
+    Characters that would move the cursor, turn the reading direction or cannot be encoded are
+    written as escapes.
     """
     return "".join(
         c

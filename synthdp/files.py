@@ -43,16 +43,15 @@ def read_text(path: Path) -> str:
 
 
 def check_plain(path: Path) -> None:
-    """Raise `ValueError` for anything but a plain file, so that opening it neither waits nor
-    acts.
-    """
+    """Raise `ValueError` for anything but a plain file, so that opening neither waits nor acts."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise ValueError("is a link or a device, not a plain file")
 
 
 def check_sums(bundle: Path, names: Sequence[str]) -> None:
-    """Whether these files of a bundle are the plain files that its sums list. Finds damage; a
-    forger writes sums that fit.
+    """Check that these files of a bundle are the plain files that its sums list.
+
+    This finds damage; a forger writes sums that fit.
 
     Raises:
         VerifyError: naming the file that is not.
@@ -144,8 +143,9 @@ def draft_of(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """All of `content` in `path`, or what was there before. Bytes and name are on the disk when
-    this returns.
+    """Write all of `content` to `path`, or leave what was there before.
+
+    Bytes and name are on the disk when this returns.
 
     Raises:
         OSError: the disk does not take it.
@@ -168,8 +168,9 @@ def sync(path: Path) -> None:
 
 
 def lock_file(path: Path) -> int | None:
-    """A handle that keeps the lock of `path`, which is made where it is missing, until the handle
-    is closed or the process ends. None where another handle keeps it, be it of this process.
+    """Lock `path`, and create it where it is missing; returns the handle that keeps the lock.
+
+    The lock lasts until the handle is closed or the process ends.
 
     A disk without locks keeps nothing: something else must guard what lies there.
 
@@ -189,8 +190,9 @@ def lock_file(path: Path) -> int | None:
 
 @contextmanager
 def owner_only() -> Iterator[None]:
-    """What is made inside, by a library too, has mode 0700 or 0600. The umask is the whole
-    process's: keep the block short.
+    """Files and folders made inside, by a library too, have mode 0600 or 0700.
+
+    The umask belongs to the whole process: keep the block short.
     """
     before = os.umask(0o077)
     try:
@@ -200,8 +202,9 @@ def owner_only() -> Iterator[None]:
 
 
 def private_folder(path: Path) -> Path:
-    """The folder `path` for its owner alone, made where it is missing. One that was there is closed
-    to others too.
+    """The folder `path` for its owner alone, created where it is missing.
+
+    A folder that was there is closed to others too.
     """
     with owner_only():
         path.mkdir(exist_ok=True)
@@ -210,8 +213,9 @@ def private_folder(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write `text` into a file for its owner alone. One that was there is closed to others before
-    it gets the text.
+    """Write `text` into a file for its owner alone.
+
+    A file that was there is closed to others before it gets the text.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:

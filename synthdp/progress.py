@@ -1,5 +1,6 @@
-"""Progress for people: stages that start, advance and end. Says names and public counts, never
-figures from rows.
+"""Progress for people: stages that start, advance and end.
+
+It shows names and public counts, never figures from rows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Advance(Protocol):
 
 
 def unheard(done: int, total: int, what: str = "", /) -> None:
-    """Nobody listens."""
+    """An `Advance` that does nothing."""
 
 
 class Steps:

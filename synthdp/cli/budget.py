@@ -1,5 +1,6 @@
-"""What each dataset has spent, on what, and by whom, against its cap: as facts, as text, and as a
-picture.
+"""What each dataset has spent, against its cap: as facts, as text and as a picture.
+
+The facts say on what it was spent, and by whom.
 
 Reservations of a dataset add up (`ledger.ledger` has the proof), so that each begins where the one
 before it ended: the picture is a waterfall. Everything here is public or the steward's own;
@@ -35,8 +36,9 @@ UNSTATED = "not stated"
 
 
 def open_book(ledger: str) -> Ledger:
-    """The ledger at a path or SQLAlchemy URL, relative ones from the working folder; its chain
-    verified.
+    """The ledger at a path or SQLAlchemy URL, its chain verified.
+
+    A relative path starts from the working folder.
 
     Raises:
         BudgetError: there is no such ledger.
@@ -234,17 +236,15 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
     for run, (start, end) in zip(data["runs"], pairwise(_ends(data)), strict=True):
         y += ROW
         colour, at = COOL if run["settled"] else FAINT, LEFT + end * unit
+        purposes = ", ".join(run["on"]) or "nothing yet"
+        still_open = "" if run["settled"] else " (open)"
         out += [
             label(LEFT - 10, y + 5, _who(run), anchor="end"),
             _box(LEFT + start * unit, y - 8, (end - start) * unit, colour),
             label(
                 LEFT + WIDTH + 14,
                 y + 5,
-                shortened(
-                    f"{run['epsilon']:g}:"
-                    f" {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}",  # noqa: E501
-                    most=44,
-                ),
+                shortened(f"{run['epsilon']:g}: {purposes}{still_open}", most=44),
             ),
         ]
         out += (

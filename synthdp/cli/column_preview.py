@@ -1,6 +1,4 @@
-"""What a spec makes of a table's columns, before any row is read: the levels that everything later
-sees.
-"""
+"""The levels that a spec makes of each column, before any row is read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""`synthdp doctor`: what a release needs of this machine, looked at before it is needed. Reads no
-rows, spends and creates nothing.
+"""`synthdp doctor`: what a release needs of this machine, examined before it is needed.
+
+It reads no rows, spends nothing and creates nothing.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ SECONDS = 5  # that a server may take to answer
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that was looked at. `wrong` keeps a release from running; `note` is good to know.
-    `hint` says what to do.
+    """One examined thing.
+
+    `wrong` keeps a release from running; `note` is good to know. `hint` says what to do.
     """
 
     what: str
@@ -47,8 +49,9 @@ class Diagnosis:
 
 
 def examine(spec: ReleaseSpec | None, folder: Path) -> tuple[Diagnosis, ...]:
-    """Everything, of a spec where one is given; `folder` is the spec's (`addresses.home`), or the
-    working folder.
+    """Examine everything, and what a spec names where one is given.
+
+    `folder` is the spec's (`addresses.home`), or the working folder.
     """
     found = [
         *_programs(),
@@ -135,8 +138,9 @@ def _enough(what: str, gigabytes: float, least: float, hint: str) -> Diagnosis:
 
 
 def _telemetry() -> Diagnosis:
-    """Every command that imports MLflow switches it off first; other programs of the steward's may
-    not.
+    """Whether MLflow's telemetry is switched off for the steward's other programs.
+
+    Every command of ours that imports MLflow switches it off first.
     """
     if os.environ.get("MLFLOW_DISABLE_TELEMETRY", "").lower() in ("true", "1"):
         return Diagnosis("telemetry", "ok", "MLflow's is off")

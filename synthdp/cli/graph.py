@@ -1,5 +1,4 @@
-"""`synthdp graph`: look at causal graphs, carry them between programs, compare them, and learn or
-validate one by itself.
+"""`synthdp graph`: show, convert and compare causal graphs; learn or validate one alone.
 
 Only `learn` and `validate` read rows; they reserve and charge the graph's share of the spec's
 budget. Exit codes are those of `synthdp`.

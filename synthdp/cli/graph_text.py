@@ -1,6 +1,4 @@
-"""Graphs as text for people: links with what is known of them, what tables say of claims, and how
-two graphs differ.
-"""
+"""Causal graphs as text: links with their provenance, claims with their status, differences."""
 
 from __future__ import annotations
 
@@ -42,8 +40,9 @@ def graph_text(graph: CausalGraph) -> str:
 
 
 def validation_text(found: ValidationReport) -> str:
-    """Every claim with its status, refuted ones first, and the smallest effect that its test could
-    have seen.
+    """Every claim with its status, refuted ones first.
+
+    Each line has the smallest effect that its test could have detected.
     """
     order = {"refuted": 0, "undecided": 1, "supported": 2}
     rows = [

@@ -250,34 +250,35 @@ def budget(
     facts = budget_facts(book, dataset)
     if svg is not None:
         write_file(svg, budget_svg(facts), option="--svg")
-    held = [
+    confirmed = [
         f"{bundle}: all {count} entries that it published are in the ledger"
         for bundle, count in checked.items()
     ]
     show(
         {"datasets": facts, "checked": checked},
         as_json=as_json,
-        text=lambda: "\n".join([budget_text(facts), *held]),
+        text=lambda: "\n".join([budget_text(facts), *confirmed]),
     )
 
 
 def main() -> None:
-    """Entry point: turns errors into exit codes, text on stderr and, with `--json`, one object on
-    stdout.
+    """Entry point: turn errors into exit codes and text on stderr.
+
+    With `--json`, the error is also one object on stdout.
     """
     begin()
     with terminable():
         try:
             app(standalone_mode=False)
         except SynthdpError as error:
-            _tell(error)
+            _exit_with(error)
         except (KeyboardInterrupt, typer.Abort):  # in a question, or before a command began
-            _tell(StoppedError("interrupted"))
+            _exit_with(StoppedError("interrupted"))
         except Exception as error:
             _unexpected(error)
 
 
-def _tell(error: SynthdpError) -> NoReturn:
+def _exit_with(error: SynthdpError) -> NoReturn:
     budget = budget_note(error)
     typer.echo(printable(f"synthdp: {error}"), err=True)
     if budget is not None:
@@ -289,12 +290,12 @@ def _tell(error: SynthdpError) -> NoReturn:
 
 
 def _unexpected(error: Exception) -> NoReturn:
-    """Usage errors as Typer prints them; a bug by its kind and place alone, since its text may
-    quote rows.
+    """Print a usage error as Typer does, and of a bug only its kind and place.
+
+    The text of a bug may quote rows.
     """
-    show = getattr(
-        error, "show", None
-    )  # Typer carries its own copy of click, so its errors have no public base
+    # Typer carries its own copy of click, so its errors have no public base.
+    show = getattr(error, "show", None)
     if show is not None:
         show()
         show_error(error_json(error.format_message(), exit_code=2))  # type: ignore[attr-defined]

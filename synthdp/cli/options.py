@@ -1,6 +1,4 @@
-"""What the files of the command line share: options that many commands have, and how a result is
-printed.
-"""
+"""What the commands share: common options, and how a result is printed."""
 
 from __future__ import annotations
 
@@ -55,8 +53,9 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 class Commands(TyperGroup):
-    """Turns an interruption into an error of ours: Typer would forget what the run noted of its
-    budget.
+    """The group of commands; it turns an interruption into an error of synthdp.
+
+    Typer would drop the note that the run put on the interruption about its budget.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -81,8 +80,9 @@ class Commands(TyperGroup):
 
 @dataclass
 class _Stdout:
-    """Whether stdout has the JSON of this command: an error that comes after its facts adds no
-    second object.
+    """Whether stdout already has the JSON of this command.
+
+    An error that follows the facts then adds no second object.
     """
 
     has_json: bool = False
@@ -104,10 +104,9 @@ def begin() -> None:
 
 
 def show_error(error: dict[str, Any]) -> None:
-    """Where `--json` was given, and no facts are on stdout, the error there."""
-    words = list(
-        takewhile(lambda word: word != "--", sys.argv[1:])
-    )  # of a usage error, no command was told its options
+    """Print the error on stdout, if `--json` was given and no facts are there."""
+    # After a usage error no command has parsed its options: they are read here.
+    words = list(takewhile(lambda word: word != "--", sys.argv[1:]))
     if "--json" in words and not _stdout.has_json:
         show(error, as_json=True, text=str)
 

@@ -24,9 +24,7 @@ PLAIN_SECONDS = 10.0  # between two plain lines of one stage
 
 
 class ProgressDisplay:
-    """The running stages as bars (a terminal only) or as plain lines that say how far they are;
-    finished ones as plain lines.
-    """
+    """Running stages as bars on a terminal, else as plain lines; finished ones as plain lines."""
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False)
@@ -72,8 +70,9 @@ class ProgressDisplay:
         return advance
 
     def finish(self, title: str, seconds: float) -> None:
-        """The bar goes, and the stage's line stays: one live line cannot be torn by what others
-        print.
+        """Remove the bar and print the stage's line.
+
+        What others print cannot tear a single live line.
         """
         self._running.pop(title)
         self._progress.remove_task(self._tasks.pop(title))

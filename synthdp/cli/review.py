@@ -1,5 +1,6 @@
-"""Commands that look at releases and at the machine: `verify`, `diff`, `audit`, `doctor`, `track`,
-`ui`. Exit codes are those of `synthdp`.
+"""Commands on finished releases and on the machine; exit codes are those of `synthdp`.
+
+The commands are `verify`, `diff`, `audit`, `doctor`, `track` and `ui`.
 
 Only `audit` may read rows, on its own account: it spends nothing, and what it finds on them is for
 the steward alone.

@@ -97,9 +97,7 @@ def _builtin_draft(name: str | None) -> str:
 
 
 def _preview(out: Path, text: str, *, as_json: bool) -> None:
-    """What was written: the levels of each column where the draft is complete, and what to do
-    next.
-    """
+    """Show the levels of each column where the draft is complete, and what to do next."""
     from synthdp.cli.column_preview import column_facts
     from synthdp.cli.text import columns_text
     from synthdp.errors import SpecError

@@ -19,7 +19,7 @@ from synthdp.drawing.svg import compact, inline_frame, label, line, safe, short
 FloatArray = npt.NDArray[np.float64]
 
 MAX_BARS = 12
-SHADES = 5  # of a cell of a pair plot; more cannot be told apart at this size
+SHADES = 5  # of a cell of a pair plot; the eye separates no more at this size
 FIRST, SECOND = "var(--real)", "var(--synthetic)"
 
 _text = partial(label, size=12, colour="currentColor", number=compact)
@@ -29,8 +29,9 @@ _line = partial(line, width=1, colour="var(--line)", number=compact)
 def overlay(
     labels: Sequence[str], first: FloatArray, second: FloatArray, *, ordered: bool, alt: str
 ) -> str:
-    """Shares of one column's levels, shape `[levels]` each: paired bars for few levels, steps for a
-    long ordered list.
+    """Shares of one column's levels, shape `[levels]` each.
+
+    Few levels give paired bars; a long ordered list gives steps.
     """
     return (
         _steps(labels, first, second, alt)
@@ -53,8 +54,9 @@ def _bars(
 def bars(
     rows: Sequence[tuple[str, float, float]], *, left: float = 144.0, wide: float = 140.0, alt: str
 ) -> str:
-    """Paired bars of (name, share, share), the first in the first colour; names take `left`, the
-    longest bar takes `wide`.
+    """Paired bars of (name, share, share), the first in the first colour.
+
+    Names take the width `left`, the longest bar takes `wide`.
     """
     most = max(max(a, b) for _, a, b in rows) or 1.0
     body = []
@@ -83,8 +85,9 @@ def intervals(
     label: str,
     alt: str,
 ) -> str:
-    """For each name two estimates with their intervals, (value, low, high): the first above the
-    second, on one axis with zero.
+    """For each name two estimates with intervals, (value, low, high), on one axis with zero.
+
+    The first estimate is drawn above the second.
     """
     left, wide, high = 16.0, 560.0, 58.0 * len(rows)
     ends = [0.0, *(v for _, first, second in rows for v in (*first, *second))]
@@ -147,9 +150,7 @@ def _stairs(x: FloatArray, y: FloatArray, base: float) -> str:
 
 
 def waterfall(steps: Sequence[tuple[str, float]], *, total: float, budget: float, alt: str) -> str:
-    """What each (label, epsilon) costs alone, what composing them together saves, and what that
-    leaves of `budget`.
-    """
+    """The cost of each (label, epsilon) alone, the saving by composition, the rest of `budget`."""
     ends = np.cumsum([0.0, *(epsilon for _, epsilon in steps)]).tolist()
     rows = [(name, a, b, SECOND) for (name, _), a, b in zip(steps, ends, ends[1:], strict=False)]
     if len(steps) > 1:
@@ -185,8 +186,9 @@ def waterfall(steps: Sequence[tuple[str, float]], *, total: float, budget: float
 
 
 def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
-    """Strengths in [0, 1], shape `[columns, columns]`, as shaded cells with their value where it is
-    worth reading.
+    """Strengths in [0, 1], shape `[columns, columns]`, as shaded cells.
+
+    A cell shows its value where it is large enough to matter.
     """
     left, top, cell = 146.0, 10.0, 30.0 if len(names) <= 20 else 15.0
     body = []
@@ -239,8 +241,11 @@ def _on_cell(x: float, y: float, strength: float) -> str:
 def pairplot(
     names: Sequence[str], tables: Sequence[Sequence[FloatArray | None]], *, alt: str
 ) -> str:
-    """A matrix of small tables. `tables[i][j]`, shape `[levels of i, levels of j]` or None, is
-    drawn at row i and column j.
+    """A matrix of small tables; `tables[i][j]` is drawn at row i and column j.
+
+    `tables[i][j]` has shape `[levels of i, levels of j]`, or is None. Tables below the diagonal
+    have the second colour, those above it the first. On the diagonal, shape `[levels]`, is the
+    column alone.
 
     Below the diagonal in the second colour, above it in the first; on it, shape `[levels]`, the
     column alone.
@@ -281,8 +286,9 @@ def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str
 
 
 def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> Iterator[str]:
-    """Levels of the row's column go up, those of the column's to the right; a stronger colour is
-    commoner.
+    """One small table: a stronger colour is a more frequent cell.
+
+    Levels of the row's column go up, those of the column's to the right.
     """
     most = float(table.max()) or 1.0
     shade = np.round(SHADES * np.sqrt(table / most)).astype(int)
@@ -298,8 +304,9 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
 
 
 def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
-    """The highest true positive rate that any attack can have at each false positive rate, points
-    (FPR, TPR), on log axes.
+    """The highest true positive rate of any attack at each false positive rate, on log axes.
+
+    Points are (FPR, TPR).
     """
     left, top, side, floor = 62.0, 8.0, 300.0, 1e-3
 

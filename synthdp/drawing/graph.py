@@ -59,8 +59,9 @@ DIFFERENCE: Mapping[str, Style] = {
 
 
 def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
-    """The SVG text of a graph; `styles` by provenance. Solid arrow heads for known directions, none
-    for unknown ones.
+    """The SVG text of a graph; `styles` by provenance.
+
+    Known directions have solid arrow heads, unknown ones have none.
     """
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
     edges = (
@@ -114,8 +115,9 @@ def _path(
     gap: float,
     drop: float = 0.0,
 ) -> str:
-    """From the right of the left box to the left of the right one, which it misses by `gap`; around
-    the right side within a layer.
+    """From the right of the left box to the left of the right one, which it misses by `gap`.
+
+    Within a layer it goes around the right side.
 
     Inside a layer it runs level, since wider boxes may stand above and below.
     """
@@ -155,8 +157,9 @@ def _node(name: str, box: Box) -> str:
 def _latents(
     graph: DrawnGraph, boxes: Mapping[str, Box], bends: Mapping[Route, list[Point]]
 ) -> list[str]:
-    """Lines between columns that share an unseen cause: each end a dot, for no arrow leads from one
-    to the other.
+    """Lines between columns with an unobserved common cause.
+
+    Each end is a dot, since no arrow leads from one to the other.
     """
     colour, dashes, width = LATENT
     lines = []

@@ -82,8 +82,7 @@ class Box:
 def layout(
     graph: DrawnGraph, edges: Sequence[Link]
 ) -> tuple[dict[str, Box], dict[Route, list[Point]]]:
-    """Boxes of the nodes, and for each link that skips layers the points it passes between other
-    boxes.
+    """Boxes of the nodes, and the points that a link over several layers passes between boxes.
 
     Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a
     few sweeps each way (Sugiyama's method).
@@ -133,8 +132,9 @@ def layout(
 
 
 def confounded(graph: DrawnGraph) -> list[Pair]:
-    """Pairs that get a latent line; the pairs of an unseen cause of hundreds of columns would bury
-    the graph, and are told in words.
+    """Pairs that get a latent line.
+
+    An unobserved cause of hundreds of columns would bury the graph: the legend counts it.
     """
     return [
         pair
@@ -145,8 +145,9 @@ def confounded(graph: DrawnGraph) -> list[Pair]:
 
 
 def _layers(graph: DrawnGraph) -> dict[str, int]:
-    """Longest path from the roots; then causes move right, next to their first effect, which
-    shortens arrows.
+    """The longest path from the roots, with causes moved right, next to their first effect.
+
+    The second step shortens arrows.
     """
     layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
     for name in reversed(graph.order()):

@@ -27,8 +27,9 @@ def attack_roc(
     name: str,
     alt: str,
 ) -> str:
-    """ROC of a membership attack, points (FPR, TPR), on log axes, with chance and what (epsilon,
-    delta) allows.
+    """ROC of a membership attack, points (FPR, TPR), on log axes.
+
+    It shows guessing, and what (epsilon, delta) allows.
     """
     curve = np.asarray(sorted(points), dtype=np.float64)
     positive = curve[curve > 0]
@@ -82,9 +83,10 @@ def _decades(axis: Any, low: float) -> None:
 
 
 def roc_bound(false_positive_rate: FloatArray, *, epsilon: float, delta: float) -> FloatArray:
-    """Largest TPR at each FPR under (epsilon, delta)-DP, by both sides of its definition [derived
-    here; see also Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy"
-    (2015), Theorem 2.1].
+    """Largest TPR at each FPR under (epsilon, delta)-DP, by both sides of its definition.
+
+    [Derived here; see also Kairouz, Oh and Viswanath, "The Composition Theorem for Differential
+    Privacy" (2015), Theorem 2.1.]
 
     The guess "in" gives TPR <= e^epsilon FPR + delta, the guess "out" 1 - FPR <= e^epsilon (1 -
     TPR) + delta.

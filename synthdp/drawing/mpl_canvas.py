@@ -96,8 +96,9 @@ def as_svg(figure: Figure, name: str, alt: str) -> str:
 
 
 def _tag(tag: str, name: str) -> str:
-    """One tag made fit for a page of many figures: its own ids, the page's colours, no
-    namespaces.
+    """One tag, made fit for a page of many figures.
+
+    It gets ids of its own and the page's colours, and loses namespaces.
     """
     tag = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", tag)
     tag = re.sub(r'\sid="([^"]*)"', rf' id="{name}-\1"', tag)

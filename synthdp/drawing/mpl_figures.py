@@ -97,8 +97,9 @@ def _percent(axis: Any) -> None:
 def association_difference(
     columns: Sequence[str], difference: FloatArray, *, name: str, alt: str
 ) -> str:
-    """Heat map of synthetic minus real association, shape `[columns, columns]`; orange is lost,
-    purple is invented.
+    """Heat map of synthetic minus real association, shape `[columns, columns]`.
+
+    Orange is lost, purple is invented.
     """
     size = len(columns)
     shown = size <= MAX_TICKS
@@ -146,8 +147,9 @@ def utility_dots(
     name: str,
     alt: str,
 ) -> str:
-    """One line per (name, real, synthetic, low, high): the score of learning on real and on
-    synthetic rows.
+    """The score of learning on real and on synthetic rows, one line for each name.
+
+    Rows are (name, real, synthetic, low, high).
 
     `low` and `high` bound the difference real - synthetic; the whisker shows where the synthetic
     score would lie for each, the real score held fixed.

@@ -40,8 +40,10 @@ def frame(
     height: float,
     defs: str | None = None,
 ) -> str:
-    """A picture that is a file of its own. `name` keeps its ids apart from those of other pictures
-    on one page; `defs` is what it defines for use in `body`.
+    """A picture that is a file of its own.
+
+    `name` keeps its ids apart from those of other pictures on one page; `defs` holds definitions
+    that `body` uses.
     """
     return "\n".join(
         [
@@ -63,8 +65,9 @@ def frame(
 
 
 def inline_frame(body: Sequence[str], *, width: float, height: float, alt: str) -> str:
-    """A picture inside a page, whose colours it takes; `alt` is its name for those who do not see
-    it.
+    """A picture inside a page, whose colours it takes.
+
+    `alt` describes it for readers who do not see it.
     """
     w, h = compact(width), compact(height)
     return "\n".join(

@@ -1,3 +1,1 @@
-"""The ledger of every charge: entries in a hash chain, kept in a database, and what is left to
-spend.
-"""
+"""The ledger of every charge: a hash chain in a database, and what is left to spend."""

@@ -1,5 +1,7 @@
-"""What a dataset has spent, what it may spend, and whether more fits: the filter of the proof in
-`ledger`, apart from the database.
+"""What a dataset has spent, what it may spend, and whether a reservation fits.
+
+This is the filter of the proof in `ledger.ledger`, apart from the database: a plan where there is
+no ledger yet need not import the database's library.
 
 Apart, because whoever only plans where there is no ledger yet need not wait for the database's
 library.
@@ -41,8 +43,9 @@ def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
 def check_first(
     balance: Balance, *, epsilon: float, delta: float, cap: tuple[float, float] | None
 ) -> None:
-    """Whether a ledger of this `balance` would accept (epsilon, delta) now; `cap` is the spec's,
-    and becomes the dataset's where there was none.
+    """Check that a ledger of this `balance` would accept (epsilon, delta) now.
+
+    `cap` is the spec's, and becomes the dataset's where there was none.
 
     Raises:
         BudgetError: it would not.

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
-    """The ledger that the spec names, whatever folder the command runs in; made where it does not
-    exist, unless a run is `resumed`.
+    """Open the ledger that the spec names, whatever folder the command runs in.
+
+    A missing one is created, unless a run is `resumed`.
 
     Raises:
         BudgetError: it cannot be opened, or what was spent probably stands in another file.
@@ -61,8 +62,9 @@ def entries_of(spec: ReleaseSpec, spec_path: Path) -> list[Entry]:
 
 
 def columns_sha256(spec: ReleaseSpec) -> str:
-    """Digest of the names of a table's columns: what tells in the ledger that two dataset ids may
-    be one table.
+    """Digest of the names of a table's columns.
+
+    By it the ledger shows that two dataset ids may be one table.
     """
     return hashlib.sha256(json.dumps(sorted(spec.columns)).encode()).hexdigest()
 
@@ -104,7 +106,9 @@ def _address(spec: ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
 
 
 def _check_not_left_behind(spec: ReleaseSpec, file: Path) -> None:
-    """Relative addresses once led to the working folder: a ledger that was begun there must not be
+    """Refuse to begin a second ledger beside one in the working folder.
+
+    Relative addresses once led to the working folder: a ledger that was begun there must not be
     forgotten.
     """
     passed = sqlite_file(from_folder(spec.privacy.ledger or "", Path.cwd()))
@@ -129,8 +133,9 @@ def check_affordable(spec: ReleaseSpec, balance: Balance) -> None:
 
 
 def steward_name() -> str:
-    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's
-    entries, so that the name is cut.
+    """Who answers for the spend, where they wish to be named.
+
+    The bundle publishes the ledger's entries, so the name is cut to `LONGEST_NAME` characters.
     """
     return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]
 
@@ -143,8 +148,9 @@ def cap_of(spec: ReleaseSpec) -> tuple[float, float] | None:
 
 @dataclass
 class Account:
-    """Whose budget an error has to tell of: nobody's, until the run's ledger is open and its folder
-    is made.
+    """The run whose budget an error has to report.
+
+    There is none until the run's ledger is open and its folder exists.
     """
 
     ledger: Ledger | None = None
@@ -153,9 +159,10 @@ class Account:
     again: str = ""  # the command that goes on with the run
     unspent: str = "nothing was spent"
 
-    def told(self, error: BaseException) -> str | None:
-        """What the run has spent and what can still be done; nothing of an error that says itself
-        what to do before anything is spent.
+    def note(self, error: BaseException) -> str | None:
+        """What the run has spent and what can still be done.
+
+        None for an error before anything is spent: it says itself what to do.
         """
         unspent = None if isinstance(error, Exception) else f"{BUDGET}{self.unspent}"
         if self.ledger is None:
@@ -191,15 +198,16 @@ class Account:
 
 
 @contextmanager
-def budget_told() -> Iterator[Account]:
-    """Any error that ends a run after its reservation, a Ctrl-C too, gets a note of what was spent
-    (`errors.budget_note`).
+def budget_noted() -> Iterator[Account]:
+    """Add a note of what was spent to any error that ends a run, a Ctrl-C included.
+
+    `errors.budget_note` reads the note.
     """
     account = Account()
     try:
         yield account
     except BaseException as error:
-        note = account.told(error)
+        note = account.note(error)
         if note is not None:
             error.add_note(note)
         raise

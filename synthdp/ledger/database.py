@@ -62,7 +62,7 @@ def open_database(url: str) -> Engine:
     """The database at a SQLAlchemy `url`, with the ledger's table in it.
 
     Raises:
-        BudgetError: it cannot be opened or created, or would not keep what it is told.
+        BudgetError: it cannot be opened or created, or would not keep what is written.
     """
     form = (
         "privacy.ledger is a SQLAlchemy URL, such as sqlite:////data/ledger.db or"
@@ -168,8 +168,9 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that no other writer overlaps, durable when the block ends, rolled back on any
-    error.
+    """A transaction that no other writer overlaps.
+
+    It is durable when the block ends, and rolled back on any error.
 
     Raises:
         BudgetError: the database does not write, or stays locked for `LOCK_SECONDS`.
@@ -244,8 +245,9 @@ def last_two(connection: Connection, run: str) -> list[Entry]:
 def append(
     connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any]
 ) -> Entry:
-    """Add an entry behind the last one. Its time is a day: bundles publish entries, and how long a
-    run takes depends on its rows.
+    """Add an entry after the last one.
+
+    Its time is a day: bundles publish entries, and how long a run takes depends on its rows.
     """
     last = connection.execute(
         sa.select(_entries.c.seq, _entries.c.hash).order_by(_entries.c.seq.desc()).limit(1)

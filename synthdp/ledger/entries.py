@@ -2,9 +2,9 @@
 
 Each entry's hash covers its content and the hash of the entry before it. So a row that was edited,
 put in, moved, or taken out of the middle is seen, and named, by anyone who recomputes the chain.
-Rows cut off at the
-end leave a shorter chain that is sound in itself: these are seen by holding the ledger against a
-bundle that was published from it (`missing`), since a bundle carries its run's entries.
+Rows cut off at the end leave a shorter chain that is sound in itself. They are seen by comparing
+the ledger with a bundle that was published from it (`missing`), since a bundle carries its run's
+entries.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 from synthdp.errors import VerifyError
 
 GENESIS = "0" * 64
-INTERNAL = frozenset(
-    {"lease", "kept"}
-)  # who holds a run, and which values it uses: a bundle leaves them out
+# Which process has a run, and which values it uses: a bundle leaves these entries out.
+INTERNAL = frozenset({"lease", "kept"})
 
 
 @dataclass(frozen=True)

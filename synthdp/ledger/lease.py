@@ -1,5 +1,6 @@
-"""One process' hold on a run, kept in the ledger: the one place that all copies of a run's folder
-share.
+"""The lease of one process on a run, kept in the ledger.
+
+The ledger is the one place that all copies of a run's folder share.
 
 Claim [derived here]. Of everything that a run releases, one value for each charged purpose is ever
 used, and one checkpoint for each step, however often the run's folder is copied, set back or opened
@@ -15,9 +16,8 @@ before. Suppose that P and Q both wrote `kept` for one purpose, Q later. All ent
 Q's lease to Q's `kept` are Q's own, by the condition. So P's `kept` came before Q's lease, and Q
 read it when it had its lease. But a process that reads a `kept` value uses the file with that
 digest, or stops; it never writes `kept` for that purpose. So there is one `kept` for each purpose.
-The
-same holds for each step of a training: whoever goes on starts from the checkpoint that was kept
-last, or stops. QED.
+The same holds for each step of a training: a process that goes on starts from the checkpoint that
+was kept last, or stops. QED.
 
 What the claim leaves: a value whose `kept` entry never came was used by nobody. Its file may lie in
 a folder, and someone who reads the folder sees a second value for one charge;
@@ -33,10 +33,10 @@ from synthdp.ledger.ledger import Ledger
 
 
 class Lease:
-    """The hold of this process on one run. Whoever opens the run next takes it over."""
+    """The lease of this process on one run. The next process that opens the run takes it over."""
 
     def __init__(self, ledger: Ledger, *, dataset: str, run: str) -> None:
-        """Take the run over from whoever held it.
+        """Take the run over from the process that had it.
 
         Raises:
             BudgetError: the run has no reservation, or an earlier version of this program began it.
@@ -45,14 +45,14 @@ class Lease:
         self._last = ledger.lease(dataset, run).hash
         entries = ledger.run_entries(run)
         self._charged = {e.body["purpose"]: e for e in entries if e.kind == "charge"}
-        self._kept = {
-            e.body["purpose"]: e.body for e in entries if e.kind == "kept"
-        }  # the last one of each purpose
+        # The last entry of each purpose.
+        self._kept = {e.body["purpose"]: e.body for e in entries if e.kind == "kept"}
         self.settled = any(e.kind == "settle" for e in entries)
 
     def charge(self, *, purpose: str, mechanism: str, event: dict[str, Any]) -> Entry:
-        """Charge a planned spend, durably, before its mechanism looks at a row; one that is charged
-        is not charged again.
+        """Charge a planned spend, durably, before its mechanism looks at a row.
+
+        A spend that is charged already is not charged again.
 
         Raises:
             BudgetError: the ledger refuses, or another process has taken the run over.
@@ -67,8 +67,7 @@ class Lease:
         return entry
 
     def keep(self, *, purpose: str, step: int | None, sha256: str) -> None:
-        """Write down which value, or which checkpoint after `step` steps, is the one that is used
-        from now on.
+        """Write down which value, or which checkpoint after `step` steps, is used from now on.
 
         Raises:
             BudgetError: another process has taken the run over, so that the value must not be used.
@@ -79,8 +78,9 @@ class Lease:
         self._last, self._kept[purpose] = entry.hash, entry.body
 
     def kept(self, purpose: str) -> dict[str, Any] | None:
-        """What was kept last of a purpose: its `step` (None: the value itself) and `sha256`; None
-        for nothing.
+        """What was kept last of a purpose: its `step` (None: the value itself) and `sha256`.
+
+        None where nothing was kept.
         """
         return self._kept.get(purpose)
 

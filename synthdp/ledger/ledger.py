@@ -1,12 +1,11 @@
-"""The budget ledger: an append-only, hash-chained table of what every release of a dataset reserved
-and spent.
+"""The budget ledger: an append-only hash chain of what every release reserved and spent.
 
 One table holds entries of seven kinds: `cap` (the most a dataset may spend), `reserve` (a run's
 fixed epsilon and delta, taken before any row is read), `charge` (one mechanism, written durably
 before it runs), `amend` (what is done with released values was changed), `settle` (the run is
-done), and two that make a run one run wherever its
-folder is copied: `lease` (a process has taken the run) and `kept` (the digest of the value that is
-used). Balances are always derived from the entries, never stored.
+done), and two that make a run one run wherever its folder is copied: `lease` (a process has taken
+the run) and `kept` (the digest of the value that is used). Balances are always derived from the
+entries, never stored.
 
 A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be
 done again and counts once, so one that was lost on its way back from the database is simply tried
@@ -38,11 +37,10 @@ mechanisms in general ("Concurrent Composition for Interactive Differential Priv
 Privacy-Loss Parameters", arXiv:2309.05901v2, on filters for (epsilon, delta)).
 
 What the proof needs. One neighbour relation for all runs of a dataset: `reserve` refuses another
-one; that the privacy unit stays the same is the steward's to see to (`synthdp budget` says where it
-did not). A cap that
-is fixed beforehand: one that is raised in the light of results bounds nothing below its highest
-value. And since what is compared with the cap is a sum of decimal fractions, E and D hold up to the
-factor 1 + `balance.TOLERANCE`.
+one. The steward answers for the privacy unit, which must stay the same (`synthdp budget` says where
+it did not). A cap that is fixed beforehand: one that is raised in the light of results bounds
+nothing below its highest value. And since what is compared with the cap is a sum of decimal
+fractions, E and D hold up to the factor 1 + `balance.TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -78,8 +76,9 @@ class Ledger:
     """
 
     def __init__(self, url: str) -> None:
-        """Open the ledger at a SQLAlchemy `url` (SQLite or PostgreSQL), creating it where it does
-        not exist.
+        """Open the ledger at a SQLAlchemy `url` (SQLite or PostgreSQL).
+
+        A ledger that does not exist is created.
 
         Raises:
             BudgetError: the database cannot be opened or written.
@@ -110,7 +109,7 @@ class Ledger:
     def check(
         self, dataset: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None
     ) -> None:
-        """Whether `reserve` would accept now; another run may still be faster.
+        """Check that `reserve` would accept now; another run may still be faster.
 
         Raises:
             BudgetError: as `reserve`.
@@ -148,8 +147,8 @@ class Ledger:
         """Take (epsilon, delta) out of what is left for `dataset`, before any row is read.
 
         `cap` is what the spec declares; it becomes the dataset's cap at the first release and must
-        agree
-        with it later. A run reserves once: asking for the same again gives the reservation it has.
+        agree with it later. A run reserves once: a second, equal request returns the reservation
+        that it has.
 
         Raises:
             BudgetError: the cap does not allow it, the spec's cap is not the ledger's, earlier
@@ -161,9 +160,9 @@ class Ledger:
         with database.writing(self._engine) as connection:
             book = database.select(connection)
             verify_entries(book)
-            held = [e for e in book if e.run == run and e.kind == "reserve"]
-            if held:
-                return same_reservation(held[0], dataset, wanted)
+            earlier = [e for e in book if e.run == run and e.kind == "reserve"]
+            if earlier:
+                return same_reservation(earlier[0], dataset, wanted)
             mine = [e for e in book if e.dataset == dataset]
             check_neighbours(mine, wanted)
             balance = balance_of_entries(dataset, mine)
@@ -175,7 +174,7 @@ class Ledger:
             return database.append(connection, dataset, run, "reserve", wanted)
 
     def lease(self, dataset: str, run: str) -> Entry:
-        """Take a run over: whoever held it can write no entry of it any more.
+        """Take a run over: its last process can write no entry of it any more.
 
         Raises:
             BudgetError: the run reserved nothing on `dataset`, or began before there were leases.
@@ -245,8 +244,9 @@ class Ledger:
         sha256: str,
         after: str | None = None,
     ) -> Entry:
-        """Write down which value of a charged purpose, or which checkpoint after `step` steps, is
-        used from now on.
+        """Write down which value of a charged purpose, or which checkpoint, is used from now on.
+
+        `step` is the number of steps before the checkpoint; None for a value.
 
         Raises:
             BudgetError: another process has taken the run over.
@@ -256,8 +256,9 @@ class Ledger:
             return _append(connection, dataset, run, "kept", body, after)
 
     def settle(self, dataset: str, run: str, *, after: str | None = None) -> Entry:
-        """Close a run: nothing new can be charged, and its reservation stays spent. Settling twice
-        is one settlement.
+        """Close a run: nothing new can be charged, and its reservation stays spent.
+
+        Settling twice is one settlement.
 
         The entry counts the run's charges, so that one that is taken out of a published copy is
         missed.
@@ -282,8 +283,9 @@ class Ledger:
     def amend(
         self, dataset: str, run: str, *, body: dict[str, Any], after: str | None = None
     ) -> Entry:
-        """Write down, durably, that a run goes on by another spec (`spec_sha256`), and in which
-        fields it was `changed`: never in what it spends.
+        """Write down, durably, that a run continues by another spec (`spec_sha256`).
+
+        `changed` lists the fields that differ; none of them changes what the run spends.
 
         The same amendment twice is one.
 

@@ -1,3 +1,1 @@
-"""`synthdp release`: the run from a spec to a bundle, its folder, its gates, and the internal
-report.
-"""
+"""`synthdp release`: the run from a spec to a bundle, and the internal report."""

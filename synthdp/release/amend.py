@@ -1,8 +1,9 @@
-"""Going on with a run by another spec, without paying: only what is done with released values may
-differ (`spec.amendment`).
+"""Continue a run by another spec, without paying.
 
-The ledger is told first, durably, and then the run's folder. A run that is killed in between says
-so when it is resumed.
+Only what is done with released values may differ (`spec.amendment`).
+
+The amendment is written to the ledger first, durably, and then to the run's folder. A run that is
+killed in between says so when it is resumed.
 """
 
 from __future__ import annotations
@@ -26,21 +27,19 @@ from synthdp.spec.load.loader import parse_spec, spec_text
 
 
 def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) -> RunFolder:
-    """The run in `folder`, from now on by the spec at `spec_path`.
+    """The run in `folder`, which continues by the spec at `spec_path`.
 
     Paths in the new spec are still relative to the folder of the run's first one.
 
     Raises:
         SpecError: the spec has mistakes, or changes what the run was paid for; every such field is
-            told, with both values.
+            named, with both values.
         BudgetError: it would change the plan, or the run is over.
         OutputError, GateError: its gates or its key cannot be used.
     """
     text = spec_text(spec_path)
-    old, new = (
-        parse_spec(folder.spec_text, path=str(folder.spec_path)),
-        parse_spec(text, path=str(spec_path)),
-    )
+    old = parse_spec(folder.spec_text, path=str(folder.spec_path))
+    new = parse_spec(text, path=str(spec_path))
     entries = ledger.run_entries(folder.run)
     scored = any(e.kind == "charge" and e.body["purpose"] == SCORES for e in entries)
     changed = amendment(old, new, text, path=str(spec_path), scored=scored)
@@ -60,7 +59,7 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
 
 
 def check_spec(folder: RunFolder, ledger: Ledger) -> None:
-    """Whether the run's folder holds the spec that the ledger was told of last.
+    """Check that the run's folder holds the spec that the ledger names last.
 
     Raises:
         OutputError: it does not.
@@ -77,13 +76,13 @@ def check_spec(folder: RunFolder, ledger: Ledger) -> None:
 
 
 def _spec_of(ledger: Ledger, folder: RunFolder) -> str | None:
-    """The digest of the spec that the ledger was told of last; None where nothing was reserved."""
-    told = [
+    """Digest of the spec that the ledger names last; None where nothing was reserved."""
+    digests = [
         e.body.get("spec_sha256")
         for e in ledger.run_entries(folder.run)
         if e.kind in ("reserve", "amend")
     ]
-    return told[-1] if told else None
+    return digests[-1] if digests else None
 
 
 def _digest(text: str) -> str:

@@ -2,9 +2,8 @@
 
 A gate on a public or released figure is post-processing. A gate on a figure computed on real rows
 makes the decision to publish depend on rows; the spec has to accept that by name, and the
-certificate says so. What the audit on the
-simulated twin found is public: its gates are decided before anything is spent, and nothing is
-withheld for what rows say.
+certificate says so. What the audit on the simulated twin found is public: its gates are decided
+before anything is spent, and nothing is withheld because of rows.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ ATTACK_FIELDS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that a gate may name; `source` says what gave it, where that is not its name
-    alone.
+    """A figure that a gate may name.
+
+    `source` says where it comes from, if its name alone does not.
     """
 
     value: float
@@ -36,9 +36,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """One gate and the figure it was held against; a figure that is not available fails its
-    gate.
-    """
+    """One gate and its figure; a figure that is not available fails its gate."""
 
     gate: Gate
     value: float | None
@@ -79,15 +77,13 @@ class GateVerdict:
 
 def check_gates(gates: Sequence[Gate], figures: Mapping[str, Figure]) -> tuple[GateVerdict, ...]:
     """Every gate with its figure."""
-    found = ((gate, figures.get(gate.metric)) for gate in gates)
-    return tuple(
-        (
-            GateVerdict(gate, None)
-            if figure is None
-            else GateVerdict(gate, figure.value, figure.source)
-        )
-        for gate, figure in found
-    )
+    return tuple(_verdict(gate, figures.get(gate.metric)) for gate in gates)
+
+
+def _verdict(gate: Gate, figure: Figure | None) -> GateVerdict:
+    if figure is None:
+        return GateVerdict(gate, None)
+    return GateVerdict(gate, figure.value, figure.source)
 
 
 def check_simulated(gates: Sequence[Gate], audit: AuditRecord | None) -> None:
@@ -113,8 +109,9 @@ def check_simulated(gates: Sequence[Gate], audit: AuditRecord | None) -> None:
 
 
 def simulated_figures(audit: AuditRecord | None) -> dict[str, Figure]:
-    """The figures of the public audit's membership attack; none where it was not run on simulated
-    rows.
+    """The figures of the public audit's membership attack.
+
+    There are none where the attack was not run on simulated rows.
     """
     if audit is None or audit.rows != "simulated" or audit.membership is None:
         return {}
@@ -122,8 +119,9 @@ def simulated_figures(audit: AuditRecord | None) -> dict[str, Figure]:
 
 
 def attack_figures(attacks: Sequence[DeclaredAttack], *, prefix: str) -> dict[str, Figure]:
-    """The figures of `spec.ATTACK_FIGURES`, each of the declared attack that does best; those that
-    so few models cannot show are left out.
+    """The figures of `spec.ATTACK_FIGURES`, each of the declared attack with the largest value.
+
+    A figure that so few models cannot show is left out.
     """
     found = {}
     for name, field in ATTACK_FIELDS.items():

@@ -1,5 +1,6 @@
-"""The graph stage alone: `synthdp graph learn` and `synthdp graph validate`, with a reservation and
-charges of their own.
+"""The graph stage alone, with a reservation and charges of its own.
+
+`synthdp graph learn`, `synthdp graph validate` and `synthdp graph orient` run it.
 
 A run reserves and spends the graph's share of the spec's budget, epsilon and delta times
 `privacy.shares.graph`, and nothing else; no model is trained, no row held out. A release of the
@@ -31,7 +32,7 @@ from synthdp.graph.formats import WRITERS
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
-from synthdp.ledger.connect import budget_told, cap_of, open_ledger
+from synthdp.ledger.connect import budget_noted, cap_of, open_ledger
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
 from synthdp.privacy.mechanisms.orientations import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
@@ -57,8 +58,7 @@ class GraphOutcome:
     refused: GraphRefuted | None
 
     def to_json(self) -> dict[str, Any]:
-        """The graph, what was found of it, and what it cost; all of it public once the run is paid
-        for.
+        """The graph, its validation and its cost; all of it is public once the run is paid for.
 
         `epsilon_planned` is the guarantee, of the whole plan; `epsilon_spent` describes this
         outcome and bounds nothing.
@@ -82,8 +82,9 @@ class GraphOutcome:
 
 
 def share_of(spec: ReleaseSpec) -> ReleaseSpec:
-    """The spec as a graph run reads it: its budget is the graph's share, and nothing is held out
-    for judging.
+    """The spec as a graph run reads it: its budget is the graph's share.
+
+    No row is held out for judging.
     """
     privacy, part = spec.privacy, spec.privacy.shares.graph
     return spec.model_copy(
@@ -120,8 +121,9 @@ def run_graph(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> GraphOutcome:
-    """Learn or validate the spec's graph into `out` (default: `releases/<dataset id>/graph`), or go
-    on with the run that lies there.
+    """Learn or validate the spec's graph into `out`, or continue the interrupted run there.
+
+    `out` is `releases/<dataset id>/graph` by default.
 
     Raises:
         SpecError: the spec has mistakes, or another graph mode.
@@ -157,8 +159,9 @@ def run_orientation(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> tuple[Job, Orientation]:
-    """Say which of two numeric columns is the cause, for the graph's share of the spec's budget (in
-    any graph mode that has one).
+    """Say which of two numeric columns is the cause; spends the graph's share of the budget.
+
+    The spec may have any graph mode that has a share.
 
     Raises:
         SpecError: the spec has mistakes, or no share for the graph.
@@ -205,15 +208,19 @@ def _job(
     force: bool,
 ) -> Job:
     """A new run in `out`, or the interrupted one of the same spec and command."""
-    held = _interrupted(out, text, command, force=force)
+    interrupted = _interrupted(out, text, command, force=force)
     try:
-        ledger = open_ledger(spec, held.spec_path if held else spec_path, resumed=held is not None)
+        ledger = open_ledger(
+            spec,
+            interrupted.spec_path if interrupted else spec_path,
+            resumed=interrupted is not None,
+        )
         check_nearby(ledger.entries(), spec.dataset.id, out)
     except SynthdpError:
-        if held is not None:
-            held.close()
+        if interrupted is not None:
+            interrupted.close()
         raise
-    if held is None:
+    if interrupted is None:
         ledger.check(
             spec.dataset.id,
             epsilon=spec.privacy.epsilon,
@@ -225,17 +232,18 @@ def _job(
         domain,
         plan,
         ledger,
-        held or run_folder.start(out, spec_path, text, command=command, force=force),
+        interrupted or run_folder.start(out, spec_path, text, command=command, force=force),
         out,
     )
 
 
 @contextmanager
 def _dropped_if_unpaid(job: Job) -> Iterator[None]:
-    """Without a reservation nothing was paid, so there is nothing to go on with; an error says what
-    was spent.
+    """Remove the folder of a run that reserved nothing; an error says what was spent.
+
+    Without a reservation nothing was paid, so there is nothing to continue.
     """
-    with budget_told() as account:
+    with budget_noted() as account:
         account.ledger, account.run, account.folder, account.again = (
             job.ledger,
             job.folder.run,
@@ -290,23 +298,23 @@ def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolde
     """The graph run in `out` that was paid for and not finished."""
     if force or not (out / FOLDER / STATE).exists():
         return None
-    held = run_folder.reopen(out)
+    interrupted = run_folder.reopen(out)
     try:
-        _check_same(held, out, text, command)
+        _check_same(interrupted, out, text, command)
     except OutputError:
-        held.close()
+        interrupted.close()
         raise
-    return held
+    return interrupted
 
 
-def _check_same(held: RunFolder, out: Path, text: str, command: str) -> None:
-    if held.command != command:
+def _check_same(interrupted: RunFolder, out: Path, text: str, command: str) -> None:
+    if interrupted.command != command:
         hint = (
             f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
             " --out"
         )
-        raise OutputError(f"{out} holds an interrupted `synthdp {held.command}`", hint=hint)
-    if held.spec_text != text:
+        raise OutputError(f"{out} holds an interrupted `synthdp {interrupted.command}`", hint=hint)
+    if interrupted.spec_text != text:
         raise OutputError(
             f"{out} holds an interrupted graph run of another spec",
             hint="bring that spec back to go on, or give --force to drop the run and pay again",

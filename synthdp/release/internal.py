@@ -1,5 +1,6 @@
-"""What the steward gets of a run: the internal report and the MLflow record. Opens confidential
-values.
+"""What the steward gets of a run: the internal report and the MLflow record.
+
+This module opens confidential values.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def internal_report(
     seconds: Mapping[str, float],
     begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
-    """Write `internal.html` and `internal.json` into `target`; returns the page. `begin` hears of
-    its two steps.
+    """Write `internal.html` and `internal.json` into `target`; returns the page.
+
+    `begin` is called with the name of each of the two steps.
     """
     begin("budget step by step")
     content = replace(
@@ -102,8 +104,9 @@ def refused_report(
     audits: Sequence[AuditRecord],
     seconds: Mapping[str, float],
 ) -> Path:
-    """The report of a run that ended when the tables refuted its graph: nothing was trained, so
-    nothing else could be judged.
+    """Write the report of a run whose graph the noisy tables refuted.
+
+    Nothing was trained, so nothing else could be judged.
     """
     gate = GateResult(
         metric="refuted claims of the graph",
@@ -157,8 +160,9 @@ def record(
     bundle: Path | None,
     report: Path,
 ) -> None:
-    """Figures, attacks, verdict and files into MLflow; never rows, and never the synthetic table's
-    size.
+    """Log figures, attacks, verdict and files to MLflow.
+
+    Rows and the size of the synthetic table are never logged.
     """
     public = {"tv1_noisy": judgement.tv1_noisy.value} | (
         headline(judgement.scores.value) if judgement.scores else {}
@@ -201,8 +205,9 @@ def record_refusal(
 
 
 def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[str, float]:
-    """Counts of arrows and implied independences by status, for MLflow; without a validation, of
-    links by where they come from.
+    """Counts of arrows and implied independences by status, for MLflow.
+
+    Without a validation: counts of links by provenance.
     """
     if found is None:
         kinds = [e.provenance for e in graph.edges]

@@ -34,8 +34,9 @@ class Job:
 
     @property
     def spent(self) -> ReleasePlan:
-        """The part of the plan that was charged so far: a search may leave rounds unused, and a
-        refuted graph is never trained on.
+        """The part of the plan that was charged so far.
+
+        A search may leave rounds unused, and a refuted graph is never trained on.
 
         It describes one outcome. What is guaranteed is the whole plan
         (`bundle.certificate.facts.guaranteed_epsilon`).

@@ -27,8 +27,10 @@ from synthdp_attacks import MembershipReport
 
 @dataclass(frozen=True)
 class Judgement:
-    """`tv1_noisy` compares two released things and is public, and so are `scores`, which were paid
-    for; the rest was computed on real rows.
+    """What was measured about the synthetic table.
+
+    `tv1_noisy` compares two released values and `scores` were paid for: both are public. The rest
+    was computed on real rows.
     """
 
     tv1_noisy: Released[float]
@@ -68,8 +70,9 @@ def judge(
     reporter: Reporter,
     scores: Released[DpScores] | None = None,
 ) -> Judgement:
-    """Fidelity, utility and attack as the spec asks; `folder` holds shadow results while the attack
-    runs.
+    """Measure fidelity and utility and run the attack, as the spec asks.
+
+    `folder` holds shadow results while the attack runs.
     """
     tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
     evaluation, attack = None, None
@@ -110,15 +113,15 @@ def _evaluate(
     graph: CausalGraph,
     progress: Advance,
 ) -> EvaluationReport:
-    held = table.held_out
+    held_out = table.held_out
     return evaluate(
-        table.frame[~held].reset_index(drop=True),
-        table.frame[held].reset_index(drop=True),
+        table.frame[~held_out].reset_index(drop=True),
+        table.frame[held_out].reset_index(drop=True),
         synthetic,
         domain=domain,
         settings=spec.evaluation,
         rng=fresh_generator(),
-        codes=(table.codes[~held], table.codes[held], codes),
+        codes=(table.codes[~held_out], table.codes[held_out], codes),
         graph=graph,
         columns=spec.columns,
         progress=progress,

@@ -70,8 +70,9 @@ def open_session(job: Job, reporter: Reporter) -> Session:
 
 
 def _check_unpaid(job: Job) -> None:
-    """A run that the ledger does not know may have released nothing: else the ledger was deleted or
-    set back, and would forget what it spent.
+    """Refuse a run that has released values and that the ledger does not know.
+
+    Such a ledger was deleted or set back, and would forget what the run spent.
     """
     if any(job.folder.journal.iterdir()):
         raise BudgetError(

@@ -46,8 +46,9 @@ class DrawnTable:
 def disclose(
     session: Session, job: Job, fitted: Fitted, codes: Released[Codes]
 ) -> tuple[Released[Codes], Released[DpScores] | None]:
-    """Where the spec says so, the scores that are paid for and published, and the table that they
-    are about.
+    """The DP scores, where the spec asks for them, and the table that they describe.
+
+    The scores are paid for and published.
     """
     if not job.spec.evaluation.dp_scores:
         return codes, None

@@ -1,5 +1,7 @@
-"""A release from spec to bundle: plan -> reserve -> measure -> graph -> train -> sample -> (score)
--> judge -> bundle.
+"""The road of a release: plan, read, reserve, train, sample, judge, publish, record.
+
+`run` reads like the README; each stage is one call. Nothing is spent before everything that can be
+checked without rows has been checked, and the rows fit the spec.
 
 `run` reads like the README; each stage is one call. Nothing is spent before everything that can be
 checked without rows has been checked, and the rows fit the spec.
@@ -22,7 +24,7 @@ from synthdp.errors import BudgetError, OutputError, VerifyError
 from synthdp.graph.validation import GraphRefuted
 from synthdp.ledger.connect import (
     Account,
-    budget_told,
+    budget_noted,
     check_affordable,
     entries_of,
     open_ledger,
@@ -68,8 +70,9 @@ def release(
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
 ) -> ReleaseOutcome:
-    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working
-    folder).
+    """Run the spec at `spec_path` into `out`.
+
+    `out` is `releases/<dataset id>` in the working folder by default.
 
     `text` is the spec's, where no file holds it; `spec_path` then only names the folder that its
     paths start from. `given` holds the rows of a source of kind `dataframe`.
@@ -79,7 +82,7 @@ def release(
             to fit.
     """
     check_alone()
-    with budget_told() as account:
+    with budget_noted() as account:
         reporter = reporter or Reporter()
         return _release(
             account, spec_path, text=text, given=given, out=out, force=force, reporter=reporter
@@ -100,7 +103,7 @@ def _release(
         # Read once: what is run, kept and digested is one text.
         text = spec_text(spec_path) if text is None else text
         loaded = parse_spec(text, path=str(spec_path))
-        load_signer(loaded.signing)  # a key that cannot be used is told before anything is spent
+        load_signer(loaded.signing)  # a key that cannot be used is an error before any spend
         out = out or Path("releases") / loaded.dataset.id
         domain = Domain.from_spec(loaded.columns)
         check_device(loaded)
@@ -147,8 +150,9 @@ def resume(
     reporter: Reporter | None = None,
     given: Private[pd.DataFrame] | None = None,
 ) -> ReleaseOutcome:
-    """Continue the interrupted run in `out` under the reservation it already holds; from now on by
-    the spec at `spec_path`, where one is given.
+    """Continue the interrupted run in `out` under its reservation.
+
+    `spec_path` names another spec to continue by.
 
     `given` holds the rows of a source of kind `dataframe`. They must be those that the run began
     with, in their order; nothing that was kept of the run could tell.
@@ -160,7 +164,7 @@ def resume(
         BudgetError: the ledger does not allow it.
     """
     check_alone()
-    with budget_told() as account:
+    with budget_noted() as account:
         account.unspent = "nothing more was spent"
         folder = run_folder.reopen(out)
         try:

@@ -1,13 +1,12 @@
-"""The private folder of a run in progress: what a killed run needs to go on without paying again.
+"""The private folder of an interrupted or running run: what it needs to go on without paying.
 
-Holds the run's name, its command, the spec as it was, the key of the holdout coins and the journal
-of released values.
-It disappears when the run ends, all at once: a run that still had its name and no longer its
-journal would look at the rows again for values that are already public.
+It holds the run's name, its command, the spec as it was, the key of the held-out draws and the
+journal of released values. It disappears when the run ends, all at once: a run that still had its
+name and no longer its journal would look at the rows again for values that are already public.
 
-Whoever works in it holds its lock. Where locks are not shared between machines, the ledger's lease
-takes their place (`ledger.lease`); a run writes below a folder that has its own name, so that it
-finds nothing to write to once another run has taken OUT.
+A process that works in it holds its lock. Where locks are not shared between machines, the ledger's
+lease takes their place (`ledger.lease`). A run writes below a folder that has its own name, so that
+it finds nothing to write to once another run has taken OUT.
 """
 
 from __future__ import annotations
@@ -51,8 +50,10 @@ class RunFolder:
     lock: int = field(repr=False, compare=False)
 
     def holdout_coins(self) -> np.random.Generator:
-        """The run's coins for rows that are held out, or left out of a unit's: the same ones after
-        a resume.
+        """The generator that draws held-out rows and the kept rows of a unit; a resume repeats it.
+
+        Fresh draws would let rows that the model has seen come back as test rows. Noise never has a
+        stored key.
 
         Fresh coins would let rows that the model has seen come back as test rows. Noise never has a
         stored key.
@@ -74,8 +75,9 @@ class RunFolder:
         _release(self.lock)
 
     def remove(self) -> None:
-        """The run is over. Where its folder cannot be moved it stays as it was, and resuming
-        publishes the same values.
+        """Remove the folder of a finished run.
+
+        A folder that cannot be moved stays as it was, and resuming publishes the same values.
         """
         with suppress(OSError, OutputError):
             if _state(self.path).get("run") == self.run:  # else another run has taken OUT
@@ -89,10 +91,9 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         OutputError: an interrupted run lies there (and not `force`), or `out` cannot be written.
         BudgetError: another process is at work there.
     """
-    path, spec_path = (
-        out / FOLDER,
-        spec_path.resolve(),
-    )  # data, ledger and store are those of a run that is resumed elsewhere too
+    path = out / FOLDER
+    # Resolved, so that a run resumed elsewhere has the same data, ledger and store.
+    spec_path = spec_path.resolve()
     created = datetime.now(UTC).isoformat(timespec="seconds")
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
     lock = -1
@@ -167,9 +168,8 @@ def reopen(out: Path) -> RunFolder:
     except (ValueError, KeyError, TypeError):
         _release(lock)
         raise _damaged(path) from None
-    command = str(
-        state.get("command", RELEASE)
-    )  # an earlier version wrote none: its ledger entries tell
+    # An earlier version wrote no command: then it is a release.
+    command = str(state.get("command", RELEASE))
     return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout, lock)
 
 
@@ -205,8 +205,7 @@ def _damaged(path: Path) -> OutputError:
 
 
 def _hold(path: Path) -> int:
-    """Keep a run's folder for this run, before anything in it is moved or written; the handle that
-    keeps it.
+    """Lock a run's folder before anything in it is moved or written; returns the handle.
 
     The lock goes with its process, however that ends. It is tested that what was locked still has
     its name, since the one who held it before may have moved it away. Where the disk has no locks,

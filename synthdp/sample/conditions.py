@@ -1,6 +1,4 @@
-"""Columns set or observed on the command line: COLUMN=VALUE as a level of the domain and the value
-to write.
-"""
+"""Columns set or observed on the command line: COLUMN=VALUE as a level of the domain."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ MAX_SHOWN = 40  # categories or columns in a message
 
 @dataclass(frozen=True)
 class Setting:
-    """A level of a column, and the value inside it that was asked for: None where the level alone
-    says it (a category, missing).
+    """A level of a column, and the value within it that was asked for.
+
+    The value is None where the level determines it (a category, missing).
     """
 
     level: int
@@ -37,7 +36,7 @@ def settings_of(
 
     Raises:
         SpecError: unknown columns, values outside the domain, columns that are set twice; every
-            mistake is told.
+            mistake is listed.
 
     >>> from synthdp.spec.model import Categorical
     >>> sex = Categorical(type="categorical", categories=("female", "male"))

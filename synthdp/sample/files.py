@@ -42,8 +42,9 @@ def check_file(out: Path) -> None:
 def write_blocks(
     blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], out: Path | None
 ) -> None:
-    """Write to `out`, or as CSV to stdout. The file appears whole or not at all, also when
-    interrupted.
+    """Write to `out`, or as CSV to stdout.
+
+    The file appears complete or not at all, also after an interruption.
 
     Raises:
         OutputError: the file cannot be written.

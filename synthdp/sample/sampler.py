@@ -47,7 +47,7 @@ FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many
 BLOCK_CELLS = 4_000_000  # values in memory as a table
 CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constraints
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
-MIN_PROBABILITY = 1e-9  # below it a condition is held to be impossible
+MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
 
 Progress = Callable[[int, int], None]
@@ -55,8 +55,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Weighing:
-    """What a drawn row counts: its evidence's log weight, its raking factors, and the weight
-    `whole` of one use.
+    """The weight of a drawn row.
+
+    It has the log weight of its evidence, its raking factors, and the weight `whole` of one use.
     """
 
     factors: tuple[npt.NDArray[np.float64], ...] = ()
@@ -89,8 +90,9 @@ class Sampler:
 
     @classmethod
     def of_bundle(cls, bundle: Path) -> Sampler:
-        """Read a bundle, whose files are held against its sums first; all else that `verify` checks
-        is not looked at.
+        """Read a bundle; its files are compared with its sums first.
+
+        Nothing else that `verify` checks is checked here.
 
         Raises:
             VerifyError: a file was changed, or it holds no readable model, or marginals, of its
@@ -121,12 +123,13 @@ class Sampler:
         rng: np.random.Generator,
         progress: Progress,
     ) -> Iterator[pd.DataFrame]:
-        """`rows` rows as tables of values, one block after the other; `do` and `given` hold
-        COLUMN=VALUE.
+        """Draw `rows` rows as tables of values, one block after the other.
+
+        `do` and `given` hold COLUMN=VALUE.
 
         Raises:
             SpecError: a setting names an unknown column or a value outside its domain; every
-                mistake is told.
+                mistake is listed.
             OutputError: next to no row has what is given, or fulfils the constraints.
 
         >>> from synthdp.progress import unheard
@@ -215,9 +218,7 @@ class Sampler:
 
 
 def one_use(weights: npt.NDArray[np.float64]) -> float:
-    """The smallest weight of one use for which at most `USED_TWICE` of all uses are further uses of
-    a row.
-    """
+    """The smallest weight of one use that limits repeated uses to `USED_TWICE` of all uses."""
     descending = np.sort(weights)[::-1]
     beyond = (
         np.cumsum(descending) - np.arange(1, len(weights) + 1) * descending
@@ -226,8 +227,9 @@ def one_use(weights: npt.NDArray[np.float64]) -> float:
 
 
 def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
-    """Whether what is given can be sampled; `evidence` are weights of first draws, whose mean is
-    its probability.
+    """Check that what is given can be sampled.
+
+    `evidence` are weights of first draws, whose mean is the probability of what is given.
 
     Raises:
         OutputError: it is (nearly) impossible under the model.
@@ -297,7 +299,8 @@ def _fits(table: NoisyTable, domain: Domain) -> bool:
 
 
 def generator(seed: int | None) -> np.random.Generator:
-    """Randomness of a sample, from a seed or from the system: sampling is post-processing, so a
-    seed costs nothing.
+    """Randomness of a sample, from a seed or from the system.
+
+    Sampling is post-processing, so a seed costs nothing.
     """
     return fresh_generator() if seed is None else np.random.default_rng(seed)

@@ -8,7 +8,7 @@ what was clamped, no minimum or maximum, no digest of content. Only what callers
 logged, nothing automatic.
 
 Tracking is never worth a release: once a run has paid, a failure of tracking is kept as a warning,
-the release goes on, and `synthdp track OUT` logs later what was told here (`tracking.record`).
+the release goes on, and `synthdp track OUT` logs later what is recorded (`tracking.record`).
 
 With `tracking.store` the only module that imports mlflow, lazily: it costs seconds.
 """
@@ -61,8 +61,10 @@ class MlflowTracker:
         folder: Path,
         required: bool = True,
     ) -> None:
-        """`folder` is the spec's, where a store of its own has its files; one that is not
-        `required` may stay closed.
+        """A tracker of one release into the store at `uri`.
+
+        `folder` is the spec's; the artefacts lie there, unless a server keeps them. A store
+        that is not `required` may stay closed.
         """
         self._record, self._params = record, params
         self._uri, self._folder, self._required = uri, folder, required
@@ -144,8 +146,9 @@ class MlflowTracker:
         self._log(f"store {path.name}", log)
 
     def attack(self, outcome: AttackOutcome) -> None:
-        """A nested run of its own, and its figures on the parent as attack_<metric> (the last
-        attack's).
+        """Log an attack as a nested run, and its figures on the parent as attack_<metric>.
+
+        The parent keeps the figures of the last attack.
         """
         self._record.attacks.append(outcome)
 
@@ -177,7 +180,7 @@ class MlflowTracker:
         )
 
     def keep(self, out: Path) -> None:
-        """All that was told so far, into the release's output folder: `log_later` logs it."""
+        """Write everything that was to be logged into the release's folder, for `log_later`."""
         try:
             self._record.keep(out)
         except OSError as error:
@@ -213,9 +216,8 @@ class MlflowTracker:
                 experiment, "mlflow.experimentKind", "custom_model_development"
             )
             self._client.set_experiment_tag(experiment, VIEW_TAG, json.dumps(view_state()))
-            if (
-                found is None or "mlflow.note.content" not in found.tags
-            ):  # what reviewers write there stays
+            # What reviewers wrote there stays.
+            if found is None or "mlflow.note.content" not in found.tags:
                 self._client.set_experiment_tag(experiment, "mlflow.note.content", EXPERIMENT_NOTE)
 
         self._log("save the reviewers' view", save)
@@ -262,17 +264,17 @@ class MlflowTracker:
         return note(record.params, record.metrics, record.attacks, record.verdict, status=status)
 
     def _log(self, what: str, log: Callable[[], object]) -> None:
-        """Call `log`, unless the store is lost; a failure is kept as a warning, and a Ctrl-C passes
-        through.
+        """Call `log`, unless the store is lost; a failure becomes a warning.
+
+        A Ctrl-C passes through.
         """
         if self._client is None:
             return
         try:
             with quiet():
                 log()
-        except (
-            Exception
-        ) as error:  # any client, network, database or disk error: the release matters more
+        # Any client, network, database or disk error: the release matters more.
+        except Exception as error:
             if unreachable(error):
                 self._lose(error)
             else:
@@ -285,8 +287,9 @@ class MlflowTracker:
 
 
 def log_later(out: Path, *, store: str | None = None) -> list[str]:
-    """Log the release in `out`, of which MLflow did not get all, to the store that its spec names
-    by now, or to `store`; gives the warnings.
+    """Log the release in `out`, of which MLflow did not get everything; returns the warnings.
+
+    The store is `store`, or the one that the release's spec names by now.
 
     Raises:
         OutputError: there is nothing to log, or the store cannot be reached.

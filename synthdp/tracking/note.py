@@ -1,6 +1,4 @@
-"""What reviewers read of a release in MLflow: parameters, the verdict in Markdown, and the columns
-of their view.
-"""
+"""What reviewers read in MLflow: parameters, the verdict in Markdown, the view's columns."""
 
 from __future__ import annotations
 
@@ -63,8 +61,9 @@ EXPERIMENT_NOTE = " ".join(
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOutcome:
-    """What one attack reports; `metrics` such as advantage, advantage_lower, advantage_upper, auc,
-    ceiling.
+    """What one attack reports.
+
+    `metrics` are such as advantage, advantage_lower, advantage_upper, auc, ceiling.
     """
 
     name: str
@@ -174,15 +173,17 @@ def _headline(verdict: PublicationVerdict | None, status: Status) -> str:
 
 
 def view_state() -> dict[str, Any]:
-    """The state of MLflow's runs table that the saved view restores; what is left out keeps its
-    default.
+    """The state of MLflow's runs table that the saved view restores.
+
+    What is left out keeps MLflow's default.
     """
     return {"selectedColumns": list(VIEW_COLUMNS)}
 
 
 def view_path(experiment: str) -> str:
-    """Path of the experiment's saved view in MLflow's pages, after the server's address; without
-    its menus for language models.
+    """Path of the experiment's saved view, after the address of MLflow's server.
+
+    It leaves out MLflow's menus for language models.
     """
     return (
         f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"

@@ -1,5 +1,6 @@
-"""All that was told of one release for MLflow, as a file in the steward's folder: what MLflow did
-not get can be logged later.
+"""The record of one release for MLflow, as a file in the steward's folder.
+
+What MLflow did not get can be logged from it later.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ FILE = Path("internal") / "tracking.json"  # in the release's output folder
 
 @dataclass(kw_only=True)
 class TrackingRecord:
-    """What MLflow gets of one release. `spec` is the spec's file, which names the store: its
-    address, with a password perhaps, is kept nowhere.
+    """What MLflow gets of one release.
+
+    `spec` is the path of the spec, which names the store. The store's address is written nowhere:
+    it may hold a password.
     """
 
     run: str
@@ -33,8 +36,9 @@ class TrackingRecord:
     verdict: PublicationVerdict | None = None
 
     def keep(self, out: Path) -> None:
-        """Write it into the output folder `out`, for the steward alone; files are named from
-        there.
+        """Write it into the output folder `out`, for the steward alone.
+
+        Paths of files are relative to `out`.
         """
         files = [
             (str(Path(file).absolute().relative_to(out.absolute())), folder)
@@ -50,7 +54,7 @@ class TrackingRecord:
 
     @classmethod
     def kept(cls, out: Path) -> TrackingRecord:
-        """What a release into `out` was to log.
+        """Read the record in the output folder `out`.
 
         Raises:
             OutputError: there is none, or it was damaged.

@@ -1,5 +1,4 @@
-"""MLflow's pages on this machine alone: a server on loopback over a store, and the address of the
-reviewers' view.
+"""MLflow's pages on this machine alone: a server on loopback over a store.
 
 Started as a program of its own, so that its threads and its death are not ours.
 """
@@ -48,8 +47,9 @@ def store_of(spec: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
 
 
 def existing(uri: str) -> str:
-    """`uri`, where it may be a store: MLflow would make a SQLite file that is not there, and wait
-    for a database that does not answer.
+    """`uri`, where a store may be there.
+
+    MLflow would create a missing SQLite file, and wait for a database that does not answer.
 
     Raises:
         OutputError: there is none at `uri`, or it is a file store.
@@ -76,8 +76,9 @@ def existing(uri: str) -> str:
 
 @contextmanager
 def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
-    """The address of the experiment's saved view; a server runs until the block ends, unless `uri`
-    is one already.
+    """The address of the experiment's saved view, while a server runs.
+
+    No server is started where `uri` is one already.
 
     Raises:
         OutputError: the port is taken, or the server does not start.

@@ -1,6 +1,4 @@
-"""Opening MLflow's stores: quickly, quietly, and for their owner alone where they are files of
-ours.
-"""
+"""Opening MLflow's stores: quickly, quietly, and for their owner alone where they are files."""
 
 from __future__ import annotations
 
@@ -25,8 +23,9 @@ LOUD = ("mlflow", "alembic", "urllib3", "requests", "botocore", "sqlalchemy")
 
 
 def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
-    """A client of the store at `uri`, and what `find` makes of it. A SQLite file is tried for some
-    seconds: another release may be making it.
+    """A client of the store at `uri`, and what `find` returns for it.
+
+    A SQLite file is tried for some seconds: another release may be creating it.
 
     Raises:
         Exception: as the client, a database or a network has it.
@@ -49,8 +48,9 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
 
 
 def _make(file: Path, client: Any) -> None:
-    """A store that is whole from its first moment: MLflow takes seconds to make its tables, and one
-    that was half made stays broken.
+    """Create a store that is complete from its first moment.
+
+    MLflow takes seconds to create its tables, and a store with half of them stays broken.
     """
     if file.exists():
         return
@@ -70,8 +70,9 @@ def _make(file: Path, client: Any) -> None:
 
 
 def client_class() -> Any:
-    """MLflow's client, which keeps no global state. Telemetry is switched off before the import:
-    later is too late.
+    """MLflow's client class, which keeps no global state.
+
+    Telemetry is switched off before the import: later is too late.
     """
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "true"
@@ -109,8 +110,10 @@ def check_database(uri: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what MLflow, its network and its migrations tell on stderr, addresses included; local
-    files are their owner's alone.
+    """Silence MLflow, its network and its migrations on stderr, where addresses would appear.
+
+    New local files are readable by their owner alone. Enter this after the import of mlflow, which
+    sets the log levels.
 
     Entered after the import of mlflow, which sets the levels.
     """

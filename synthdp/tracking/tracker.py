@@ -78,8 +78,9 @@ def tracker(
     spec_path: Path | None = None,
     paid: bool = False,
 ) -> Tracker:
-    """The tracker that the spec asks for. `folder` is the spec's, `run` the release's id; `paid`
-    says that it holds a reservation.
+    """The tracker that the spec asks for.
+
+    `folder` is the spec's, `run` the release's id; `paid` says that it has a reservation.
 
     Raises:
         OutputError: the tracking URI is of a kind that is not supported. Call this before anything
