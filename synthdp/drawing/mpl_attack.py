@@ -85,7 +85,7 @@ def _decades(axis: Any, low: float) -> None:
 def roc_bound(false_positive_rate: FloatArray, *, epsilon: float, delta: float) -> FloatArray:
     """Largest TPR at each FPR under (epsilon, delta)-DP, by both sides of its definition.
 
-    [Derived here; see also Kairouz, Oh and Viswanath, "The Composition Theorem for Differential
+    [derived here; see also Kairouz, Oh and Viswanath, "The Composition Theorem for Differential
     Privacy" (2015), Theorem 2.1.]
 
     The guess "in" gives TPR <= e^epsilon FPR + delta, the guess "out" 1 - FPR <= e^epsilon (1 -
