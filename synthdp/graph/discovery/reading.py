@@ -1,6 +1,4 @@
-"""From an oriented working graph and its evidence to the graph as a value, with three-valued
-links.
-"""
+"""From an oriented graph and its evidence to a `CausalGraph`, whose links are three-valued."""
 
 from __future__ import annotations
 
@@ -13,17 +11,17 @@ from synthdp.graph.meek import Pdag, extend
 
 
 def limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair], bool]:
-    """Which learned links to keep so that no column has more than `most` parents: the strongest;
-    fixed ones stay.
+    """Which learned links to keep so that no column has more than `most` parents.
+
+    The strongest are kept, and the fixed ones always.
     """
     dropped: set[frozenset[str]] = set()
     dag = extend(graph)
     for node in dag.nodes:
         parents = dag.ordered(dag.parents[node])
         tests = {p: evidence.get((p, node)) or evidence.get((node, p)) for p in parents}
-        weakest = sorted(
-            (p for p in parents if tests[p]), key=lambda p: (tests[p] or ())[0][1].effect
-        )
+        effects = {p: found[0][1].effect for p, found in tests.items() if found}
+        weakest = sorted(effects, key=effects.__getitem__)
         dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
     return lambda pair: frozenset(pair) not in dropped
 
@@ -31,7 +29,7 @@ def limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair]
 def reading(
     graph: Pdag, skeleton: Skeleton, knowledge: Knowledge, keep: Callable[[Pair], bool]
 ) -> CausalGraph:
-    """The result as a value, with pairs that are neither present nor absent listed as undecided."""
+    """The learned graph; pairs that are neither linked nor absent are listed as undecided."""
     directed = [
         GraphEdge(a, b, directed=True, provenance="learned")
         for a, b in graph.directed()

@@ -1,4 +1,4 @@
-"""Graphs in other programs' formats: read by file name, written by format name."""
+"""Graphs in the formats of other programs: read by file name, written by format name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "re
 
 
 def read_json(text: str, *, file: str) -> CausalGraph:
-    """A bundle's `graph.json`.
+    """The graph of a bundle's `graph.json`.
 
     Raises:
         GraphFileError: with file and line.
@@ -37,12 +37,12 @@ def read_json(text: str, *, file: str) -> CausalGraph:
 
 
 def write_json(graph: CausalGraph) -> str:
-    """A graph as in a bundle."""
+    """A graph as the `graph.json` of a bundle."""
     return json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _read_network(text: str, *, file: str) -> CausalGraph:
-    """A network's graph.
+    """The graph of a Bayesian network in BIF.
 
     Raises:
         GraphFileError: with file and line.
@@ -81,7 +81,7 @@ SUFFIXES = {
     ".json": "json",
     ".bif": "bif",
 }
-"""The format of a file by how its name ends."""
+"""The format of a file by its suffix."""
 
 
 def read_graph(path: Path) -> CausalGraph:

@@ -1,8 +1,8 @@
 """Discrete Bayesian networks in the BIF format: structure, tables, and samples.
 
-Only the grammar that network repositories write: `variable` blocks with discrete types and
+It reads the grammar that network repositories write: `variable` blocks with discrete types, and
 `probability` blocks with `table`, `default` or one row per combination of the parents' values.
-Names have no quotes in it.
+Names contain no quotation marks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 
 MAX_TABLE_CELLS = 1_000_000
 MAX_CELLS = 10_000_000  # of all tables of a file
-MAX_TOLD = 300  # characters of what a message quotes
+MAX_QUOTED = 300  # characters of a quotation in a message
 MAX_PARENTS = 30  # numpy's tables have 32 dimensions at least, and 2^30 cells are too many anyhow
 
-# No quantifier gives back what it took (`++`, `*+`), so that each is one pass over the text,
-# whatever stands there.
+# Possessive quantifiers (`++`, `*+`) do not backtrack: each match is one pass over any text.
 _BLOCK = re.compile(
     r"variable\s++([^\s{}]++)\s*+\{|probability\s*+\(([^()|]*+)(?:\|([^()]*+))?+\)\s*+\{"
 )
@@ -37,8 +36,9 @@ _TYPE = re.compile(r"\s*+type\s++discrete\s*+\[\s*+([0-9]{1,6})\s*+\]\s*+\{([^{}
 
 @dataclass(frozen=True, eq=False)
 class BayesianNetwork:
-    """A discrete network: levels and parents of each node, and `tables[node]`, `[parents' levels
-    ..., levels]`.
+    """A discrete network: levels, parents and conditional probabilities of each node.
+
+    `tables[node]` is `[levels of each parent ..., levels]` and sums to 1 over the last axis.
     """
 
     levels: Mapping[str, tuple[str, ...]]
@@ -47,12 +47,9 @@ class BayesianNetwork:
 
     def graph(self) -> CausalGraph:
         """The network's DAG, all arrows `given`."""
-        arrows = tuple(
-            GraphEdge(p, c, directed=True, provenance="given")
-            for c in self.levels
-            for p in self.parents[c]
-        )
-        return CausalGraph(tuple(self.levels), arrows)
+        pairs = [(parent, node) for node in self.levels for parent in self.parents[node]]
+        arrows = [GraphEdge(a, b, directed=True, provenance="given") for a, b in pairs]
+        return CausalGraph(tuple(self.levels), tuple(arrows))
 
     def domain(self) -> Domain:
         """The nodes as categorical columns."""
@@ -75,19 +72,20 @@ class BayesianNetwork:
 
 
 def read_bif(path: Path) -> BayesianNetwork:
-    """Read a network. Raises `SynthdpError` naming the file, the line, and the block that is wrong
-    or missing.
+    """Read a network.
+
+    Raises:
+        SynthdpError: naming the file, the line, and the block that is wrong or missing.
     """
     return parse_bif(path.read_text(encoding="utf-8"), file=path.name)
 
 
 def parse_bif(text: str, *, file: str) -> BayesianNetwork:
-    """A network from BIF text; `file` is what mistakes call it.
+    """A network from BIF text; messages name it `file`.
 
     Raises:
         SynthdpError: naming the file, the line of the block, and what is allowed.
     """
-
     levels: dict[str, tuple[str, ...]] = {}
     rows: dict[str, _Rows] = {}
     for block in _blocks(text, file):
@@ -118,20 +116,21 @@ def parse_bif(text: str, *, file: str) -> BayesianNetwork:
         raise SynthdpError(
             f"{file}: no probability block for {_listed(missing)}", hint="every variable needs one"
         )
-    if not nx.is_directed_acyclic_graph(
-        nx.DiGraph((p, c) for c, own in rows.items() for p in own.given)
-    ):
+    parents = {name: block.given for name, block in rows.items()}
+    arrows = [(parent, name) for name, given in parents.items() for parent in given]
+    if not nx.is_directed_acyclic_graph(nx.DiGraph(arrows)):
         raise SynthdpError(
             f"{file}: the parents form a cycle", hint="a network is a graph without cycles"
         )
-    tables = {name: _table(levels, name, own) for name, own in rows.items()}
-    return BayesianNetwork(levels, {name: own.given for name, own in rows.items()}, tables)
+    tables = {name: _table(levels, name, block) for name, block in rows.items()}
+    return BayesianNetwork(levels, parents, tables)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of the file: where it begins, the variable, its parents as written (None of a
-    `variable` block), and what stands in it.
+    """A block of the file: its place, its variable, and its content as written.
+
+    `given` are the parents as written; it is None for a `variable` block.
     """
 
     place: str
@@ -142,7 +141,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a `probability` block says: where it stands, the parents, and its rows as written."""
+    """A `probability` block: its place, the parents, and its rows as written."""
 
     where: str
     given: tuple[str, ...]
@@ -150,9 +149,7 @@ class _Rows:
 
 
 def _blocks(text: str, file: str) -> Iterator[_Block]:
-    """The `variable` and `probability` blocks, in one pass; whatever else stands there is left
-    aside.
-    """
+    """The `variable` and `probability` blocks, in one pass; all other text is ignored."""
     line, counted, at = 1, 0, 0
     while (head := _BLOCK.search(text, at)) is not None:
         line, counted = line + text.count("\n", counted, head.start()), head.start()
@@ -181,44 +178,40 @@ def _levels(block: _Block) -> tuple[str, ...]:
             f"{block.place}: variable {block.name}: is not discrete",
             hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }",
         )
-    found = _names(match[2])
-    if len(found) != int(match[1]) or len(set(found)) != len(found):
+    labels = _names(match[2])
+    if len(labels) != int(match[1]) or len(set(labels)) != len(labels):
         raise SynthdpError(
             f"{block.place}: variable {block.name}: {match[1]} different values announced, got"
-            f" {_listed(found)}"
+            f" {_listed(labels)}"
         )
-    return found
+    return labels
 
 
 def _check_sizes(
     file: str, levels: Mapping[str, tuple[str, ...]], rows: Mapping[str, _Rows]
 ) -> None:
-    """Whether all names are known and the tables are not too large, before memory is asked for one
-    of them.
-    """
+    """Refuse unknown names and too large tables, before memory is allocated for one of them."""
     cells = 0
-    for name, own in rows.items():
-        unknown = [n for n in (name, *own.given) if n not in levels]
+    for name, block in rows.items():
+        family = (name, *block.given)
+        unknown = [n for n in family if n not in levels]
         if unknown:
             raise SynthdpError(
-                f"{own.where}: unknown variable {unknown[0]!r}; known: {_listed(levels)}"
+                f"{block.where}: unknown variable {unknown[0]!r}; known: {_listed(levels)}"
             )
-        size = (
-            math.prod(len(levels[n]) for n in (name, *own.given))
-            if len(own.given) <= MAX_PARENTS
-            else math.inf
-        )
-        if size > MAX_TABLE_CELLS:
+        too_many = len(block.given) > MAX_PARENTS
+        size = 0 if too_many else math.prod(len(levels[n]) for n in family)
+        if too_many or size > MAX_TABLE_CELLS:
             hint = (
                 f"at most {MAX_PARENTS} parents, and {MAX_TABLE_CELLS:,} probabilities; give the"
                 " graph alone, as DOT or YAML"
             )
             raise SynthdpError(
-                f"{own.where}: has {len(own.given)} parents, and a table that is too large to be"
-                " read",
+                f"{block.where}: has {len(block.given)} parents, and a table that is too large to"
+                " be read",
                 hint=hint,
             )
-        cells += int(size)
+        cells += size
     if cells > MAX_CELLS:
         hint = "give the graph alone, as DOT or YAML"
         raise SynthdpError(
@@ -234,19 +227,23 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _listed(names: Iterable[str]) -> str:
     """The first of `names`, in a message."""
-    told = ", ".join(itertools.islice(names, 20))
-    return told if len(told) <= MAX_TOLD else f"{told[:MAX_TOLD]}..."
+    text = ", ".join(itertools.islice(names, 20))
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
 
 
-def _table(levels: Mapping[str, tuple[str, ...]], name: str, own: _Rows) -> npt.NDArray[np.float64]:
-    where, sizes = own.where, tuple(len(levels[n]) for n in (*own.given, name))
+def _table(
+    levels: Mapping[str, tuple[str, ...]], name: str, block: _Rows
+) -> npt.NDArray[np.float64]:
+    where, given = block.where, block.given
+    sizes = tuple(len(levels[n]) for n in (*given, name))
     table = np.full(sizes, np.nan)
-    positions = [{level: i for i, level in enumerate(levels[n])} for n in own.given]
-    for labels, keyword, numbers in sorted(_rows(own.body), key=lambda row: row[1] != "default"):
+    positions = [{level: i for i, level in enumerate(levels[n])} for n in given]
+    # The default comes first: the other rows overwrite it.
+    for labels, keyword, numbers in sorted(_rows(block.body), key=lambda row: row[1] != "default"):
         values = _numbers(where, numbers)
-        cell: tuple[int, ...] = (
-            () if keyword else _cell(where, positions, own.given, _names(labels))
-        )
+        cell: tuple[int, ...] = ()
+        if not keyword:
+            cell = _cell(where, positions, given, _names(labels))
         wanted = sizes if keyword == "table" else sizes[-1:]
         if values.size != math.prod(wanted):
             raise SynthdpError(
@@ -262,8 +259,9 @@ def _table(levels: Mapping[str, tuple[str, ...]], name: str, own: _Rows) -> npt.
 
 
 def _rows(body: str) -> Iterator[tuple[str, str, str]]:
-    """Labels or keyword, and numbers, of each row; other statements, such as `property`, are left
-    aside.
+    """Labels or keyword, and numbers, of each row.
+
+    Other statements, such as `property`, are ignored.
     """
     for statement in map(str.strip, body.split(";")[:-1]):
         if statement.startswith("("):
@@ -279,7 +277,7 @@ def _numbers(where: str, text: str) -> npt.NDArray[np.float64]:
         return np.array([float(v) for v in _names(text)])
     except ValueError as error:
         raise SynthdpError(
-            f"{where}: not a list of numbers: {text.strip()[:MAX_TOLD]!r}"
+            f"{where}: not a list of numbers: {text.strip()[:MAX_QUOTED]!r}"
         ) from error
 
 
@@ -289,10 +287,9 @@ def _cell(
     given: tuple[str, ...],
     labels: tuple[str, ...],
 ) -> tuple[int, ...]:
-    if len(labels) != len(given) or any(
-        v not in own for own, v in zip(positions, labels, strict=True)
-    ):
+    try:
+        return tuple(levels[v] for levels, v in zip(positions, labels, strict=True))
+    except (KeyError, ValueError):
         raise SynthdpError(
             f"{where}: ({_listed(labels)}) is not a combination of values of {_listed(given)}"
-        )
-    return tuple(own[v] for own, v in zip(positions, labels, strict=True))
+        ) from None

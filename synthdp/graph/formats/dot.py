@@ -1,23 +1,22 @@
-"""DOT (Graphviz) and its relative DAGitty: read as one language, written apart.
+"""DOT (Graphviz) and DAGitty: read as one language, written as two.
 
 Read: `digraph`, `graph`, `dag`, `pdag` and `mag`; chains of links, subgraphs as link ends, default
 attributes. Links are `->`, `<-`, `--` (direction unknown), `<->` (unseen common cause); in DOT
 `dir` says the same: none, both, back. A node marked `latent` is an unseen common cause. Layout and
-labels are left aside.
+labels are ignored.
 
 Written DOT keeps provenance (as the link's `class`) and groups (clusters of class "group"). DAGitty
-has no
-place for them, nor for pairs without enough evidence: links and unseen causes survive, the rest
-does not.
+has no place for them, nor for pairs without enough evidence: links and unseen causes survive, the
+rest does not.
 
 References: graphviz.org/doc/info/lang.html; Textor et al. 2016, "Robust causal inference using
-directed acyclic
-graphs: the R package dagitty".
+directed acyclic graphs: the R package dagitty".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 from synthdp.drawing.graph import STYLES
 from synthdp.graph.causal import CausalGraph, GraphEdge
@@ -45,15 +44,15 @@ def read_dot(text: str, *, file: str) -> CausalGraph:
 
 
 class _Parser:
-    """Recursive descent over the tokens; what it finds goes into a draft."""
+    """Recursive descent over the tokens; nodes and links go into a draft."""
 
-    def __init__(self, file: str, found: list[Token]) -> None:
-        self.file, self.found, self.at, self.depth = file, found, 0, 0
+    def __init__(self, file: str, tokens: list[Token]) -> None:
+        self.file, self.tokens, self.at, self.depth = file, tokens, 0, 0
         self.draft = GraphDraft(file)
 
     @property
     def token(self) -> Token:
-        return self.found[self.at]
+        return self.tokens[self.at]
 
     def take(self) -> Token:
         token = self.token
@@ -88,9 +87,14 @@ class _Parser:
             )
         return self.draft.graph()
 
+    @property
+    def at_link(self) -> bool:
+        return self.token.marks(*LINKS, *CIRCLES)
+
     def statements(self, links: _Attributes, own: _Attributes) -> list[str]:
-        """`{ ... }`: the nodes named in it. `links` are its links' default attributes, `own` what
-        it says of itself.
+        """`{ ... }`: the nodes named in it.
+
+        It updates `links`, the default attributes of its links, and `own`, those of the graph.
         """
         self.expect("{")
         self.depth += 1
@@ -106,27 +110,35 @@ class _Parser:
         return list(named)
 
     def statement(self, links: _Attributes, own: _Attributes) -> list[str]:
-        keyword = self.token
-        if keyword.says("graph", "node", "edge") and self.found[self.at + 1].marks("["):
-            self.take()
-            {"edge": links, "graph": own}.get(keyword.text.lower(), {}).update(self.attributes())
+        first = self.token
+        if first.says("graph", "node", "edge") and self.tokens[self.at + 1].marks("["):
+            self.defaults(links, own)
             return []
-        line, plain = keyword.line, not keyword.marks("{") and not keyword.says("subgraph")
+        subgraph = first.marks("{") or first.says("subgraph")
         names = self.end_of_link(links)
-        if plain and self.take_mark("="):
+        if subgraph:
+            return self.chain(names, links) if self.at_link else names
+        if self.take_mark("="):
             own[names[0]] = self.name()
             return []
-        if self.token.kind == "mark" and self.token.text in (*LINKS, *CIRCLES):
+        if self.at_link:
             return self.chain(names, links)
-        if plain:
-            attributes = self.attributes()
-            if attributes.get("latent", "").lower() in TRUE:
-                self.draft.unseen(names[0], line=line)
+        if self.attributes().get("latent", "").lower() in TRUE:
+            self.draft.unseen(names[0], line=first.line)
         return names
+
+    def defaults(self, links: _Attributes, own: _Attributes) -> None:
+        """`graph`, `node` or `edge` with attributes; those of nodes are ignored."""
+        keyword = self.take()
+        attributes = self.attributes()
+        if keyword.says("edge"):
+            links.update(attributes)
+        elif keyword.says("graph"):
+            own.update(attributes)
 
     def chain(self, first: list[str], links: _Attributes) -> list[str]:
         ends, marks = [first], []
-        while self.token.kind == "mark" and self.token.text in (*LINKS, *CIRCLES):
+        while self.at_link:
             if self.token.text in CIRCLES:
                 raise self.wrong(
                     f"a link {self.token.text} with a circle stands for several graphs",
@@ -137,9 +149,8 @@ class _Parser:
         attributes = links | self.attributes()
         for left, mark, right in zip(ends, marks, ends[1:], strict=False):
             self.draft.expect(len(left) * len(right), line=mark.line)
-            for a in left:
-                for b in right:
-                    self.link(a, mark, b, attributes)
+            for a, b in product(left, right):
+                self.link(a, mark, b, attributes)
         return [name for names in ends for name in names]
 
     def link(self, a: str, mark: Token, b: str, attributes: Mapping[str, str]) -> None:
@@ -149,10 +160,10 @@ class _Parser:
         if kind == "<->":
             self.draft.confound(a, b)
             return
-        a, b = (b, a) if kind == "<-" else (a, b)
-        self.draft.link(
-            a, b, directed=kind != "--", line=mark.line, provenance=attributes.get("class", "")
-        )
+        if kind == "<-":
+            a, b = b, a
+        provenance = attributes.get("class", "")
+        self.draft.link(a, b, directed=kind != "--", line=mark.line, provenance=provenance)
 
     def end_of_link(self, links: _Attributes) -> list[str]:
         """One node, or all nodes of a subgraph; a cluster of class "group" is a group."""
@@ -178,24 +189,26 @@ class _Parser:
 
     def attributes(self) -> _Attributes:
         """`[key=value, flag]...`; a flag is worth "1"."""
-        found: _Attributes = {}
+        attributes: _Attributes = {}
         while self.take_mark("["):
             while not self.take_mark("]"):
                 if not self.take_mark(";", ","):
                     key = self.name()
-                    found[key] = self.name() if self.take_mark("=") else "1"
-        return found
+                    attributes[key] = self.name() if self.take_mark("=") else "1"
+        return attributes
 
     def name(self) -> str:
+        """A word, or quoted texts joined by `+`."""
+        part = self.word()
+        text = part.text
+        while part.kind == "text" and self.take_mark("+"):
+            text += self.word().text
+        return text
+
+    def word(self) -> Token:
         if self.token.kind not in ("word", "text"):
             raise self.wrong(f"got {self.token.text!r} where a name must stand")
-        first = self.take()
-        parts = [first.text]
-        while first.kind == "text" and self.take_mark("+"):
-            if self.token.kind not in ("word", "text"):
-                raise self.wrong(f"got {self.token.text!r} where a name must stand")
-            parts.append(self.take().text)
-        return "".join(parts)
+        return self.take()
 
 
 def write_dot(graph: CausalGraph) -> str:
@@ -204,43 +217,45 @@ def write_dot(graph: CausalGraph) -> str:
     Raises:
         GraphFileError: a name that DOT cannot write.
     """
-
-    def name(text: str) -> str:
-        return quoted(text, language="DOT")
-
-    sets = {u: names for u, names in unseen_names(graph, graph.latent).items() if len(names) > 2}
-    lines = [
-        "rankdir=LR;",
-        'node [shape=box, style=rounded, fontname="sans-serif"];',
-        *(f"{name(n)};" for n in graph.nodes),
-        *(
-            f'subgraph "cluster_{i}" {{ class=group; label={name(group)};'
-            f" {' '.join(f'{name(n)};' for n in names)} }}"
-            for i, (group, names) in enumerate(graph.groups.items())
-        ),
-        *(f"{name(e.cause)} -> {name(e.effect)} [{_look(e)}];" for e in graph.edges),
-        *(
-            f"{name(names[0])} -> {name(names[1])} [dir=both, style=dotted];"
-            for names in graph.latent
-            if len(names) == 2
-        ),
-        *(
-            f"{name(u)} [latent=1, shape=ellipse, style=dashed]; {name(u)} -> {{"
-            f" {' '.join(map(name, names))} }} [style=dotted];"
-            for u, names in sets.items()
-        ),
-    ]
+    lines = ["rankdir=LR;", 'node [shape=box, style=rounded, fontname="sans-serif"];']
+    lines += [f"{_dot(name)};" for name in graph.nodes]
+    for i, (group, names) in enumerate(graph.groups.items()):
+        members = " ".join(f"{_dot(name)};" for name in names)
+        lines.append(f'subgraph "cluster_{i}" {{ class=group; label={_dot(group)}; {members} }}')
+    for edge in graph.edges:
+        lines.append(f"{_dot(edge.cause)} -> {_dot(edge.effect)} [{_look(edge)}];")
+    pairs, sets = _unseen_causes(graph)
+    lines += [f"{_dot(a)} -> {_dot(b)} [dir=both, style=dotted];" for a, b in pairs]
+    for cause, names in sets.items():
+        effects = " ".join(map(_dot, names))
+        lines.append(
+            f"{_dot(cause)} [latent=1, shape=ellipse, style=dashed];"
+            f" {_dot(cause)} -> {{ {effects} }} [style=dotted];"
+        )
     return "\n".join(["digraph {", *(f"  {line}" for line in lines), "}", ""])
+
+
+def _dot(name: str) -> str:
+    return quoted(name, language="DOT")
 
 
 def _look(edge: GraphEdge) -> str:
     style = STYLES[edge.provenance]
-    line = "solid" if not style.dashes else "dotted" if style.dashes.startswith("2") else "dashed"
+    line = "solid"
+    if style.dashes:
+        line = "dotted" if style.dashes.startswith("2") else "dashed"
     way = "" if edge.directed else ", dir=none"
     return (
         f'class={edge.provenance}, color="{style.colour}", style={line},'
         f" penwidth={style.width:g}{way}"
     )
+
+
+def _unseen_causes(graph: CausalGraph) -> tuple[list[tuple[str, str]], dict[str, tuple[str, ...]]]:
+    """The pairs of columns with an unseen cause, and by a new node's name the larger sets."""
+    pairs = [names for names in graph.latent if len(names) == 2]
+    sets = unseen_names(graph, graph.latent)
+    return pairs, {cause: names for cause, names in sets.items() if len(names) > 2}
 
 
 def write_dagitty(graph: CausalGraph) -> str:
@@ -249,17 +264,16 @@ def write_dagitty(graph: CausalGraph) -> str:
     Raises:
         GraphFileError: a name that DAGitty cannot write.
     """
-
-    def name(text: str) -> str:
-        return quoted(text, language="DAGitty")
-
-    sets = {u: names for u, names in unseen_names(graph, graph.latent).items() if len(names) > 2}
-    lines = [
-        *map(name, graph.nodes),
-        *(f"{name(u)} [latent]" for u in sets),
-        *(f"{name(a)} -> {name(b)}" for a, b in graph.directed),
-        *(f"{name(a)} -- {name(b)}" for a, b in graph.undirected),
-        *(f"{name(names[0])} <-> {name(names[1])}" for names in graph.latent if len(names) == 2),
-        *(f"{name(u)} -> {name(n)}" for u, names in sets.items() for n in names),
-    ]
+    pairs, sets = _unseen_causes(graph)
+    lines = [_dagitty(name) for name in graph.nodes]
+    lines += [f"{_dagitty(cause)} [latent]" for cause in sets]
+    lines += [f"{_dagitty(a)} -> {_dagitty(b)}" for a, b in graph.directed]
+    lines += [f"{_dagitty(a)} -- {_dagitty(b)}" for a, b in graph.undirected]
+    lines += [f"{_dagitty(a)} <-> {_dagitty(b)}" for a, b in pairs]
+    for cause, names in sets.items():
+        lines += [f"{_dagitty(cause)} -> {_dagitty(name)}" for name in names]
     return "\n".join(["dag {" if graph.is_dag else "pdag {", *lines, "}", ""])
+
+
+def _dagitty(name: str) -> str:
+    return quoted(name, language="DAGitty")

@@ -1,8 +1,7 @@
-"""What all graph formats share: nodes, links and unseen causes as a file tells them, each with its
-line.
+"""A graph as its file is read: nodes, links and unseen causes, each with its line.
 
-A file's mistakes are told as `file:line: what`, with what is allowed; `GraphDraft.graph` makes the
-value.
+All formats share it. A mistake in a file reads `file:line: what`, with a hint on what is allowed.
+`GraphDraft.graph` gives the finished graph.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
@@ -31,8 +30,9 @@ class GraphFileError(SynthdpError):
 def mistake(
     file: str, line: int | None, message: str, *, hint: str | None = None
 ) -> GraphFileError:
-    """A mistake at a line (1-based) of a file. It may quote a name as long as the file, whose
-    middle is left out then.
+    """A mistake at a line (1-based) of a file.
+
+    The middle of a long message is cut out: it may quote a name as long as the file.
     """
     if len(message) > MAX_MESSAGE:
         message = f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"
@@ -60,7 +60,7 @@ class GraphDraft:
         self._confounded: list[tuple[str, ...]] = []
 
     def node(self, name: str) -> None:
-        """A column, or an unseen cause that is marked so later."""
+        """Add a column, or an unseen cause that is marked as such later."""
         if not name:
             raise mistake(self.file, None, "a node has no name", hint="columns have names")
         self._nodes.setdefault(name)
@@ -73,7 +73,7 @@ class GraphDraft:
             )
 
     def unseen(self, name: str, *, line: int | None) -> None:
-        """`name` is no column: it only stands for a common cause of columns."""
+        """Mark `name` as an unseen common cause: it is no column."""
         self.node(name)
         self._unseen[name] = line
 
@@ -86,9 +86,7 @@ class GraphDraft:
         line: int | None,
         provenance: str = "given",
     ) -> None:
-        """cause -> effect, or cause - effect. What is said of its provenance counts if it is one of
-        ours.
-        """
+        """Add cause -> effect, or cause - effect; an unknown provenance counts as `given`."""
         self.expect(1, line=line)
         why: Provenance = next((p for p in PROVENANCES if p == provenance), "given")
         self.node(cause)
@@ -96,17 +94,17 @@ class GraphDraft:
         self._links.append(_Link(cause, effect, directed, why, line))
 
     def confound(self, a: str, b: str) -> None:
-        """The two columns share an unseen cause."""
+        """Add an unseen common cause of two columns."""
         self.expect(1, line=None)
         self.node(a)
         self.node(b)
         self._confounded.append((a, b))
 
     def expect(self, links: int, *, line: int | None) -> None:
-        """Whether there may be so many more links.
+        """Refuse so many more `links` where a spec cannot hold them.
 
         Raises:
-            GraphFileError: a spec has no room for as many.
+            GraphFileError: the graph would have too many links.
         """
         if len(self._links) + len(self._confounded) + links > MAX_ARROWS:
             raise mistake(
@@ -123,9 +121,7 @@ class GraphDraft:
             GraphFileError: two links on one pair, a link to itself, a cycle, or an unseen node that
                 is not a mere cause.
         """
-        links = [
-            x for x in self._links if x.cause not in self._unseen and x.effect not in self._unseen
-        ]
+        links = [x for x in self._links if not {x.cause, x.effect} & {*self._unseen}]
         self._check_pairs(links)
         self._check_cycle({(x.cause, x.effect): x.line for x in links if x.directed})
         return CausalGraph(
@@ -139,7 +135,7 @@ class GraphDraft:
         )
 
     def _common_causes(self) -> list[tuple[str, ...]]:
-        """The columns below each unseen node; a single one says nothing."""
+        """The columns below each unseen node, where there are two or more."""
         effects: dict[str, list[str]] = {name: [] for name in self._unseen}
         for x in self._links:
             if x.effect in self._unseen or (x.cause in self._unseen and not x.directed):
@@ -189,8 +185,7 @@ class GraphDraft:
 
 
 def unseen_names(graph: CausalGraph, sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """A node name that is no column's for each set of columns with an unseen cause."""
-    free = (
-        name for i in range(1, len(graph.nodes) + 10**6) if (name := f"U{i}") not in graph.nodes
-    )
+    """For each set of columns with an unseen cause: a node name that no column has."""
+    names = (f"U{i}" for i in count(1))
+    free = (name for name in names if name not in graph.nodes)
     return dict(zip(free, sets, strict=False))

@@ -8,15 +8,14 @@
     undirected:             # not part of a spec: turn each into an arrow of `edges`, or delete it
     - [b, c]
 
-The `graph` part can be pasted into a spec as it stands. What a spec cannot hold is kept beside it:
-links of unknown direction, and as comments where each arrow comes from and which pairs got no
-answer.
+The `graph` part can be pasted into a spec as it stands. A spec has no place for links of unknown
+direction: they stand beside it. Comments give the provenance of each arrow and the undecided pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations, product
 from typing import Any
 
 import yaml
@@ -28,6 +27,7 @@ from synthdp.graph.formats.draft import GraphFileError
 from synthdp.graph.knowledge import Pair
 from synthdp.spec.checks.columns import CHECKS
 from synthdp.spec.checks.graph import needs_edges
+from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.names import node_problems
 from synthdp.spec.load.yaml_tree import Node, read
@@ -38,7 +38,7 @@ PLAIN_NAME = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 class _Document(Model):
-    """A graph section that stands alone; without `nodes` they are the names that it uses."""
+    """A graph section that stands alone; without `nodes` the names in it are the nodes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     graph: Graph = Field(description="as in a spec")
@@ -54,42 +54,34 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
     """
     tree, mistakes = read(text.removeprefix("\ufeff"))
     if tree is not None and "synthdp" in tree.entries:
-        loaded = parse_spec(text, path=file)
-        return CausalGraph.from_spec(loaded.graph, tuple(loaded.modelled))
-    problems = [SpecProblem(file, m.line, m.column, "graph", m.message, m.hint) for m in mistakes]
-    if problems or tree is None or tree.kind != "map":
+        spec = parse_spec(text, path=file)
+        return CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+    if mistakes:
+        raise SpecError(
+            [SpecProblem(file, m.line, m.column, "graph", m.message, m.hint) for m in mistakes]
+        )
+    if tree is None or tree.kind != "map":
         allowed = "expected `graph:` with `edges:` below it, or a whole spec"
-        raise SpecError(problems or [SpecProblem(file, 1, 1, "graph", "this is no graph", allowed)])
+        raise SpecError([SpecProblem(file, 1, 1, "graph", "this is no graph", allowed)])
     try:
         document = _Document.model_validate(tree.value())
     except ValidationError as error:
+        problems = findings(error, _Document)
         raise SpecError(
-            [_problem(file, tree, f.loc, f.message, f.hint) for f in findings(error, _Document)]
+            [_problem(file, tree, p.loc, p.message, p.hint) for p in problems]
         ) from None
     return _graph(document, tree, file)
 
 
 def _graph(document: _Document, tree: Node, file: str) -> CausalGraph:
     nodes = document.nodes or tuple(_named(document))
-    stand_in = Categorical.model_construct(type="categorical", categories=("a",))
-    parts: dict[str, Any] = {"graph": document.graph, "columns": dict.fromkeys(nodes, stand_in)}
-    whole = ReleaseSpec.model_construct(**parts)
-    # That mode given needs arrows is a spec's rule: a graph may have none.
-    able = [
-        c
-        for c in CHECKS
-        if all(r.split(".")[0] in ("graph", "columns") for r in c.reads)
-        and c.run is not needs_edges
-    ]
-    found = [
-        *node_problems({"graph": document.graph.model_dump()}, nodes),
-        *(p for c in able for p in c.run(whole)),
-    ]
     problems = [
-        _problem(file, tree, p.loc, p.message, p.hint) for p in found if p.loc[0] == "graph"
+        *node_problems({"graph": document.graph.model_dump()}, nodes),
+        *_check_problems(document.graph, nodes),
     ]
+    problems = [problem for problem in problems if problem.loc[0] == "graph"]
     if problems:
-        raise SpecError(problems)
+        raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])
     try:
         known = CausalGraph.from_spec(document.graph, nodes)
         links = tuple(
@@ -102,6 +94,18 @@ def _graph(document: _Document, tree: Node, file: str) -> CausalGraph:
         ) from None
 
 
+def _check_problems(graph: Graph, nodes: tuple[str, ...]) -> Iterator[CrossProblem]:
+    """What the spec's checks of graphs find, with a stand-in for every column."""
+    column = Categorical.model_construct(type="categorical", categories=("a",))
+    parts: dict[str, Any] = {"graph": graph, "columns": dict.fromkeys(nodes, column)}
+    spec = ReleaseSpec.model_construct(**parts)
+    for check in CHECKS:
+        sections = {name.split(".")[0] for name in check.reads}
+        # A spec of mode `given` needs arrows; a graph may have none.
+        if sections <= {"graph", "columns"} and check.run is not needs_edges:
+            yield from check.run(spec)
+
+
 def _problem(
     file: str, tree: Node, loc: tuple[str | int, ...], message: str, hint: str | None
 ) -> SpecProblem:
@@ -112,12 +116,11 @@ def _problem(
 def _named(document: _Document) -> Iterator[str]:
     """Every column that the section names, once, in the order written."""
     graph = document.graph
-    names: Iterable[str] = (
-        *(n for members in graph.groups.values() for n in members),
-        *(n for e in (*graph.edges, *graph.forbidden) for n in (*e.causes, *e.effects)),
-        *(n for names in (*graph.tiers, *graph.latent, *document.undirected) for n in names),
-    )
-    return iter(dict.fromkeys(n for n in names if n not in graph.groups))
+    names = list(chain.from_iterable(graph.groups.values()))
+    for edge in (*graph.edges, *graph.forbidden):
+        names += [*edge.causes, *edge.effects]
+    names += chain.from_iterable((*graph.tiers, *graph.latent, *document.undirected))
+    return iter(dict.fromkeys(name for name in names if name not in graph.groups))
 
 
 # --- writing ---
@@ -130,29 +133,19 @@ def write_yaml(graph: CausalGraph) -> str:
     spec's arrows do; the columns of any other stand alone, with the arrows among them.
     """
     groups = _whole_groups(graph)
-    inner = {frozenset((a, b)) for names in groups.values() for a in names for b in names}
-    node = {n: group for group, names in groups.items() for n in names}
-    edges = [e for e in graph.edges if frozenset(e.pair) not in inner]
-    arrows: dict[Pair, set[str]] = {}
-    for e in edges:
-        if e.directed:
-            arrows.setdefault(
-                (node.get(e.cause, e.cause), node.get(e.effect, e.effect)), set()
-            ).add(e.provenance)
+    node = _node_of(groups)
     latent = [list(dict.fromkeys(node.get(n, n) for n in names)) for names in graph.latent]
+    arrows = [
+        f"{_arrow(cause, effect)}  # {', '.join(sorted(provenances))}"
+        for (cause, effect), provenances in _arrows(graph, groups).items()
+    ]
+    members = [f"{_scalar(name)}: {_flow(names)}" for name, names in groups.items()]
     sections = [
         f"nodes: {_flow(graph.nodes)}",
         "graph:",
         "  mode: given" if arrows else "  mode: given  # this mode needs an arrow",
-        *_listed(
-            "  edges:",
-            [f"{_arrow(a, b)}  # {', '.join(sorted(why))}" for (a, b), why in arrows.items()],
-        ),
-        *_listed(
-            "  groups:",
-            [f"{_scalar(name)}: {_flow(names)}" for name, names in groups.items()],
-            bullet="",
-        ),
+        *_listed("  edges:", arrows),
+        *_listed("  groups:", members, bullet=""),
         *_listed("  latent:", [_flow(names) for names in latent if len(names) > 1]),
         *_listed(
             "undirected:  # not part of a spec: turn each into an arrow of `edges`, or delete it",
@@ -163,59 +156,79 @@ def write_yaml(graph: CausalGraph) -> str:
     return "\n".join([*sections, ""])
 
 
+def _node_of(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """By grouped column: its group."""
+    return {name: group for group, names in groups.items() for name in names}
+
+
+def _arrows(graph: CausalGraph, groups: Mapping[str, Sequence[str]]) -> dict[Pair, set[str]]:
+    """The spec's arrows between columns and groups, each with the provenances of its edges."""
+    node = _node_of(groups)
+    inner = {pair for names in groups.values() for pair in product(names, names)}
+    arrows: dict[Pair, set[str]] = {}
+    for edge in graph.edges:
+        if edge.directed and edge.pair not in inner:
+            pair = (node.get(edge.cause, edge.cause), node.get(edge.effect, edge.effect))
+            arrows.setdefault(pair, set()).add(edge.provenance)
+    return arrows
+
+
 def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
-    """Groups that a spec can say: whatever is linked to one of its columns is linked to all of
-    them, the same way.
+    """Groups that a spec can express: each outside link reaches all columns of the group alike.
+
+    A group that is not whole falls apart into columns, and others may fall apart because of it.
     """
     groups = dict(graph.groups)
     while True:
-        node = {n: group for group, names in groups.items() for n in names}
-        torn = [
-            g
-            for g, names in groups.items()
-            if not _whole(graph, names, {n for n in graph.nodes if node.get(n) != g})
-        ]
-        if not torn:
+        node = _node_of(groups)
+        for group, names in groups.items():
+            outside = {name for name in graph.nodes if node.get(name) != group}
+            if not _is_whole(graph, names, outside):
+                del groups[group]
+                break
+        else:
             return groups
-        del groups[torn[0]]
 
 
-def _whole(graph: CausalGraph, names: tuple[str, ...], outside: set[str]) -> bool:
-    links: dict[str, set[tuple[Any, ...]]] = {n: set() for n in names}
-    ways = [
-        (a, b, kind)
-        for kind, pairs in (("->", graph.directed), ("--", graph.undirected))
-        for a, b in pairs
-    ]
-    for a, b, kind in ways:
-        if a in links and b in outside:
-            links[a].add((b, kind, "out" if kind == "->" else ""))
-        if b in links and a in outside:
-            links[b].add((a, kind, "in" if kind == "->" else ""))
-    for i, together in enumerate(graph.latent):
-        for n in set(together) & set(names):
-            links[n].add(("latent", i))
-    undirected = any(kind == "--" for found in links.values() for _, kind, *_ in found)
-    inner = set(combinations(names, 2)) == {p for p in graph.directed if set(p) <= set(names)}
-    return not undirected and inner and len({frozenset(found) for found in links.values()}) == 1
+def _is_whole(graph: CausalGraph, names: tuple[str, ...], outside: set[str]) -> bool:
+    """Whether all columns of a group have the same links to `outside`, and arrows among them."""
+    for a, b in graph.undirected:
+        if (a in names and b in outside) or (b in names and a in outside):
+            return False
+    among = {pair for pair in graph.directed if set(pair) <= set(names)}
+    if among != set(combinations(names, 2)):
+        return False
+    links = [_outside_links(graph, name, outside) for name in names]
+    return all(own == links[0] for own in links)
+
+
+def _outside_links(graph: CausalGraph, name: str, outside: set[str]) -> set[tuple[str, str | int]]:
+    """Arrows between a column and `outside`, and its unseen causes by their number."""
+    effects = {("out", b) for a, b in graph.directed if a == name and b in outside}
+    causes = {("in", a) for a, b in graph.directed if b == name and a in outside}
+    unseen = {("latent", i) for i, members in enumerate(graph.latent) if name in members}
+    return {*effects, *causes, *unseen}
 
 
 def _arrow(cause: str, effect: str) -> str:
-    """Short where the names survive the short form, which splits at commas and arrows."""
-    short = all(
-        set(n) <= PLAIN_NAME and n == n.strip() and "-" not in (n[0], n[-1])
-        for n in (cause, effect)
-    )
-    return (
-        _scalar(f"{cause} -> {effect}")
-        if short
-        else f"{{causes: {_flow([cause])}, effects: {_flow([effect])}}}"
-    )
+    """Short where both names survive the short form, which splits at commas and arrows."""
+    if _is_plain(cause) and _is_plain(effect):
+        return _scalar(f"{cause} -> {effect}")
+    return f"{{causes: {_flow([cause])}, effects: {_flow([effect])}}}"
+
+
+def _is_plain(name: str) -> bool:
+    trimmed = name == name.strip() and "-" not in (name[0], name[-1])
+    return trimmed and set(name) <= PLAIN_NAME
 
 
 def _listed(head: str, items: list[str], *, bullet: str = "- ") -> list[str]:
-    indent = " " * (len(head) - len(head.lstrip()) + (2 if not bullet else 0))
-    return [head, *(f"{indent}{bullet}{item}" for item in items)] if items else []
+    if not items:
+        return []
+    indent = " " * (len(head) - len(head.lstrip()))
+    if not bullet:
+        indent += "  "
+    return [head, *(f"{indent}{bullet}{item}" for item in items)]
 
 
 def _flow(names: Iterable[str]) -> str:

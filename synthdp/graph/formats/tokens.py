@@ -1,4 +1,4 @@
-"""Tokens of the DOT family of languages (DOT itself, DAGitty), each with its line."""
+"""Tokens of the languages DOT and DAGitty, each with its line."""
 
 from __future__ import annotations
 
@@ -43,38 +43,34 @@ def tokens(text: str, *, file: str) -> list[Token]:
     Raises:
         GraphFileError: something that is no token.
     """
-    found: list[Token] = []
+    result: list[Token] = []
     at, line = 0, 1
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            what = (
-                "a quotation mark that is never closed"
-                if text[at] == '"'
-                else f"unexpected {text[at]!r}"
-            )
-            raise mistake(
-                file,
-                line,
-                what,
-                hint=(
-                    'names with other characters than letters, digits, _ and . go in quotes: "a'
-                    ' name"'
-                ),
-            )
-        if match.lastgroup != "skip":
-            quoted = match.lastgroup == "text"
-            found.append(
-                Token(_unquoted(match[0]) if quoted else match[0], str(match.lastgroup), line)
-            )
+            raise _unexpected(text[at], file, line)
+        kind, content = str(match.lastgroup), match[0]
+        if kind == "text":
+            content = _unquoted(content)
+        if kind != "skip":
+            result.append(Token(content, kind, line))
         line += match[0].count("\n")
         at = match.end()
-    return [*found, Token("the end of the file", "end", line)]
+    return [*result, Token("the end of the file", "end", line)]
+
+
+def _unexpected(character: str, file: str, line: int) -> GraphFileError:
+    what = f"unexpected {character!r}"
+    if character == '"':
+        what = "a quotation mark that is never closed"
+    hint = 'names with other characters than letters, digits, _ and . go in quotes: "a name"'
+    return mistake(file, line, what, hint=hint)
 
 
 def _unquoted(text: str) -> str:
-    """A quoted text's content: only a quotation mark is escaped; two backslashes stay two, as in
-    Graphviz.
+    """The content of a quoted text.
+
+    Only a quotation mark is escaped; two backslashes stay two, as in Graphviz.
     """
     return _ESCAPE.sub(lambda m: {"\\": "\\\\", '"': '"', "\n": ""}[m[1]], text[1:-1])
 
