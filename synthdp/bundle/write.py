@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Protocol
 
-import pandas as pd
-
-from synthdp.bundle.certificate.audit_record import AuditRecord
+from synthdp.bundle.admission import (
+    MODEL_FILES,
+    BundleContent,
+    LedgerReader,
+    check_content,
+    receipts_of,
+    refuse,
+)
 from synthdp.bundle.certificate.effects import effects_svg
-from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, certify, plan_problems
+from synthdp.bundle.certificate.facts import Certificate, certify
 from synthdp.bundle.certificate.profile import profile_of, profile_svg
 from synthdp.bundle.certificate.text import render
 from synthdp.bundle.folder import SUMS, check_target, new_folder
@@ -31,17 +35,11 @@ from synthdp.bundle.metadata.readme import graph_title, public_spec, readme, spe
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.signing.keys import Signer
 from synthdp.bundle.signing.statement import STATEMENT, make_statement, sign
-from synthdp.errors import BoundaryError, VerifyError
-from synthdp.evaluate.dp_scores import ChargedScore, DpScores
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.validation import ValidationReport
-from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
-from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.ledger.entries import Entry
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.private import Receipt, Released
+from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
-MODEL_FILES = ("model.json", "model.safetensors")
 FILES = (
     DATACARD,
     "README.md",
@@ -71,51 +69,12 @@ WRITING = (
     "descriptions and profile",
     "public report",
 )  # steps of `write_bundle`
-SCORED_FILES = (
-    DATACARD,
-    "privacy/certificate.json",
-    "privacy/certificate.md",
-    REPORT,
-)  # those that tell released scores
-PUBLIC_PROVENANCE = {"given", "required"}
-
-
-class LedgerReader(Protocol):
-    """What the bundle needs of the ledger on disk."""
-
-    def verify_chain(self) -> None: ...
-    def run_entries(self, run: str) -> Sequence[Entry]: ...
 
 
 class Saves(Protocol):
     """A model that writes `model.safetensors` and `model.json` into a folder."""
 
     def save(self, folder: Path) -> object: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class BundleContent:
-    """All that goes into a bundle.
-
-    `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was
-    validated or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole
-    plan, with what the run did not
-    need: its spends, and units in a group -> epsilon at the spec's delta. `synthetic` has the
-    spec's columns and number of rows. `validation` is what released tables say of a given graph.
-    `audit` was made without real rows. `scores` are there exactly where the spec has them charged.
-    """
-
-    spec: ReleaseSpec
-    run: str
-    planned: tuple[PlannedSpend, ...]
-    group_epsilons: dict[int, float]
-    synthetic: Released[pd.DataFrame]
-    model: Released[Any]
-    tables: Released[tuple[NoisyTable, ...]]
-    graph: CausalGraph | Released[CausalGraph]
-    validation: Released[ValidationReport] | None = None
-    audit: AuditRecord | None = None
-    scores: Released[DpScores] | None = None
 
 
 def write_bundle(
@@ -145,143 +104,6 @@ def write_bundle(
     return folder
 
 
-# --- what may cross ---
-
-
-def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
-    """Refuse all that is not paid for; returns the run's ledger entries.
-
-    Raises:
-        BoundaryError, VerifyError: as `write_bundle`.
-    """
-    receipts = _receipts(content)
-    ledger.verify_chain()
-    entries = [e for e in ledger.run_entries(content.run) if e.kind not in INTERNAL]
-    for file, wanted in receipts.items():
-        _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
-    for problem in plan_problems(content.planned, entries):
-        _refuse("plan", f"does not cover the ledger: {problem}")
-    _check_table(content)
-    if content.audit is not None and content.audit.rows == "real":
-        _refuse("audit", "was made on real rows: its figures are for the steward alone")
-    return entries
-
-
-def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    """Receipts of each file that came out of rows; refuses values of any other type than they must
-    have.
-    """
-    receipts = _table_receipts(content)
-    if (content.scores is not None) != content.spec.evaluation.dp_scores:
-        _refuse(
-            "scores",
-            "must be there where the spec's evaluation.disclosure is charged, and nowhere else",
-        )
-    if content.scores is None:
-        return receipts
-    paid = _released("scores", content.scores, tuple).receipts
-    if not all(isinstance(s, ChargedScore) for s in content.scores.value):
-        raise BoundaryError("bundle: scores must be ChargedScore values")
-    return receipts | {file: receipts.get(file, frozenset()) | paid for file in SCORED_FILES}
-
-
-def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    """Receipts of what every bundle has."""
-    receipts = {
-        **dict.fromkeys(
-            (CSV_NAME, PARQUET_NAME),
-            _released("synthetic", content.synthetic, pd.DataFrame).receipts,
-        ),
-        "marginals.json": _released("tables", content.tables, tuple).receipts,
-        **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
-    }
-    if not all(isinstance(t, NoisyTable) for t in content.tables.value):
-        raise BoundaryError("bundle: tables must be NoisyTable values")
-    receipts[REPORT] = receipts[CSV_NAME] | receipts["marginals.json"]
-    graph = content.graph
-    if (
-        content.validation is None
-        and isinstance(graph, CausalGraph)
-        and _from_spec_alone(graph, content.spec)
-    ):
-        return receipts
-    paid = _released("graph", graph, CausalGraph).receipts
-    if content.validation is not None:
-        paid |= _released("validation", content.validation, ValidationReport).receipts
-    return (
-        receipts
-        | dict.fromkeys(("graph.json", "graph.svg"), paid)
-        | {REPORT: receipts[REPORT] | paid}
-    )
-
-
-def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
-    """Whether no row had a say in the graph: also in mode learn, where the spec decides every pair
-    and nothing was measured.
-    """
-    if spec.graph.mode == "learn":
-        return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
-    return (
-        spec.graph.mode in ("none", "given")
-        and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
-    )
-
-
-def _released(name: str, value: object, inner: type | None) -> Released[Any]:
-    """`value` if it is `Released`, holds an `inner` (or else something that can save itself), and
-    was paid for.
-    """
-    if type(value) is not Released:
-        _refuse(
-            name,
-            f"is {type(value).__name__}, not Released: only what came out of a charged mechanism"
-            " may be published",
-        )
-    released: Released[Any] = value
-    held = released.value
-    if not (isinstance(held, inner) if inner else callable(getattr(type(held), "save", None))):
-        _refuse(name, f"holds {type(held).__name__}, which a bundle does not take there")
-    if not released.receipts:
-        _refuse(name, "carries no receipt")
-    return released
-
-
-def _check_receipts(
-    file: str, receipts: frozenset[Receipt], entries: dict[str, Entry], run: str
-) -> None:
-    for receipt in receipts:
-        entry = entries.get(receipt.entry)
-        if receipt.run != run:
-            _refuse(file, f"has a receipt of run {receipt.run}, but this is run {run}")
-        if entry is None or entry.kind != "charge" or entry.run != run:
-            _refuse(
-                file,
-                f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run"
-                f" {run}",
-            )
-        if entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) != entry.hash:
-            raise VerifyError(f"the ledger's row {entry.seq} does not match its hash")
-
-
-def _check_table(content: BundleContent) -> None:
-    frame, spec = content.synthetic.value, public_spec(content.spec)
-    if sorted(map(str, frame.columns)) != sorted(spec.columns):
-        _refuse("synthetic", "does not have exactly the spec's columns")
-    if len(frame) != spec.sampling.rows:
-        _refuse(
-            "synthetic",
-            f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the"
-            " real table",
-        )
-
-
-def _refuse(name: str, why: str) -> NoReturn:
-    raise BoundaryError(f"bundle: {name} {why}")
-
-
-# --- the files ---
-
-
 def _write_all(
     draft: Path,
     content: BundleContent,
@@ -298,7 +120,7 @@ def _write_all(
         planned=content.planned,
         entries=entries,
         group_epsilons=content.group_epsilons,
-        receipts=_receipts(content),
+        receipts=receipts_of(content),
         signer=signer.identity if signer else None,
         audit=content.audit,
         scores=content.scores.value if content.scores else (),
@@ -371,7 +193,7 @@ def _write_model(draft: Path, model: Saves) -> None:
     model.save(draft)
     written = {p.name for p in set(draft.iterdir()) - before}
     if written != set(MODEL_FILES):
-        _refuse(
+        refuse(
             "model",
             f"wrote {', '.join(sorted(written))}; a bundle takes {', '.join(MODEL_FILES)} and"
             " nothing else",

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from synthdp.bundle.admission import BundleContent
 from synthdp.bundle.certificate.audit_record import audits_for_steward
 from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.signing.keys import load_signer
-from synthdp.bundle.write import WRITING, BundleContent, write_bundle
+from synthdp.bundle.write import WRITING, write_bundle
 from synthdp.data.encoding import Codes
 from synthdp.errors import GateError
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of

@@ -6,6 +6,8 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,14 @@ from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.implications import MAX_TABLES, Implication, claimed
+from synthdp.graph.knowledge import Pair
 from synthdp.graph.validation import STATUSES
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES
+from synthdp.spec.model import Graph
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
@@ -36,18 +40,53 @@ ACTIVE_SVG = re.compile(
     r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)",
     re.IGNORECASE,
 )
+CLAIM_KINDS = ("arrow", "independence")
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
 # --- the table ---
 
 
+@dataclass
+class _TableCount:
+    """Rows of the table that were read, and the number of wrong values or rows by kind of error."""
+
+    rows: int
+    outside: dict[str, int]
+    violated: dict[str, int]
+    miscomputed: dict[str, int]
+
+    @classmethod
+    def of(cls, domain: Domain, constraints: Constraints, texts: Iterable[str]) -> _TableCount:
+        """Nothing read yet: zero for each column, constraint and derived column."""
+        return cls(
+            0,
+            dict.fromkeys(domain.names, 0),
+            dict.fromkeys(texts, 0),
+            dict.fromkeys(constraints.derived.names, 0),
+        )
+
+    def problems(self, expected: int | None) -> Iterator[str]:
+        """Each count that is not zero, in words; and another number of rows than `expected`."""
+        if self.rows != expected:
+            yield f"{CSV_NAME}: has {self.rows} rows; the spec says {expected}"
+        for name, count in self.outside.items():
+            if count:
+                yield f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain"
+        for name, count in self.miscomputed.items():
+            if count:
+                yield (
+                    f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows"
+                )
+        for text, count in self.violated.items():
+            if count:
+                yield f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}"
+
+
 def _check_csv(reader: Reader) -> Iterator[str]:
-    """Header in the spec's order, the spec's number of rows, every value in its domain, every row
-    as the constraints say.
-    """
+    """The table has the spec's header and number of rows, and fits its domain and constraints."""
     spec, path = reader.spec, reader.folder / CSV_NAME
-    domain, rows = Domain.written(spec.columns), 0
+    domain = Domain.written(spec.columns)
     constraints = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
     if path.stat().st_size > most_bytes(domain, spec.sampling.rows or 0):
         yield f"{CSV_NAME}: is larger than a table of the spec's columns and rows can be"
@@ -57,11 +96,25 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     except VerifyError:
         yield f"{CSV_NAME}: its header is not the spec's columns in order"
         return
-    bad, broken, wrong = (
-        dict.fromkeys(domain.names, 0),
-        dict.fromkeys(spec.constraints, 0),
-        dict.fromkeys(constraints.derived.names, 0),
-    )
+    count = _TableCount.of(domain, constraints, spec.constraints)
+    try:
+        for chunk in _chunks(path):
+            if tuple(chunk.columns) != domain.names:
+                yield f"{CSV_NAME}: its header is not the spec's columns in order"
+                return
+            _count(chunk, count, reader, domain, constraints)
+    except pd.errors.ParserWarning:
+        yield f"{CSV_NAME}: a row has more fields than the header"
+        return
+    yield from count.problems(spec.sampling.rows)
+
+
+def _chunks(path: Path) -> Iterator[pd.DataFrame]:
+    """The table as text, a part at a time.
+
+    Raises:
+        pd.errors.ParserWarning: a row has more fields than the header.
+    """
     options: dict[str, Any] = {
         "dtype": str,
         "keep_default_na": False,
@@ -70,52 +123,36 @@ def _check_csv(reader: Reader) -> Iterator[str]:
         "index_col": False,
     }
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error", pd.errors.ParserWarning
-        )  # pandas would drop surplus fields with a warning only
-        try:
-            with pd.read_csv(
-                path, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options
-            ) as chunks:
-                for chunk in chunks:
-                    if tuple(chunk.columns) != domain.names:
-                        yield f"{CSV_NAME}: its header is not the spec's columns in order"
-                        return
-                    rows += len(chunk)
-                    codes = {}
-                    for column in domain.columns:
-                        misfits, codes[column.name] = _misfits(column, chunk[column.name])
-                        bad[column.name] += misfits
-                    _keep(reader, np.column_stack([codes[name] for name in spec.modelled]))
-                    for text, violated in constraints.violated_in(chunk).items():
-                        broken[text] += int(violated.sum())
-                    for name, differs in constraints.derived.wrong_in(chunk).items():
-                        wrong[name] += int(differs.sum())
-        except pd.errors.ParserWarning:
-            yield f"{CSV_NAME}: a row has more fields than the header"
-            return
-    if rows != spec.sampling.rows:
-        yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
-    yield from (
-        f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain"
-        for name, count in bad.items()
-        if count
-    )
-    yield from (
-        f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows"
-        for name, count in wrong.items()
-        if count
-    )
-    yield from (
-        f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}"
-        for text, count in broken.items()
-        if count
-    )
+        # By default pandas drops surplus fields with a warning only.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        with pd.read_csv(path, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
+            yield from chunks
+
+
+def _count(
+    chunk: pd.DataFrame,
+    count: _TableCount,
+    reader: Reader,
+    domain: Domain,
+    constraints: Constraints,
+) -> None:
+    """Add the rows of `chunk` to `count`, and some of them to the reader's sample."""
+    count.rows += len(chunk)
+    codes = {}
+    for column in domain.columns:
+        misfits, codes[column.name] = _misfits(column, chunk[column.name])
+        count.outside[column.name] += misfits
+    _keep(reader, np.column_stack([codes[name] for name in reader.spec.modelled]))
+    for text, violated in constraints.violated_in(chunk).items():
+        count.violated[text] += int(violated.sum())
+    for name, differs in constraints.derived.wrong_in(chunk).items():
+        count.miscomputed[name] += int(differs.sum())
 
 
 def most_bytes(domain: Domain, rows: int) -> int:
-    """The most bytes that a table of `rows` rows and its header take in CSV: UTF-8 with every
-    quotation mark doubled.
+    """The most bytes of a CSV table with `rows` rows and a header.
+
+    The text is UTF-8, and every character may be a quotation mark, which is doubled.
     """
 
     def quoted(texts: Iterable[str]) -> int:
@@ -128,20 +165,22 @@ def most_bytes(domain: Domain, rows: int) -> int:
 
 
 def _keep(reader: Reader, codes: Codes) -> None:
-    """Keep rows to hold against the model, each with the same chance: no forger knows which."""
+    """Keep a sample of the rows to compare with the model.
+
+    Each row has the same probability, and no forger can know which rows are chosen.
+    """
     wanted = max(1, reader.spec.sampling.rows or 1)
-    chosen = (
-        codes
-        if wanted <= MAX_KEPT
-        else codes[fresh_generator().random(len(codes)) < MAX_KEPT / wanted]
-    )
+    chosen = codes
+    if wanted > MAX_KEPT:
+        chosen = codes[fresh_generator().random(len(codes)) < MAX_KEPT / wanted]
     if len(chosen) and sum(map(len, reader.rows)) <= 2 * MAX_KEPT:
         reader.rows.append(chosen)
 
 
 def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArray[np.uint16]]:
-    """Number of values that the domain does not hold, read as strictly as they were written; and
-    the levels of the others.
+    """Number of values outside the domain, and the levels of all values `[rows]`.
+
+    Values are read as strictly as they were written.
     """
     kind = column_kind(column)
     values = kind.parsed(column, text)
@@ -154,32 +193,31 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArr
 
 
 def _check_graph(reader: Reader) -> Iterator[str]:
-    """A graph without cycles over the spec's columns; the spec's own where it is given. The picture
-    runs no code.
+    """The graph is over the spec's columns and without cycles, and the picture runs no code.
+
+    Where the spec gives the graph, its arrows are those of the spec.
     """
-    spec = reader.spec
+    spec, columns = reader.spec, list(reader.spec.modelled)
     content = reader.json("graph.json")
-    if isinstance(content, dict) and content.get("nodes", list(spec.modelled)) != list(
-        spec.modelled
-    ):
+    if isinstance(content, dict) and content.get("nodes", columns) != columns:
         yield "graph.json: its nodes are not the spec's columns"
         return
     graph = CausalGraph.from_json(content)
-    own = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
-    if spec.graph.mode in ("none", "given") and set(graph.edges) != set(own.edges):
+    given = CausalGraph.from_spec(spec.graph, tuple(columns))
+    if spec.graph.mode in ("none", "given") and set(graph.edges) != set(given.edges):
         yield "graph.json: its arrows are not the spec's"
     yield from _validation_problems(content.get("validation"), graph, reader)
     picture = reader.text("graph.svg")
     if picture != graph.to_svg(title=graph_title(spec)):
-        yield (
-            "graph.svg:"
-            f" {'holds a script, an entity or a link' if ACTIVE_SVG.search(picture) else 'does not show graph.json'}"  # noqa: E501
-        )
+        active = ACTIVE_SVG.search(picture)
+        what = "holds a script, an entity or a link" if active else "does not show graph.json"
+        yield f"graph.svg: {what}"
 
 
 def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
-    """What was found of a given graph: of claims that the spec's graph makes, counted right, and
-    the same as its arrows say.
+    """The validation of a given graph fits the graph: claims, counts and marks on the arrows.
+
+    Each claim is one that the spec's graph makes, and there is one claim for each pair.
     """
     settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
     if (stated is not None) != (settings.mode == "validate"):
@@ -190,38 +228,40 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
     if stated is None or settings.mode != "validate":
         return
     given = CausalGraph.from_spec(settings, columns)
-    found = [Implication(f["x"], f["y"], tuple(f["given"]), f["kind"]) for f in stated["findings"]]
-    if sum(c.kind == "independence" for c in found) > MAX_TABLES or any(
-        c.kind not in ("arrow", "independence") for c in found
-    ):
+    claims = [Implication(f["x"], f["y"], tuple(f["given"]), f["kind"]) for f in stated["findings"]]
+    kinds = [claim.kind for claim in claims]
+    known = all(kind in CLAIM_KINDS for kind in kinds)
+    if not known or kinds.count("independence") > MAX_TABLES:
         yield "graph.json: validation: holds more claims than are tested, or one of no kind"
         return
     domain = Domain.from_spec(reader.spec.columns)
-    once = len({frozenset((c.x, c.y)) for c in found}) == len(found)  # of a pair there is one claim
-    if not once or not all(claimed(given, c, domain, max_cells=MAX_CELLS) for c in found):
+    distinct = len({frozenset((c.x, c.y)) for c in claims}) == len(claims)
+    if not distinct or not all(claimed(given, c, domain, max_cells=MAX_CELLS) for c in claims):
         yield (
             "graph.json: validation: holds a claim twice, or one that the spec's graph does not"
             " make"
         )
     statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
-    if stated["counts"] != {
-        kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in ("arrow", "independence")
-    }:
+    counts = {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in CLAIM_KINDS}
+    if stated["counts"] != counts:
         yield "graph.json: validation: its counts are not those of its findings"
-    arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
-    expected = {pair: arrows.get(pair, "given") for pair in given.directed}
-    if settings.on_refuted == "drop":
-        expected = {pair: status for pair, status in expected.items() if status != "refuted"}
     if settings.on_refuted == "fail" and any(status == "refuted" for _, status in statuses):
         yield "graph.json: validation: a claim is refuted, which the spec says withholds the bundle"
-    if {e.pair: e.provenance for e in graph.edges} != expected:
+    if {e.pair: e.provenance for e in graph.edges} != _marked_arrows(stated, given, settings):
         yield "graph.json: its arrows are not marked as its validation found them"
 
 
+def _marked_arrows(stated: Any, given: CausalGraph, settings: Graph) -> dict[Pair, str]:
+    """The arrows that the graph must have after its validation, with their provenance."""
+    arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
+    marked = {pair: arrows.get(pair, "given") for pair in given.directed}
+    if settings.on_refuted != "drop":
+        return marked
+    return {pair: status for pair, status in marked.items() if status != "refuted"}
+
+
 def _check_marginals(reader: Reader) -> Iterator[str]:
-    """Tables over the spec's columns, of the domain's shape, no more precise than what was paid
-    for.
-    """
+    """The noisy tables have the domain's shape, and no more precision than was paid for."""
     domain = Domain.from_spec(reader.spec.columns)
     precision = 0.0
     for table in reader.json("marginals.json")["tables"]:
@@ -260,11 +300,8 @@ def _check_model(reader: Reader) -> Iterator[str]:
         with safe_open(path, framework="numpy") as file:
             shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             narrow = [name for name in shapes if file.get_slice(name).get_dtype() != "F32"]
-            infinite = [
-                name
-                for name in shapes
-                if name not in narrow and not np.isfinite(file.get_tensor(name)).all()
-            ]
+            wide = [name for name in shapes if name not in narrow]
+            infinite = [name for name in wide if not np.isfinite(file.get_tensor(name)).all()]
     except SafetensorError:
         with path.open("rb") as raw:
             pickled = raw.read(4).startswith(PICKLE_STARTS)
@@ -285,9 +322,7 @@ def _check_model(reader: Reader) -> Iterator[str]:
 
 
 def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[str]:
-    """The model is over the spec's columns and levels, and each column's parents are those of the
-    graph.
-    """
+    """The model has the spec's columns and levels, and the parents of the graph."""
     domain = Domain.from_spec(reader.spec.columns)
     columns, architecture = model["columns"], model["architecture"]
     if columns != list(domain.names) or architecture["sizes"] != list(domain.sizes):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from synthdp.bundle.admission import MODEL_FILES, SCORED_FILES
 from synthdp.bundle.certificate.facts import (
     FORMAT,
     Certificate,
@@ -16,8 +17,11 @@ from synthdp.bundle.certificate.facts import (
     events_of,
     plan_problems,
 )
+from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.metadata.readme import public_spec
-from synthdp.bundle.write import FILES, SCORED_FILES
+from synthdp.bundle.report_page import REPORT
+from synthdp.bundle.write import FILES
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
@@ -30,9 +34,8 @@ from synthdp.verify.bounds import MAX_ENTRIES, PlanLimits, event_problems, group
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems
 
-TOLERANCE = (
-    1e-6  # relative: another version of the accountant may round differently in the last digits
-)
+# Relative: another version of the accountant may round differently in the last digits.
+TOLERANCE = 1e-6
 
 
 def _check_spec(reader: Reader) -> Iterator[str]:
@@ -46,92 +49,90 @@ def _check_spec(reader: Reader) -> Iterator[str]:
 
 
 def _check_ledger(reader: Reader) -> Iterator[str]:
-    """Every entry's hash is that of its content, entries chain, and they tell one whole run."""
-    content, spec = reader.json("privacy/ledger.json"), reader.spec
+    """Every entry fits its hash, the entries form a chain, and they are those of one whole run."""
+    name = "privacy/ledger.json"
+    content, spec = reader.json(name), reader.spec
     if len(content["entries"]) > MAX_ENTRIES:
-        yield (
-            f"privacy/ledger.json: {len(content['entries'])} entries are more than any release"
-            " makes"
-        )
+        yield f"{name}: {len(content['entries'])} entries are more than any release makes"
         return
     entries = [Entry(**e) for e in content["entries"]]
-    beyond = list(
-        event_problems(
-            [e.body["event"] for e in entries if e.kind == "charge"], PlanLimits.of(spec)
-        )
-    )
-    yield from (f"privacy/ledger.json: {problem}" for problem in beyond)
-    reader.entries = (
-        [] if beyond else entries
-    )  # what cannot be composed is not held against anything
+    charges = [e.body["event"] for e in entries if e.kind == "charge"]
+    excess = list(event_problems(charges, PlanLimits.of(spec)))
+    yield from (f"{name}: {problem}" for problem in excess)
+    # Later checks compose the entries: they get none that cannot be composed.
+    reader.entries = [] if excess else entries
+    yield from (f"{name}: {p}" for p in _chain_problems(entries, content["run"], spec.dataset.id))
+    yield from (f"{name}: {p}" for p in _run_problems(entries, spec))
+
+
+def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterator[str]:
+    """Entries that do not fit their hash, their run and dataset, or the entry before them."""
     for entry in entries:
         fields = {k: v for k, v in entry.to_json().items() if k != "hash"}
         if entry_hash(**fields) != entry.hash:
             yield (
-                f"privacy/ledger.json: entry {entry.seq} ({entry.kind}) was changed; its hash does"
-                " not fit its content"
+                f"entry {entry.seq} ({entry.kind}) was changed; its hash does not fit its content"
             )
-        if entry.run != content["run"] or entry.dataset != spec.dataset.id:
-            yield f"privacy/ledger.json: entry {entry.seq} is of another run or dataset"
+        if entry.run != run or entry.dataset != dataset:
+            yield f"entry {entry.seq} is of another run or dataset"
         if entry.seq == 1 and entry.previous != GENESIS:
-            yield "privacy/ledger.json: entry 1 does not begin a chain"
+            yield "entry 1 does not begin a chain"
     for before, after in pairwise(entries):
-        if after.seq <= before.seq or (
-            after.seq == before.seq + 1 and after.previous != before.hash
-        ):
-            yield f"privacy/ledger.json: entry {after.seq} does not follow entry {before.seq}"
+        next_in_chain = after.seq == before.seq + 1
+        broken = next_in_chain and after.previous != before.hash
+        if after.seq <= before.seq or broken:
+            yield f"entry {after.seq} does not follow entry {before.seq}"
+
+
+def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
+    """How the entries are not one reservation, then charges, then a settlement that counts them.
+
+    The spec may be amended between reservation and settlement.
+    """
     kinds = [e.kind for e in entries if e.kind != "cap"]
     charges, amendments = kinds.count("charge"), kinds.count("amend")
-    if charges == 0 or [*kinds[:1], *(k for k in kinds[1:-1] if k != "amend"), *kinds[-1:]] != [
-        "reserve",
-        *["charge"] * charges,
-        "settle",
-    ]:
+    between = [kind for kind in kinds[1:-1] if kind != "amend"]
+    order = [*kinds[:1], *between, *kinds[-1:]]
+    if charges == 0 or order != ["reserve", *["charge"] * charges, "settle"]:
         yield (
-            "privacy/ledger.json: a run is one reservation, then charges, then a settlement; got"
+            "a run is one reservation, then charges, then a settlement; got"
             f" {', '.join(kinds) or 'nothing'}"
         )
         return
-    if entries[-1].body.get("charges") != charges:
+    settlement = entries[-1].body
+    if settlement.get("charges") != charges:
         yield (
-            f"privacy/ledger.json: the settlement counts {entries[-1].body.get('charges')} charges,"
-            f" and {charges} are listed"
+            f"the settlement counts {settlement.get('charges')} charges, and {charges} are listed"
         )
-    if entries[-1].body.get("amendments", 0) != amendments:
+    if settlement.get("amendments", 0) != amendments:
         yield (
-            f"privacy/ledger.json: the settlement counts {entries[-1].body.get('amendments', 0)}"
-            f" changes of the spec, and {amendments} are listed"
+            f"the settlement counts {settlement.get('amendments', 0)} changes of the spec, and"
+            f" {amendments} are listed"
         )
-    if strange := sorted({*amended_of(entries)} - {*CHANGEABLE}):
+    fixed = sorted({*amended_of(entries)} - {*CHANGEABLE})
+    if fixed:
         yield (
-            f"privacy/ledger.json: {', '.join(map(repr, strange))} was changed after the"
-            " reservation, and decides what was paid for"
+            f"{', '.join(map(repr, fixed))} was changed after the reservation, and decides what was"
+            " paid for"
         )
     reserved = next(e.body for e in entries if e.kind == "reserve")
     if (reserved["epsilon"], reserved["delta"]) != (spec.privacy.epsilon, spec.privacy.delta):
-        yield "privacy/ledger.json: the reservation is not the spec's epsilon and delta"
+        yield "the reservation is not the spec's epsilon and delta"
 
 
 def _check_certificate(reader: Reader) -> Iterator[str]:
-    """The certificate's facts are those of the spec and the ledger, its charges are planned, and
-    its numbers bound the plan.
-    """
+    """The certificate follows from spec, plan and ledger, and its numbers bound the plan."""
     spec, name = reader.spec, "privacy/certificate.json"
     raw = reader.json(name)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
-    beyond = [
-        *group_problems(stated.groups),
-        *event_problems([p.event for p in stated.planned], PlanLimits.of(spec)),
-    ]
-    beyond = beyond or list(_too_much(stated.planned, spec))
-    if beyond or not reader.entries:
-        yield from (
-            f"{name}: {problem}"
-            for problem in beyond or ("its charges are not those of a ledger that can be composed",)
-        )
+    excess = _excess(stated, spec)
+    if not excess and not reader.entries:
+        excess = ["its charges are not those of a ledger that can be composed"]
+    if excess:
+        yield from (f"{name}: {problem}" for problem in excess)
         reader.certificate = None
         return
     if stated.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
@@ -139,52 +140,65 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
             f"{name}: epsilon {stated.epsilon:g} is more than the spec allows,"
             f" {spec.privacy.epsilon:g}"
         )
-    receipts = {r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released}
-    groups = {
-        g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups
-    }
-    true = certify(
-        spec,
-        run=reader.run,
-        planned=stated.planned,
-        entries=reader.entries,
-        group_epsilons=groups,
-        receipts=receipts,
-        program=stated.program,
-        signer=stated.signer,
-        audit=stated.audit,
-        scores=stated.scores,
-    )
+    true = _true_certificate(stated, reader)
     if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
         yield (
             f"{name}: its planned events compose to epsilon {true.epsilon:.6g}, more than the spec"
             f" allows, {spec.privacy.epsilon:g}"
         )
-    for key in Certificate.model_fields:
-        if not _same(getattr(stated, key), getattr(true, key)):
-            yield (
-                f"{name}: {key} does not follow from the spec, the plan and the"
-                f" ledger{_got(getattr(stated, key), getattr(true, key))}"
-            )
+    yield from (f"{name}: {problem}" for problem in _differences(stated, true))
     yield from (
         f"privacy/ledger.json: {problem}"
         for problem in plan_problems(stated.planned, reader.entries)
     )
-    yield from (
-        f"{name}: {p.purpose}: {why}"
-        for p, event in zip(stated.planned, events_of(stated.planned), strict=True)
-        if (why := kind_of(event).too_narrow(true.unit_rows))
-    )
+    for spend, event in zip(stated.planned, events_of(stated.planned), strict=True):
+        why = kind_of(event).too_narrow(true.unit_rows)
+        if why:
+            yield f"{name}: {spend.purpose}: {why}"
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
     yield from (f"{name}: scores: {problem}" for problem in score_problems(stated, reader))
     yield from _group_problems(stated, spec)
     yield from _receipt_problems(stated, reader, spec)
 
 
+def _excess(stated: Certificate, spec: ReleaseSpec) -> list[str]:
+    """What in the certificate is too large to be composed in reasonable time."""
+    events = [p.event for p in stated.planned]
+    excess = [*group_problems(stated.groups), *event_problems(events, PlanLimits.of(spec))]
+    return excess or list(_too_much(stated.planned, spec))
+
+
+def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
+    """The certificate of the stated plan and groups, computed again from spec and ledger."""
+    groups = {
+        g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups
+    }
+    return certify(
+        reader.spec,
+        run=reader.run,
+        planned=stated.planned,
+        entries=reader.entries,
+        group_epsilons=groups,
+        receipts={r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released},
+        program=stated.program,
+        signer=stated.signer,
+        audit=stated.audit,
+        scores=stated.scores,
+    )
+
+
+def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
+    """Fields of the stated certificate that are not those of the true one."""
+    for key in Certificate.model_fields:
+        says, should = getattr(stated, key), getattr(true, key)
+        if not _same(says, should):
+            yield (
+                f"{key} does not follow from the spec, the plan and the ledger{_got(says, should)}"
+            )
+
+
 def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[str]:
-    """The first planned spend that passes the spec's epsilon alone: then nothing more is
-    composed.
-    """
+    """The first planned spend that exceeds the spec's epsilon alone; nothing more is composed."""
     allowed = spec.privacy.epsilon * (1 + TOLERANCE)
     for spend in planned:
         alone = accounting.epsilon(
@@ -199,8 +213,9 @@ def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[st
 
 
 def _audit_problems(stated: Certificate) -> Iterator[str]:
-    """An audit must be of these spends, public, and not have refuted them. Its figures cannot be
-    checked here.
+    """An audit is of these spends, is public, and did not refute them.
+
+    Its figures cannot be checked here.
     """
     if stated.audit is None:
         return
@@ -242,18 +257,9 @@ def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) 
 
 
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
-    """Each file out of rows names charges that paid for it."""
-    needed = {
-        "synthetic.csv",
-        "synthetic.parquet",
-        "marginals.json",
-        "model.json",
-        "model.safetensors",
-        "report.html",
-    }
-    if spec.graph.mode == "validate" or (
-        spec.graph.mode == "learn" and not _nothing_learnt(reader, spec)
-    ):
+    """Each file that came out of rows names the charges that paid for it."""
+    needed = {CSV_NAME, PARQUET_NAME, "marginals.json", *MODEL_FILES, REPORT}
+    if _graph_from_rows(reader, spec):
         needed |= {"graph.json", "graph.svg"}
     if spec.evaluation.dp_scores:
         needed |= {*SCORED_FILES}
@@ -269,11 +275,12 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
             yield f"privacy/certificate.json: {file} has a receipt that is no charge of the ledger"
 
 
-def _nothing_learnt(reader: Reader, spec: ReleaseSpec) -> bool:
-    """Whether the graph is what the spec says without any row."""
-    return CausalGraph.from_json(reader.json("graph.json")) == CausalGraph.from_spec(
-        spec.graph, tuple(spec.modelled)
-    )
+def _graph_from_rows(reader: Reader, spec: ReleaseSpec) -> bool:
+    """Whether rows had an influence on the graph: the spec alone does not give it."""
+    if spec.graph.mode != "learn":
+        return spec.graph.mode == "validate"
+    without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+    return CausalGraph.from_json(reader.json("graph.json")) != without_rows
 
 
 def _same(stated: Any, true: Any) -> bool:

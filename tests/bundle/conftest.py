@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from synthdp.bundle.admission import BundleContent
 from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
-from synthdp.bundle.write import BundleContent, write_bundle
+from synthdp.bundle.write import write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.causal import CausalGraph

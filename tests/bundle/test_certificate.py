@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synthdp.bundle.admission import BundleContent
 from synthdp.bundle.certificate.facts import (
     Certificate,
     PlannedSpend,
@@ -25,7 +26,6 @@ from synthdp.bundle.certificate.facts import (
 )
 from synthdp.bundle.certificate.text import describe_event, render
 from synthdp.bundle.wording import plain, up
-from synthdp.bundle.write import BundleContent
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from synthdp.bundle.admission import receipts_of
+from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.report_page import REPORT
-from synthdp.bundle.write import CSV_NAME, PARQUET_NAME, _receipts
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 
 
@@ -15,7 +17,7 @@ def test_a_graph_that_was_learned_is_paid_for_wherever_it_is_shown(release: Any)
     learned = replace(graph, edges=tuple(replace(e, provenance="learned") for e in graph.edges))
     paid = Receipt(release.content.run, "graph")
     given, found = (
-        _receipts(replace(release.content, graph=own))
+        receipts_of(replace(release.content, graph=own))
         for own in (graph, Released(learned, frozenset({paid}), key=_KERNEL_KEY))
     )
     assert learned.edges and {name for name, receipts in found.items() if paid in receipts} == {

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from synthdp.bundle.admission import SCORED_FILES
 from synthdp.bundle.certificate.facts import Certificate
-from synthdp.bundle.write import SCORED_FILES
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import VerifyError

@@ -9,16 +9,16 @@ effect of one data point, with no assumption about correlations.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping
 from typing import Any
 
 from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.certificate.limits_text import assumed_markdown, not_covered_markdown
 from synthdp.bundle.certificate.scores_text import scores_markdown
 from synthdp.bundle.wording import code, plain, up
 from synthdp.errors import BudgetError
-from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
-from synthdp.privacy.noise import NoiseKind
+from synthdp.privacy.events.kinds import event_from_json, kind_of
 
 
 def render(certificate: Certificate) -> str:
@@ -32,8 +32,8 @@ def render(certificate: Certificate) -> str:
         _released,
         *scores,
         _spends,
-        _assumed,
-        _not_covered,
+        assumed_markdown,
+        not_covered_markdown,
         _audits,
         _how_to_verify,
     )
@@ -148,11 +148,11 @@ def _repeated(c: Certificate) -> str:
 
 def _released(c: Certificate) -> str:
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
-    lines = [
-        f"| `{r.file}` |"
-        f" {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |"  # noqa: E501
-        for r in c.released
-    ]
+    lines = []
+    for file in c.released:
+        receipts = sorted(file.receipts, key=lambda entry: number.get(entry, 0))
+        paid_by = ", ".join(str(number.get(entry, entry)) for entry in receipts)
+        lines.append(f"| `{file.file}` | {paid_by} |")
     return "\n".join(
         [
             (
@@ -249,133 +249,8 @@ def _unused(c: Certificate) -> list[str]:
     ]
 
 
-def _assumed(c: Certificate) -> str:
-    given = {
-        "none": "that no causal graph was used",
-        "given": "the causal graph, which the steward drew without looking at the rows",
-        "validate": (
-            "the causal graph, which the steward drew without looking at the rows; what was found"
-            " about it was paid for"
-        ),
-        "learn": (
-            "the arrows that the spec requires or forbids; the learned graph itself was paid for"
-        ),
-    }[c.graph]
-    rows = (
-        f"the number of rows, declared as {c.rows:,}: it is treated as known to everyone and is not"
-        " protected"
-        if c.rows_kind == "public"
-        else f"a declared, approximate number of rows, {c.rows:,}; the exact number was not used"
-    )
-    return "\n".join(
-        [
-            (
-                "## What is assumed to be public\n\nThe guarantee holds if the steward chose these"
-                " without looking at the rows:\n"
-            ),
-            (
-                f"- the domain of all {c.columns} columns: names, types, categories, bounds, bins"
-                " and spikes;"
-            ),
-            f"- {rows};",
-            f"- {given};",
-            (
-                "- the spec itself, with every setting of the mechanisms: `spec.yaml` (file paths,"
-                " queries and addresses are left out)."
-            ),
-        ]
-    )
-
-
-def _not_covered(c: Certificate) -> str:
-    lines = [
-        (
-            "Correlated rows: a bound on each data point's effect is not a bound on what correlated"
-            " data points reveal together (see Groups)."
-        ),
-        (
-            "Inference from others: what the rows of other people say about a person, with or"
-            " without that person's row."
-        ),
-        _presence(c),
-        fitting(c),
-        "Timing: how long the release took, its memory use, and whether and when it was made.",
-        (
-            f"What the steward alone has: {'but for the scores above, ' if c.scores else ''}the"
-            " internal report and the tracking server show figures computed on real rows without"
-            " noise. They must not be published."
-        ),
-        _other_releases(c),
-    ]
-    noises = noises_of(x.event for x in c.planned)
-    if {"lattice", "rounded"} & noises:
-        lines.append(
-            "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a"
-            " public lattice, so the low bits of a result tell nothing; that the generator's"
-            f" Gaussians are exactly Gaussian is assumed. {_noise_on_tables(noises)}"
-        )
-    for gate in c.outside_gates:
-        bound = (
-            f"at most {gate.at_most:g}"
-            if gate.at_most is not None
-            else f"at least {gate.at_least:g}"
-        )
-        lines.append(
-            f"**The decision to publish**: the spec asked for `{gate.metric}` {bound}, a figure"
-            " computed on real rows without noise. That this bundle exists says that it held; this"
-            " is outside the guarantee."
-        )
-    return "\n".join(["## What is not covered\n", *(f"- {line}" for line in lines)])
-
-
-def _noise_on_tables(noises: Set[NoiseKind]) -> str:
-    rounded = "is a 64-bit Gaussian rounded to whole numbers"
-    if "discrete" not in noises:
-        return f"Noise on tables {rounded}, on the same assumption."
-    return (
-        "Noise on planned tables is discrete and"
-        f" exact{f'; on tables chosen during the search it {rounded}' if 'rounded' in noises else ''}."  # noqa: E501
-    )
-
-
-def _presence(c: Certificate) -> str:
-    if c.adjacency == "add_remove":
-        return (
-            "Being in the source: the guarantee covers whether a data point was used, not what is"
-            " known from elsewhere about who is in the source."
-        )
-    return (
-        "Being in the source: whether someone's data point is in the table at all is not protected;"
-        " only its content is."
-    )
-
-
-def fitting(c: Certificate) -> str:
-    """What the existence of a release says about its table."""
-    conditions = ["lacks a column", "has far more rows than declared"]
-    if c.out_of_domain == "refuse":
-        conditions.append("holds a value outside the declared domain")
-    if c.unit == "id":
-        conditions.append("has a row without an id")
-    elif c.rows_kind == "public":
-        conditions.append("has another number of rows than declared")
-    return (
-        f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release"
-        " says that it was not so."
-    )
-
-
 def _audits(c: Certificate) -> str:
     return audit_markdown(c.audit)
-
-
-def _other_releases(c: Certificate) -> str:
-    cap = (
-        f" The steward's ledger caps their sum at epsilon {c.cap[0]:g}, delta {c.cap[1]:g}."
-        if c.cap
-        else " No cap was declared for their sum."
-    )
-    return f"Other releases of dataset `{c.dataset}`: their epsilons and deltas add to these.{cap}"
 
 
 def _how_to_verify(c: Certificate) -> str:
@@ -411,9 +286,3 @@ def describe_event(event: Mapping[str, Any]) -> str:
         return kind_of(event_from_json(event)).words()
     except BudgetError:
         return plain(str(event.get("event", "unknown")).replace("_", " "))
-
-
-def noises_of(events: Iterable[Mapping[str, Any]]) -> set[NoiseKind]:
-    """The kinds of noise inside `events`."""
-    found = (leaf.noise for event in events for leaf in leaves(event_from_json(event)))
-    return {noise for noise in found if noise is not None}

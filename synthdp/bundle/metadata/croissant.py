@@ -1,9 +1,8 @@
-"""The synthetic table as a Croissant dataset (MLCommons, version 1.0): for loaders of machine
-learning and dataset search.
+"""The synthetic table as a Croissant dataset (MLCommons, version 1.0).
 
-Written by hand: it is one small JSON-LD document, a function of spec, run and files, and
-`mlcroissant` in the tests is its judge. Records come from the Parquet file, whose types are the
-columns' own.
+Loaders of machine learning and dataset search engines read it. It is one small JSON-LD document, a
+function of spec, run and files; the tests check it with `mlcroissant`. Records come from the
+Parquet file, which has the types of the columns.
 """
 
 from __future__ import annotations
@@ -87,11 +86,9 @@ def croissant(
 ) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
     dataset = spec.dataset
-    about = (
-        f"{dataset.description.strip()}\n\n{_note(certificate)}"
-        if dataset.description
-        else _note(certificate)
-    )
+    about = _note(certificate)
+    if dataset.description:
+        about = f"{dataset.description.strip()}\n\n{about}"
     content: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -103,20 +100,7 @@ def croissant(
         "version": "1.0.0",
         "datePublished": day,
         "citeAs": citation(spec, certificate, day=day),
-        "rai:dataCollection": (
-            "Every row was drawn from a model that was fitted with differential privacy; none was"
-            " collected."
-        ),
-        "rai:personalSensitiveInformation": _note(certificate),
-        "rai:dataUseCases": (
-            "Exploring, writing and testing code, teaching, and a first look at relations that the"
-            " released model carries."
-        ),
-        "rai:dataLimitations": (
-            "Not for decisions about a person, for results that must hold for the original, for"
-            " small groups, rare values and extremes, for relations that graph.json does not have,"
-            " or for duplicate and linkage studies."
-        ),
+        **_responsible_use(certificate),
     }
     if dataset.licence:
         content["license"] = dataset.licence
@@ -142,13 +126,14 @@ def croissant(
 
 
 def written(path: Path, sha256: str) -> WrittenFile:
-    """The facts of a file that was written."""
+    """Name, size and SHA-256 digest of a written file."""
     return WrittenFile(path.name, path.stat().st_size, sha256)
 
 
 def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
-    """How to cite the synthetic table, in one line; the original's citation, where it is known,
-    goes with it.
+    """How to cite the synthetic table, in one line.
+
+    It ends with the citation of the original where the spec states it.
     """
     who = ", ".join(c.name for c in spec.publication.curators) if spec.publication else None
     head = f"{who} ({day[:4]}). " if who else ""
@@ -160,15 +145,13 @@ def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run"
         f" {certificate.run}, {certificate.program}]."
     )
-    return (
-        " ".join(f"{text} Made from: {spec.dataset.citation}".split())
-        if spec.dataset.citation
-        else " ".join(text.split())
-    )
+    if spec.dataset.citation:
+        text = f"{text} Made from: {spec.dataset.citation}"
+    return " ".join(text.split())
 
 
 def record_id(column: str) -> str:
-    """Key of a column in the records that Croissant loaders give."""
+    """Key of a column in the records of a Croissant loader."""
     return f"{RECORDS}/{quote(column, safe='')}"
 
 
@@ -178,6 +161,26 @@ def _note(certificate: Certificate) -> str:
         f" {certificate.delta:g} for {' '.join(certificate.unit_meaning.split())};"
         " privacy/certificate.md states the guarantee."
     )
+
+
+def _responsible_use(certificate: Certificate) -> dict[str, str]:
+    """The terms of Croissant's vocabulary for responsible AI."""
+    return {
+        "rai:dataCollection": (
+            "Every row was drawn from a model that was fitted with differential privacy; none was"
+            " collected."
+        ),
+        "rai:personalSensitiveInformation": _note(certificate),
+        "rai:dataUseCases": (
+            "Exploring, writing and testing code, teaching, and a first look at relations that the"
+            " released model carries."
+        ),
+        "rai:dataLimitations": (
+            "Not for decisions about a person, for results that must hold for the original, for"
+            " small groups, rare values and extremes, for relations that graph.json does not have,"
+            " or for duplicate and linkage studies."
+        ),
+    }
 
 
 def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""`DATACARD.md`: what the synthetic table is, how it was made, for whom, and what it is not for.
+"""`DATACARD.md`: what the synthetic table is, how it was made, and what it is good for.
 
 The headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards",
-arXiv:2204.01075v1, section 3], as far as spec, graph and certificate know the answers. A function
-of those alone, so that `verify` can write it again.
+arXiv:2204.01075v1, section 3], as far as spec, graph and certificate know the answers. The card is
+a function of those alone, so that `verify` can write it again.
 """
 
 from __future__ import annotations
@@ -43,35 +43,12 @@ GRAPHS = {
 
 def datacard(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph, *, day: str) -> str:
     """The data card; `day` is that of the release, as an ISO date."""
-    dataset, rows = spec.dataset, spec.sampling.rows or spec.dataset.rows.value
     return "\n".join(
         [
-            f"# Data card: {plain(title_of(dataset))}",
+            f"# Data card: {plain(title_of(spec.dataset))}",
             "",
-            *_quoted(dataset.description),
-            "## Summary",
-            "",
-            "| | |",
-            "|---|---|",
-            f"| made | {day}, by {certificate.program}, run `{certificate.run}` |",
-            f"| publisher | {_publisher(spec)} |",
-            f"| rows, columns | {rows:,} synthetic rows, {len(spec.columns)} columns |",
-            (
-                "| one row is | made up, like"
-                f" {plain(certificate.unit_meaning) if certificate.unit == 'row' else 'one row of the original'} |"  # noqa: E501
-            ),
-            (
-                "| licence |"
-                f" {plain(dataset.licence) if dataset.licence else 'not stated: ask the publisher before you redistribute it'} |"  # noqa: E501
-            ),
-            (
-                f"| guarantee | epsilon {up(certificate.epsilon)} at delta {certificate.delta:g},"
-                f" for {plain(certificate.unit_meaning)} |"
-            ),
-            (
-                "| signed by |"
-                f" {certificate.signer or 'nobody: nothing in the bundle proves who made it'} |"
-            ),
+            *_quoted(spec.dataset.description),
+            *_summary(spec, certificate, day),
             "",
             "Cite it as:",
             "",
@@ -123,6 +100,27 @@ def _quoted(description: str | None) -> Iterator[str]:
     lines = (description or "").strip().splitlines()
     yield from (f"> {plain(line)}".rstrip() for line in lines)
     yield from [""] * bool(lines)
+
+
+def _summary(spec: ReleaseSpec, certificate: Certificate, day: str) -> Iterator[str]:
+    rows = spec.sampling.rows or spec.dataset.rows.value
+    unit = plain(certificate.unit_meaning)
+    original = unit if certificate.unit == "row" else "one row of the original"
+    licence = "not stated: ask the publisher before you redistribute it"
+    if spec.dataset.licence:
+        licence = plain(spec.dataset.licence)
+    signer = certificate.signer or "nobody: nothing in the bundle proves who made it"
+    yield from ("## Summary", "", "| | |", "|---|---|")
+    yield f"| made | {day}, by {certificate.program}, run `{certificate.run}` |"
+    yield f"| publisher | {_publisher(spec)} |"
+    yield f"| rows, columns | {rows:,} synthetic rows, {len(spec.columns)} columns |"
+    yield f"| one row is | made up, like {original} |"
+    yield f"| licence | {licence} |"
+    yield (
+        f"| guarantee | epsilon {up(certificate.epsilon)} at delta {certificate.delta:g},"
+        f" for {unit} |"
+    )
+    yield f"| signed by | {signer} |"
 
 
 def _publisher(spec: ReleaseSpec) -> str:

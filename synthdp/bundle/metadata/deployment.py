@@ -15,7 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 from synthdp.bundle.certificate.facts import Certificate
-from synthdp.bundle.certificate.text import describe_event, fitting, noises_of
+from synthdp.bundle.certificate.limits_text import fitting, noises_of
+from synthdp.bundle.certificate.text import describe_event
 from synthdp.bundle.wording import plain, up
 from synthdp.spec.model import Publication, ReleaseSpec
 

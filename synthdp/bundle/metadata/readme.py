@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.croissant import citation
@@ -77,130 +78,39 @@ def spec_yaml(spec: ReleaseSpec) -> str:
 
 
 def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
-    """The bundle's README, for people who will use the data; `day` is that of the release, as an
-    ISO date.
-    """
-    title = plain(spec.dataset.title or spec.dataset.id)
+    """The bundle's README, for the users of the data; `day` is that of the release (ISO date)."""
     # Quoted, so that a publisher's words cannot pass for what this page states.
-    about = "".join(
-        f"\n> {plain(line)}".rstrip()
-        for line in (spec.dataset.description or "").strip().splitlines()
+    description = (spec.dataset.description or "").strip().splitlines()
+    licence = "not stated: ask the publisher before you redistribute it"
+    if spec.dataset.licence:
+        licence = plain(spec.dataset.licence)
+    text: str = _template("README.md.j2").render(
+        title=plain(spec.dataset.title or spec.dataset.id),
+        about=[f"> {plain(line)}".rstrip() for line in description],
+        rows=f"{spec.sampling.rows or spec.dataset.rows.value:,}",
+        constraints=[code(constraint) for constraint in spec.constraints],
+        unit=plain(certificate.unit_meaning),
+        epsilon=up(certificate.epsilon),
+        delta=f"{certificate.delta:g}",
+        not_for=NOT_FOR,
+        published=spec.publication is not None,
+        signed=certificate.signer is not None,
+        licence=licence,
+        citation=plain(citation(spec, certificate, day=day)),
     )
-    rows = spec.sampling.rows or spec.dataset.rows.value
-    held = "\n".join(map(code, spec.constraints))
-    constraints = (
-        "\nEvery row fulfils these constraints (a comparison with a missing value violates"
-        f" none):\n\n{held}\n"
-        if held
-        else ""
-    )
-    licence = (
-        plain(spec.dataset.licence)
-        if spec.dataset.licence
-        else "not stated: ask the publisher before you redistribute it"
-    )
-    record = (
-        "| `privacy/deployment.yaml` | a record for the OpenDP Deployments Registry |\n"
-        if spec.publication
-        else ""
-    )
-    signed = certificate.signer is not None
-    statement = (
-        "| `privacy/statement.intoto.json` | the publisher's signature under all of them |\n"
-        if signed
-        else ""
-    )
-    key = (
-        " (with `--key` and the publisher's public key, also who made it)"
-        if signed
-        else ". This bundle is unsigned: nothing in it proves who made it"
-    )
-    return f"""\
-# {title}: synthetic data
-{about}
+    return text
 
-`synthetic.csv` holds {rows:,} made-up rows with the columns of the original table. No row was copied from it: each was drawn from a model
-that was fitted to the original with differential privacy.
-{constraints}
-## Guarantee
 
-Changing any one data point of the original ({plain(certificate.unit_meaning)}) changes the probability of anything in this folder
-by at most a factor of e^{up(certificate.epsilon)}, plus {certificate.delta:g}.
-`privacy/certificate.md` says whom and what that covers, and what it does not.
-
-## Load
-
-```python
-import pandas as pd
-
-table = pd.read_parquet("synthetic.parquet", dtype_backend="pyarrow")  # every type as declared, missing values as <NA>
-```
-
-From the CSV, with nothing but what `datapackage.json` says of it:
-
-```python
-import json
-from pathlib import Path
-import pandas as pd
-
-fields = json.loads(Path("datapackage.json").read_text(encoding="utf-8"))["resources"][0]["schema"]["fields"]
-dates = [f["name"] for f in fields if f["type"] in ("date", "datetime")]
-text = {{f["name"]: "str" for f in fields if f["type"] in ("string", "boolean")}}
-table = pd.read_csv("synthetic.csv", dtype=text, parse_dates=dates, keep_default_na=False, na_values=[""])
-```
-
-In R, with the package jsonlite:
-
-```r
-fields <- jsonlite::fromJSON("datapackage.json", simplifyVector = FALSE)$resources[[1]]$schema$fields
-type <- vapply(fields, function(f) f$type, "")
-classes <- c(string = "character", boolean = "character", integer = "numeric", number = "numeric", date = "Date", datetime = "character")[type]
-table <- read.csv("synthetic.csv", colClasses = unname(classes), na.strings = "", check.names = FALSE, fileEncoding = "UTF-8")
-for (i in which(type == "datetime")) table[[i]] <- as.POSIXct(table[[i]], format = "%Y-%m-%dT%H:%M:%S", tz = "UTC")
-```
-
-In DuckDB:
-
-```sql
-SELECT * FROM 'synthetic.parquet' LIMIT 5;
-SUMMARIZE FROM 'synthetic.parquet';
-```
-
-The CSV is UTF-8 with a header, commas and LF line ends; an empty field is a missing value. `datapackage.json` (Frictionless Data Package 2)
-gives each column's type, bounds and categories.
-
-For loaders of machine learning `croissant.json` describes the same table (`mlcroissant.Dataset("croissant.json").records("rows")`).
-
-## Good for, and not good for
-
-Good for: exploring, writing and testing code, teaching, and a first look at relations that the released model carries.
-
-Not good for:
-
-{NOT_FOR}
-
-## Files
-
-| file | what |
-|---|---|
-| `synthetic.csv`, `datapackage.json` | the data and its description |
-| `synthetic.parquet`, `croissant.json` | the same rows with their types, and the same description for machine learning (Croissant 1.0) |
-| `DATACARD.md` | what the data are, how they were made, what they are for |
-| `report.html` | all of this as one page of figures, each with what to conclude from it |
-| `privacy/certificate.md`, `privacy/certificate.json` | the guarantee, for people and for programs |
-| `privacy/effects.svg` | whose data the guarantee covers, drawn as a causal diagram |
-| `privacy/profile.json`, `privacy/profile.svg` | delta at every epsilon: the whole trade-off |
-{record}| `privacy/ledger.json` | every look that was taken at the original rows, hash-chained |
-| `spec.yaml` | the settings of the release |
-| `graph.json`, `graph.svg` | the causal graph of the model and where its arrows come from |
-| `marginals.json` | the noisy counts that were measured; free to use under the same guarantee |
-| `model.safetensors`, `model.json` | the model; `synthdp sample` draws more rows from it, at no further cost |
-| `SHA256SUMS` | checksums of all files above |
-{statement}
-- Check everything offline: `synthdp verify .`{key}
-- Licence: {licence}
-- Cite these data as: {plain(citation(spec, certificate, day=day))}
-"""  # noqa: E501
+def _template(name: str) -> Template:
+    """A Markdown template of this package. It escapes nothing: each value is quoted before."""
+    return Environment(
+        loader=PackageLoader("synthdp.bundle.metadata", "templates"),
+        autoescape=False,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    ).get_template(name)
 
 
 def graph_title(spec: ReleaseSpec) -> str:

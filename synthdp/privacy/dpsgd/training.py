@@ -84,7 +84,6 @@ if TYPE_CHECKING:  # a rehearsal keeps nothing, and needs no ledger
 
 Weights = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # steps done, steps in all
-
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's state of a parameter
 
 

@@ -1,0 +1,196 @@
+"""What may enter a bundle: values that are `Released`, with receipts of charges in the ledger.
+
+The check is by type. It runs before the first byte is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import pandas as pd
+
+from synthdp.bundle.certificate.audit_record import AuditRecord
+from synthdp.bundle.certificate.facts import PlannedSpend, plan_problems
+from synthdp.bundle.metadata.datacard import DATACARD
+from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.metadata.parquet import PARQUET_NAME
+from synthdp.bundle.metadata.readme import public_spec
+from synthdp.bundle.report_page import REPORT
+from synthdp.errors import BoundaryError, VerifyError
+from synthdp.evaluate.dp_scores import ChargedScore, DpScores
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.validation import ValidationReport
+from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.private import Receipt, Released
+from synthdp.spec.model import ReleaseSpec
+
+MODEL_FILES = ("model.json", "model.safetensors")
+# Files that show released scores.
+SCORED_FILES = (DATACARD, "privacy/certificate.json", "privacy/certificate.md", REPORT)
+PUBLIC_PROVENANCE = {"given", "required"}
+
+
+class LedgerReader(Protocol):
+    """What the bundle needs of the ledger on disk."""
+
+    def verify_chain(self) -> None: ...
+    def run_entries(self, run: str) -> Sequence[Entry]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleContent:
+    """All that goes into a bundle.
+
+    `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was
+    validated or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole
+    plan, with what the run did not
+    need: its spends, and units in a group -> epsilon at the spec's delta. `synthetic` has the
+    spec's columns and number of rows. `validation` is what released tables say of a given graph.
+    `audit` was made without real rows. `scores` are there exactly where the spec has them charged.
+    """
+
+    spec: ReleaseSpec
+    run: str
+    planned: tuple[PlannedSpend, ...]
+    group_epsilons: dict[int, float]
+    synthetic: Released[pd.DataFrame]
+    model: Released[Any]
+    tables: Released[tuple[NoisyTable, ...]]
+    graph: CausalGraph | Released[CausalGraph]
+    validation: Released[ValidationReport] | None = None
+    audit: AuditRecord | None = None
+    scores: Released[DpScores] | None = None
+
+
+def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
+    """Refuse all that is not paid for; returns the run's ledger entries.
+
+    Raises:
+        BoundaryError, VerifyError: as `write_bundle`.
+    """
+    receipts = receipts_of(content)
+    ledger.verify_chain()
+    entries = [e for e in ledger.run_entries(content.run) if e.kind not in INTERNAL]
+    for file, wanted in receipts.items():
+        _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
+    for problem in plan_problems(content.planned, entries):
+        refuse("plan", f"does not cover the ledger: {problem}")
+    _check_table(content)
+    if content.audit is not None and content.audit.rows == "real":
+        refuse("audit", "was made on real rows: its figures are for the steward alone")
+    return entries
+
+
+def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
+    """Receipts of each file that came out of rows; refuses values of any other type than they must
+    have.
+    """
+    receipts = _table_receipts(content)
+    if (content.scores is not None) != content.spec.evaluation.dp_scores:
+        refuse(
+            "scores",
+            "must be there where the spec's evaluation.disclosure is charged, and nowhere else",
+        )
+    if content.scores is None:
+        return receipts
+    paid = _released("scores", content.scores, tuple).receipts
+    if not all(isinstance(s, ChargedScore) for s in content.scores.value):
+        raise BoundaryError("bundle: scores must be ChargedScore values")
+    return receipts | {file: receipts.get(file, frozenset()) | paid for file in SCORED_FILES}
+
+
+def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
+    """Receipts of what every bundle has."""
+    receipts = {
+        **dict.fromkeys(
+            (CSV_NAME, PARQUET_NAME),
+            _released("synthetic", content.synthetic, pd.DataFrame).receipts,
+        ),
+        "marginals.json": _released("tables", content.tables, tuple).receipts,
+        **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
+    }
+    if not all(isinstance(t, NoisyTable) for t in content.tables.value):
+        raise BoundaryError("bundle: tables must be NoisyTable values")
+    receipts[REPORT] = receipts[CSV_NAME] | receipts["marginals.json"]
+    graph = content.graph
+    if (
+        content.validation is None
+        and isinstance(graph, CausalGraph)
+        and _from_spec_alone(graph, content.spec)
+    ):
+        return receipts
+    paid = _released("graph", graph, CausalGraph).receipts
+    if content.validation is not None:
+        paid |= _released("validation", content.validation, ValidationReport).receipts
+    return (
+        receipts
+        | dict.fromkeys(("graph.json", "graph.svg"), paid)
+        | {REPORT: receipts[REPORT] | paid}
+    )
+
+
+def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
+    """Whether no row had a say in the graph: also in mode learn, where the spec decides every pair
+    and nothing was measured.
+    """
+    if spec.graph.mode == "learn":
+        return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+    return (
+        spec.graph.mode in ("none", "given")
+        and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
+    )
+
+
+def _released(name: str, value: object, inner: type | None) -> Released[Any]:
+    """`value` if it is `Released`, holds an `inner` (or else something that can save itself), and
+    was paid for.
+    """
+    if type(value) is not Released:
+        refuse(
+            name,
+            f"is {type(value).__name__}, not Released: only what came out of a charged mechanism"
+            " may be published",
+        )
+    released: Released[Any] = value
+    held = released.value
+    if not (isinstance(held, inner) if inner else callable(getattr(type(held), "save", None))):
+        refuse(name, f"holds {type(held).__name__}, which a bundle does not take there")
+    if not released.receipts:
+        refuse(name, "carries no receipt")
+    return released
+
+
+def _check_receipts(
+    file: str, receipts: frozenset[Receipt], entries: dict[str, Entry], run: str
+) -> None:
+    for receipt in receipts:
+        entry = entries.get(receipt.entry)
+        if receipt.run != run:
+            refuse(file, f"has a receipt of run {receipt.run}, but this is run {run}")
+        if entry is None or entry.kind != "charge" or entry.run != run:
+            refuse(
+                file,
+                f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run"
+                f" {run}",
+            )
+        if entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) != entry.hash:
+            raise VerifyError(f"the ledger's row {entry.seq} does not match its hash")
+
+
+def _check_table(content: BundleContent) -> None:
+    frame, spec = content.synthetic.value, public_spec(content.spec)
+    if sorted(map(str, frame.columns)) != sorted(spec.columns):
+        refuse("synthetic", "does not have exactly the spec's columns")
+    if len(frame) != spec.sampling.rows:
+        refuse(
+            "synthetic",
+            f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the"
+            " real table",
+        )
+
+
+def refuse(name: str, why: str) -> NoReturn:
+    raise BoundaryError(f"bundle: {name} {why}")

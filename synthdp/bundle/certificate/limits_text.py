@@ -1,0 +1,146 @@
+"""The limits of the guarantee as Markdown: what is assumed public, and what is not covered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
+
+from synthdp.bundle.certificate.facts import Certificate
+from synthdp.privacy.events.kinds import event_from_json, leaves
+from synthdp.privacy.noise import NoiseKind
+
+
+def assumed_markdown(c: Certificate) -> str:
+    """The section on what is assumed to be public."""
+    given = {
+        "none": "that no causal graph was used",
+        "given": "the causal graph, which the steward drew without looking at the rows",
+        "validate": (
+            "the causal graph, which the steward drew without looking at the rows; what was found"
+            " about it was paid for"
+        ),
+        "learn": (
+            "the arrows that the spec requires or forbids; the learned graph itself was paid for"
+        ),
+    }[c.graph]
+    if c.rows_kind == "public":
+        rows = (
+            f"the number of rows, declared as {c.rows:,}: it is treated as known to everyone and is"
+            " not protected"
+        )
+    else:
+        rows = f"a declared, approximate number of rows, {c.rows:,}; the exact number was not used"
+    return "\n".join(
+        [
+            (
+                "## What is assumed to be public\n\nThe guarantee holds if the steward chose these"
+                " without looking at the rows:\n"
+            ),
+            (
+                f"- the domain of all {c.columns} columns: names, types, categories, bounds, bins"
+                " and spikes;"
+            ),
+            f"- {rows};",
+            f"- {given};",
+            (
+                "- the spec itself, with every setting of the mechanisms: `spec.yaml` (file paths,"
+                " queries and addresses are left out)."
+            ),
+        ]
+    )
+
+
+def not_covered_markdown(c: Certificate) -> str:
+    """The section on what the guarantee does not cover."""
+    lines = [
+        (
+            "Correlated rows: a bound on each data point's effect is not a bound on what correlated"
+            " data points reveal together (see Groups)."
+        ),
+        (
+            "Inference from others: what the rows of other people say about a person, with or"
+            " without that person's row."
+        ),
+        _presence(c),
+        fitting(c),
+        "Timing: how long the release took, its memory use, and whether and when it was made.",
+        _steward_alone(c),
+        _other_releases(c),
+    ]
+    noises = noises_of(x.event for x in c.planned)
+    if {"lattice", "rounded"} & noises:
+        lines.append(
+            "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a"
+            " public lattice, so the low bits of a result tell nothing; that the generator's"
+            f" Gaussians are exactly Gaussian is assumed. {_noise_on_tables(noises)}"
+        )
+    for gate in c.outside_gates:
+        if gate.at_most is not None:
+            bound = f"at most {gate.at_most:g}"
+        else:
+            bound = f"at least {gate.at_least:g}"
+        lines.append(
+            f"**The decision to publish**: the spec asked for `{gate.metric}` {bound}, a figure"
+            " computed on real rows without noise. That this bundle exists says that it held; this"
+            " is outside the guarantee."
+        )
+    return "\n".join(["## What is not covered\n", *(f"- {line}" for line in lines)])
+
+
+def _steward_alone(c: Certificate) -> str:
+    exception = "but for the scores above, " if c.scores else ""
+    return (
+        f"What the steward alone has: {exception}the internal report and the tracking server show"
+        " figures computed on real rows without noise. They must not be published."
+    )
+
+
+def _noise_on_tables(noises: Set[NoiseKind]) -> str:
+    rounded = "is a 64-bit Gaussian rounded to whole numbers"
+    if "discrete" not in noises:
+        return f"Noise on tables {rounded}, on the same assumption."
+    planned = "Noise on planned tables is discrete and exact"
+    if "rounded" not in noises:
+        return f"{planned}."
+    return f"{planned}; on tables chosen during the search it {rounded}."
+
+
+def _presence(c: Certificate) -> str:
+    if c.adjacency == "add_remove":
+        return (
+            "Being in the source: the guarantee covers whether a data point was used, not what is"
+            " known from elsewhere about who is in the source."
+        )
+    return (
+        "Being in the source: whether someone's data point is in the table at all is not protected;"
+        " only its content is."
+    )
+
+
+def fitting(c: Certificate) -> str:
+    """What the existence of a release says about its table."""
+    conditions = ["lacks a column", "has far more rows than declared"]
+    if c.out_of_domain == "refuse":
+        conditions.append("holds a value outside the declared domain")
+    if c.unit == "id":
+        conditions.append("has a row without an id")
+    elif c.rows_kind == "public":
+        conditions.append("has another number of rows than declared")
+    return (
+        f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release"
+        " says that it was not so."
+    )
+
+
+def _other_releases(c: Certificate) -> str:
+    cap = " No cap was declared for their sum."
+    if c.cap:
+        epsilon, delta = c.cap
+        cap = f" The steward's ledger caps their sum at epsilon {epsilon:g}, delta {delta:g}."
+    return f"Other releases of dataset `{c.dataset}`: their epsilons and deltas add to these.{cap}"
+
+
+def noises_of(events: Iterable[Mapping[str, Any]]) -> set[NoiseKind]:
+    """The kinds of noise inside `events`."""
+    mechanisms = (leaf for event in events for leaf in leaves(event_from_json(event)))
+    return {leaf.noise for leaf in mechanisms if leaf.noise is not None}
