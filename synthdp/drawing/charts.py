@@ -85,10 +85,7 @@ def intervals(
     label: str,
     alt: str,
 ) -> str:
-    """For each name two estimates with intervals, (value, low, high), on one axis with zero.
-
-    The first estimate is drawn above the second.
-    """
+    """For each name two estimates, (value, low, high), the first above the second; with zero."""
     left, wide, high = 16.0, 560.0, 58.0 * len(rows)
     ends = [0.0, *(v for _, first, second in rows for v in (*first, *second))]
     low, span = min(ends), (max(ends) - min(ends)) or 1.0
@@ -304,10 +301,7 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
 
 
 def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
-    """The highest true positive rate of any attack at each false positive rate, on log axes.
-
-    Points are (FPR, TPR).
-    """
+    """The highest TPR of any attack at each FPR, points (FPR, TPR), on log axes."""
     left, top, side, floor = 62.0, 8.0, 300.0, 1e-3
 
     def place(rate: float) -> float:

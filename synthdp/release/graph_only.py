@@ -265,32 +265,12 @@ def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
     loaded = parse_spec(text, path=str(path)) if text else load_spec(path)
     if mode is None and loaded.privacy.shares.graph == 0:
         hint = "use mode validate or learn, and give privacy.shares.graph a part of the budget"
-        raise SpecError(
-            [
-                SpecProblem(
-                    str(path),
-                    1,
-                    1,
-                    "privacy.shares.graph",
-                    "got 0; `synthdp graph orient` spends the graph's share",
-                    hint,
-                )
-            ]
-        )
+        message = "got 0; `synthdp graph orient` spends the graph's share"
+        raise SpecError([SpecProblem(str(path), 1, 1, "privacy.shares.graph", message, hint)])
     if mode is not None and loaded.graph.mode != mode:
         hint = f"say graph.mode: {mode}, and give privacy.shares.graph a part of the budget"
-        raise SpecError(
-            [
-                SpecProblem(
-                    str(path),
-                    1,
-                    1,
-                    "graph.mode",
-                    f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}",
-                    hint,
-                )
-            ]
-        )
+        message = f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}"
+        raise SpecError([SpecProblem(str(path), 1, 1, "graph.mode", message, hint)])
     return loaded
 
 
