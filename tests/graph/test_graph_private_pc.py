@@ -29,7 +29,7 @@ from synthdp.privacy.mechanisms.sparse_vector import SparseVectorReply
 from synthdp.privacy.mechanisms.strategy import result_of
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.checks.columns import cross_problems
+from synthdp.spec.checks.cross_checks import cross_problems
 from synthdp.spec.model import Graph, ReleaseSpec
 from tests.builders import skeleton
 

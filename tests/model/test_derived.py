@@ -17,7 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.model.constraints import Constraints
 from synthdp.model.derived import Derived
-from synthdp.spec.checks.columns import check
+from synthdp.spec.checks.cross_checks import check
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Column, ReleaseSpec
 from tests.builders import skeleton

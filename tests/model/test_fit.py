@@ -22,7 +22,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.checks.columns import check
+from synthdp.spec.checks.cross_checks import check
 from synthdp.spec.model import Graph, ReleaseSpec, Shares
 from tests.builders import skeleton
 

@@ -25,7 +25,7 @@ from synthdp.errors import SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.draft import GraphFileError
 from synthdp.graph.knowledge import Pair
-from synthdp.spec.checks.columns import CHECKS
+from synthdp.spec.checks.cross_checks import CHECKS
 from synthdp.spec.checks.graph import needs_edges
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import parse_spec

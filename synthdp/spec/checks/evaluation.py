@@ -42,6 +42,17 @@ def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         )
 
 
+def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Classifiers for the targets need test rows."""
+    evaluation = spec.evaluation
+    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
+        yield CrossProblem(
+            ("evaluation", "holdout"),
+            "got 0; classifiers for the targets need test rows",
+            "e.g. holdout: 0.2",
+        )
+
+
 def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Groups are categories."""
     for i, name in enumerate(spec.evaluation.subgroups):

@@ -1,5 +1,6 @@
-"""Checks of the graph section: arrows that do not contradict each other, no cycles; `namechecks`
-looks at the names.
+"""Checks of the graph section: no contradictions between arrows, and no cycles.
+
+`synthdp.spec.load.names` looks up the names.
 """
 
 from __future__ import annotations

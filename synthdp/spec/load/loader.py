@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.checks.columns import cross_problems, part_problems
+from synthdp.spec.checks.cross_checks import cross_problems, part_problems
 from synthdp.spec.load.names import name_problems
 from synthdp.spec.load.partial import partial_spec
 from synthdp.spec.load.yaml_tree import Node, read

@@ -2,7 +2,7 @@
 
 Wrong entries are cut out of a copy of the tree until what remains is valid. What was cut is named,
 so that no check is run on a default that the steward did not mean. Names of columns are not looked
-up here: `namechecks` reads them from the whole tree.
+up here: `synthdp.spec.load.names` reads them from the whole tree.
 """
 
 from __future__ import annotations

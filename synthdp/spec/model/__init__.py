@@ -4,7 +4,7 @@ checks, units and defaults.
 Everything here is public knowledge that the steward writes down; nothing is ever fitted to rows.
 All models are frozen and refuse unknown keys. `synthdp.spec.load.loader` turns YAML into a
 `ReleaseSpec` and reports every mistake with line and column; checks that need two parts of the spec
-live in `synthdp.spec.checks.columns`.
+live in `synthdp.spec.checks.cross_checks`.
 
 Import models from here; the files behind it are for reading and changing:
 
