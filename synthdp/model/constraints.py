@@ -19,7 +19,8 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode, decode_column, encode_column, to_numbers
 from synthdp.errors import GateError
 from synthdp.model.derived import Derived
-from synthdp.spec.expressions.expressions import Expression, parse
+from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.model import ReleaseSpec
 
 MIN_SHARE = 0.01

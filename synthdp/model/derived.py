@@ -17,7 +17,8 @@ import pandas as pd
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import to_numbers
 from synthdp.data.kinds import column_kind
-from synthdp.spec.expressions.expressions import Calculation, calculation
+from synthdp.spec.expressions.operands import calculation
+from synthdp.spec.expressions.parsed import Calculation
 from synthdp.spec.model import Column, derived_of
 
 DAY = 86_400

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.expressions.expressions import calculation
+from synthdp.spec.expressions.operands import calculation
 from synthdp.spec.model import Column, ReleaseSpec, Unread, derived_of
 
 

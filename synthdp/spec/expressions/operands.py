@@ -1,0 +1,223 @@
+"""The values in an expression: columns, constants, and what is calculated from them.
+
+A value becomes a function of columns as arrays, so that this module needs no numbers library. A
+derived column is computed by such a function.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from synthdp.spec.expressions.parsed import Calculation, ExpressionMistake
+from synthdp.spec.expressions.source_text import ALLOWED, SourceText, UnreadableExpression, each
+from synthdp.spec.expressions.truth import Numbers, arithmetic, negative
+from synthdp.spec.model import Column, derived_of
+from synthdp.spec.model.columns import Operand
+from synthdp.spec.wording import got, nearest
+
+LARGEST = 1e15  # beyond it neighbouring whole numbers are one
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv
+}  # fmt: skip
+_REFUSED = {
+    ast.Call: "a call",
+    ast.Attribute: "a dot after a name",
+    ast.Subscript: "square brackets after a name",
+    ast.IfExp: "if ... else",
+    ast.Lambda: "lambda",
+    ast.JoinedStr: "an f-string",
+    ast.NamedExpr: ":=",
+    ast.Tuple: "a list outside of `in`",
+    ast.List: "a list outside of `in`",
+}
+
+
+def calculation(
+    text: str, columns: Mapping[str, Column]
+) -> tuple[Calculation | None, list[ExpressionMistake]]:
+    """What `text` computes from columns that are modelled, or every mistake in it."""
+    reader = OperandReader(SourceText(text), columns, derived=False)
+    try:
+        operand = reader.calculated()
+    except UnreadableExpression as wrong:
+        return None, sorted(wrong.mistakes, key=lambda m: m.at)
+    kind: Literal["number", "date"] = "date" if operand.kind == "date" else "number"
+    return (
+        Calculation(
+            tuple(n for n in columns if n in reader.used), operand.value, kind, reader.divides
+        ),
+        [],
+    )
+
+
+@dataclass(frozen=True)
+class ExpressionOperand:
+    """One side of a comparison. `kind` text is a category, by its position in `categories`; a
+    literal's `value` is its text.
+
+    Of a column whose own entry is wrong the kind is unread: it goes with everything, for nothing
+    can be said against it.
+    """
+
+    kind: Operand | Literal["literal"]
+    value: Numbers = lambda values: 0.0
+    constant: bool = False
+    categories: tuple[str, ...] = ()
+    ordered: bool = False
+    literal: str = ""
+    name: str = ""
+    columns: frozenset[str] = frozenset()
+
+
+@dataclass
+class OperandReader:
+    """Reads the values in one text; `used` names the columns read so far.
+
+    With `derived` false, a derived column is refused. `divides` says whether a divisor may be 0.
+    """
+
+    source: SourceText
+    columns: Mapping[str, Column]
+    derived: bool
+    used: set[str] = field(default_factory=set)
+    divides: bool = False
+
+    def calculated(self) -> ExpressionOperand:
+        """The value of a text that is one."""
+        node = self.source.parsed()
+        operand = self.operand(node)
+        if operand.constant or operand.kind not in ("number", "date", "unread"):
+            self.source.refuse(
+                node,
+                f"{described(operand)} is not computed from numbers or dates of other columns",
+                "e.g. before + change",
+            )
+        return operand
+
+    def operand(self, node: ast.expr) -> ExpressionOperand:
+        """The value at a node of the tree."""
+        match node:
+            case ast.Name():
+                return self._column(node)
+            case ast.Constant(value=str() as text):
+                return ExpressionOperand("literal", constant=True, literal=text)
+            case ast.Constant(value=bool()):
+                self.source.refuse(
+                    node,
+                    "True and False are not used here",
+                    "a boolean column is written by itself: smoker, or not smoker",
+                )
+            case ast.Constant(value=int() | float() as number):
+                if not -LARGEST <= number <= LARGEST:
+                    self.source.refuse(node, f"numbers beyond {LARGEST:g} are not exact")
+                real = float(number)
+                return ExpressionOperand("number", lambda values: real, True)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as op, operand=inner):
+                operand = self.operand(inner)
+                if operand.kind not in ("number", "unread"):
+                    self.source.refuse(node, f"a sign cannot stand before {described(operand)}")
+                return (
+                    operand
+                    if isinstance(op, ast.UAdd)
+                    else replace(operand, value=negative(operand.value), name="")
+                )
+            case ast.BinOp() if type(node.op) in _ARITHMETIC:
+                return self._calculated(node)
+            case ast.BinOp(op=ast.BitAnd() | ast.BitOr()) | ast.UnaryOp(op=ast.Invert()):
+                self.source.refuse(node, "& | ~ are not used here", "write and, or, not")
+        what = _REFUSED.get(type(node), "this")
+        self.source.refuse(
+            node, f"{what} is not allowed in an expression", f"allowed are {ALLOWED}"
+        )
+
+    def _calculated(self, node: ast.BinOp) -> ExpressionOperand:
+        left, right = each(self.operand, [node.left, node.right])
+        value, read = (
+            arithmetic(_ARITHMETIC[type(node.op)], left.value, right.value),
+            left.columns | right.columns,
+        )
+        self.divides |= isinstance(node.op, ast.Div) and not (
+            isinstance(node.right, ast.Constant) and node.right.value != 0
+        )
+        if "unread" in (left.kind, right.kind):
+            return ExpressionOperand("unread", value)
+        match left.kind, node.op, right.kind:
+            case ("number", _, "number"):
+                if left.constant and right.constant:
+                    self.source.refuse(node, "calculates with constants alone", "write the result")
+                return ExpressionOperand("number", value, columns=read)
+            case ("date", ast.Sub(), "date"):
+                return ExpressionOperand("number", value, columns=read)
+            case ("date", ast.Add() | ast.Sub(), "number") | ("number", ast.Add(), "date"):
+                return ExpressionOperand("date", value, columns=read)
+        hint = (
+            "the difference of two dates is a number of days, and days can be added to a date"
+            if "date" in (left.kind, right.kind)
+            else None
+        )
+        self.source.refuse(
+            node, f"cannot calculate with {described(left)} and {described(right)}", hint
+        )
+
+    def _column(self, node: ast.Name) -> ExpressionOperand:
+        name = self.source.name(node)
+        if name not in self.columns:
+            longer = [
+                c
+                for c in self.columns
+                if c.startswith(name) and c in self.source.text and not c.isidentifier()
+            ]
+            hint = (
+                f"write `{longer[0]}`, in backticks"
+                if longer
+                else nearest(name, self.columns)
+                or f"columns are {', '.join(list(self.columns)[:20])}"
+            )
+            self.source.refuse(node, f"unknown column {got(name)}", hint)
+        self.used.add(name)
+        column = self.columns[name]
+        value: Numbers = operator.itemgetter(name)
+        return ExpressionOperand(
+            column.operand,
+            value,
+            categories=column.labels,
+            ordered=column.ordered,
+            name=name,
+            columns=self._read(node, name, column) if column.ranged else frozenset(),
+        )
+
+    def _read(self, node: ast.Name, name: str, column: Column) -> frozenset[str]:
+        """The modelled columns that a column of numbers or dates stands for: itself, or those that
+        it is computed from.
+        """
+        text = derived_of(column)
+        if text is None:
+            return frozenset({name})
+        if not self.derived:
+            self.source.refuse(
+                node,
+                f"column {name!r} is computed from others itself, when rows are written",
+                f"write ({text}) in its place",
+            )
+        computed, _ = calculation(text, self.columns)
+        inputs = frozenset(computed.columns) if computed else frozenset({name})
+        self.used |= inputs
+        return inputs
+
+
+def described(operand: ExpressionOperand) -> str:
+    """An operand as a message names it."""
+    kinds = {
+        "number": "a number",
+        "date": "a date",
+        "text": "a category",
+        "literal": f"the text {got(operand.literal)}",
+    }
+    return (
+        f"column {operand.name!r}" if operand.name and not operand.constant else kinds[operand.kind]
+    )
