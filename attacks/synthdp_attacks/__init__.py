@@ -1,5 +1,6 @@
-"""Attacks on synthetic data releases, measured honestly. Stands alone: sees what an adversary would
-see.
+"""Attacks on releases of synthetic data, with honest statistics.
+
+The package stands alone: it sees what an adversary would see.
 
 With a trainer, many shadow models are trained and lower bounds on epsilon follow:
 

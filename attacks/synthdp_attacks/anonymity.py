@@ -1,5 +1,4 @@
-"""The three questions of data protection law asked of one release: singling out, linkability,
-inference.
+"""Three risks of data protection law for one release: singling out, linkability, inference.
 
 The same limit as for all attacks on one release (`synthdp_attacks.one_release`): rows of one
 training run give no bound on epsilon.
@@ -26,8 +25,9 @@ from synthdp_attacks.threat import Codes, Public
 
 @dataclass(frozen=True)
 class AnonymityReport:
-    """All risks that were asked for. Each interval holds with 95%: of 40 harmless risks one is
-    shown by chance.
+    """All risks that were asked for, each with a 95% interval.
+
+    Of 40 harmless risks one is shown by chance.
     """
 
     risks: tuple[Risk, ...]
@@ -89,9 +89,8 @@ def attack_anonymity(
     """Ask the three questions of one release. Tables are codes `[rows, columns]` inside `public`.
 
     `members`: rows the trainer had; `control`: rows of the same population that it had not.
-    `secrets`: columns to infer, each from
-    all others. `parties`: the columns of the two who want to link (None: an even split by chance).
-    At most `guesses` each.
+    `secrets`: columns to infer, each from all others. `parties`: the columns of the two who want to
+    link (None: an even split by chance). At most `guesses` each.
 
     Raises:
         AttackError: a table outside the domain or too small, or columns that cannot be asked for.

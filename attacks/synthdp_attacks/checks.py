@@ -1,5 +1,6 @@
-"""What an attack was asked for, looked at before anything is trained or counted. Messages hold
-arguments, never values of rows.
+"""Checks of an attack's arguments, before anything is trained or counted.
+
+Messages quote arguments, never values of rows.
 """
 
 from __future__ import annotations

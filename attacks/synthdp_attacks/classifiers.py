@@ -1,5 +1,6 @@
-"""The classifiers of the base paper (section 5.4) as scikit-learn pipelines, with one scale of
-scores: above 0 is "member".
+"""The classifiers of the base paper (section 5.4) as scikit-learn pipelines.
+
+They share one scale of scores: above 0 is "member".
 
 The likelihood ratios of white-box scores go by the same road, being classifiers of one feature.
 """
@@ -42,8 +43,9 @@ CLASSIFIERS: dict[str, Callable[[int], Any]] = {
 def scores_after_fit(
     name: str, features: FloatArray, members: BoolArray, asked: FloatArray, *, seed: int
 ) -> FloatArray:
-    """Fit on `features` `[models, features]` and score `asked`; shape `[asked models]`, above 0 is
-    "member".
+    """Fit on `features` `[models, features]` and score `asked`.
+
+    Scores have shape `[asked models]`; above 0 is "member".
     """
     if (
         len(members) < 2 * 5 and name == "knn"
@@ -62,8 +64,9 @@ def scores_after_fit(
 def held_out_scores(
     name: str, features: FloatArray, members: BoolArray, pairs: Codes, *, seed: int, folds: int = 5
 ) -> FloatArray:
-    """Scores of each training model by a classifier that saw neither it nor its twin: for choosing
-    thresholds.
+    """Out-of-fold scores of the training models, for choosing thresholds.
+
+    Each model is scored by a classifier that saw neither it nor the other model of its pair.
     """
     scores = np.empty(len(members))
     for kept, held in GroupKFold(n_splits=min(folds, len(np.unique(pairs)))).split(

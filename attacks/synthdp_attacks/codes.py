@@ -1,5 +1,6 @@
-"""From columns of a CSV file to whole-number codes and back, by levels that were declared, never
-learned from rows.
+"""From columns of a CSV file to integer codes and back.
+
+Levels are declared, never learned from rows.
 
 Levels that are read off the private table give away what is in it, and leave no code for what
 another table holds. Declare them from the questionnaire, the code book or the law.
@@ -23,8 +24,10 @@ from synthdp_attacks.threat import Codes, Public
 
 @dataclass(frozen=True)
 class Bins:
-    """Numbers in bins: `edges` grow, each bin holds its lower edge, the last both. With `missing`
-    one more code, the last, is for no value.
+    """Numbers in bins with increasing `edges`.
+
+    Each bin contains its lower edge, the last one both. With `missing`, one more code, the last,
+    stands for no value.
     """
 
     edges: Sequence[float]
@@ -68,8 +71,9 @@ def public_of(columns: Mapping[str, Column]) -> Public:
 
 
 def encode(frame: pd.DataFrame, columns: Mapping[str, Column]) -> Codes:
-    """Codes `[rows, columns]` of a frame, in the order of `columns`; other columns of the frame are
-    left out.
+    """Codes `[rows, columns]` of a frame, in the order of `columns`.
+
+    Other columns of the frame are ignored.
 
     Categories are compared as text: read files with `dtype=str`. Errors name the column and the
     place of the first row that does not fit (counted from 0, the header aside), never its value,
@@ -92,8 +96,9 @@ def encode(frame: pd.DataFrame, columns: Mapping[str, Column]) -> Codes:
 
 
 def decode(codes: Codes, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """A frame of the declared categories, and of the middle of each bin, of codes `[rows,
-    columns]`: what a synthesizer of tables is trained on.
+    """A frame of declared categories and of bin centres, from codes `[rows, columns]`.
+
+    A synthesizer of tables is trained on it.
 
     Raises:
         AttackError: codes outside the declared levels.

@@ -1,9 +1,9 @@
 """Kernel density of a table of categorical codes, for the ratio of two densities.
 
 Aitchison and Aitken (1976), "Multivariate binary discrimination by the kernel method", section 2,
-for columns of any
-number of levels: around each row r lies a distribution in which every column independently keeps
-its level with probability 1 - lambda and else takes one of its other s - 1 levels evenly,
+for columns of any number of levels: around each row r lies a distribution in which every column
+independently keeps its level with probability 1 - lambda and else takes one of its other s - 1
+levels evenly,
 
     K(x | r) = prod_c (1 - lambda)^[x_c = r_c]  (lambda / (s_c - 1))^[x_c != r_c].
 
@@ -29,8 +29,9 @@ _CHUNK = 512
 
 @dataclass(frozen=True)
 class CategoricalKernel:
-    """A density over the domain of `public`, from `rows` `[rows, columns]` and one `bandwidth`
-    (lambda, above 0 and below .5).
+    """A kernel density over the domain of `public`, from `rows` `[rows, columns]`.
+
+    It has one `bandwidth` (lambda, above 0 and below .5).
     """
 
     public: Public
@@ -46,9 +47,7 @@ class CategoricalKernel:
             )
 
     def log_density(self, asked: Codes) -> FloatArray:
-        """Log of the probability of each record of `asked` `[records, columns]`; shape
-        `[records]`.
-        """
+        """Log of the probability of each record of `asked` `[records, columns]`: `[records]`."""
         return self._log_sums(asked, leave_out=False) - float(np.log(len(self.rows)))
 
     def log_likelihood(self) -> float:
@@ -58,8 +57,9 @@ class CategoricalKernel:
         )
 
     def _log_sums(self, asked: Codes, *, leave_out: bool) -> FloatArray:
-        """Log of the sum of the kernels at each record; `leave_out` means that record i is row i,
-        which does not count.
+        """Log of the sum of the kernels at each record.
+
+        With `leave_out`, record i is row i and its own kernel is left out.
         """
         sizes = np.asarray(self.public.sizes)
         others = np.log(
@@ -84,8 +84,9 @@ class CategoricalKernel:
 
 
 def likeliest_bandwidth(public: Public, rows: Codes, rng: np.random.Generator) -> float:
-    """The bandwidth of `BANDWIDTHS` under which rows are likeliest, each under all others; from at
-    most `BANDWIDTH_ROWS` of them.
+    """The bandwidth of `BANDWIDTHS` with the greatest leave-one-out likelihood of the rows.
+
+    At most `BANDWIDTH_ROWS` rows are used.
     """
     chosen = rows[rng.permutation(len(rows))[:BANDWIDTH_ROWS]]
     return max(

@@ -1,5 +1,4 @@
-"""Between an attack's numbers and differential privacy: ceilings that a claim puts on attacks, and
-lower bounds on epsilon.
+"""Differential privacy and an attack's figures: ceilings of a claim, lower bounds on epsilon.
 
 Ceiling. Let t = P[guess member | in], f = P[guess member | out] for any attack on an (eps,
 delta)-private release, in either direction of the neighbour relation. Then for the event "guess
@@ -15,10 +14,9 @@ Adding both, with a = t - f:  1 + a <= e^eps (1 - a) + 2 delta, so
 
 A mechanism satisfies every pair (eps, delta(eps)) of its profile at once, so the least of these
 bounds holds. At eps = 0 it reads a <= delta(0), and delta(0) = sup_S P(S) - Q(S) is the total
-variation distance itself,
-which the best attack attains: with the whole tight profile the least bound is delta(0), and it is
-exact. For one Gaussian with epsilon 1 at delta 1e-5 that is .107, where the pair (1, 1e-5) alone
-would allow .462.
+variation distance itself, which the best attack attains: with the whole tight profile the least
+bound is delta(0), and it is exact. For one Gaussian with epsilon 1 at delta 1e-5 that is .107,
+where the pair (1, 1e-5) alone would allow .462.
 """
 
 from __future__ import annotations
@@ -41,8 +39,9 @@ Profile = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Claim:
-    """A release's claim: (epsilon, delta), and if known more pairs (epsilon, delta) of its profile,
-    both directions covered.
+    """A release's claim: (epsilon, delta), and further pairs (epsilon, delta) of its profile.
+
+    The pairs cover both directions.
     """
 
     epsilon: float
@@ -82,8 +81,9 @@ def _check_pair(epsilon: object, delta: object) -> None:
 
 
 def ceiling_accuracy(epsilon: float, delta: float) -> float:
-    """Greatest accuracy of any attack on an (epsilon, delta)-private release, worlds equally
-    likely: (e^eps + delta) / (1 + e^eps).
+    """Greatest accuracy of any attack on an (epsilon, delta)-private release.
+
+    Both worlds are equally likely: (e^eps + delta) / (1 + e^eps).
     """
     return (1 + ceiling_advantage(epsilon, delta)) / 2
 
@@ -96,8 +96,9 @@ def ceiling_advantage(epsilon: float, delta: float) -> float:
 
 
 def ceiling_from_profile(profile: Profile) -> float:
-    """Greatest advantage that all pairs (epsilon, delta) of a profile allow together; include
-    epsilon 0 for the exact one.
+    """Greatest advantage that all pairs (epsilon, delta) of a profile allow together.
+
+    Include epsilon 0 for the exact one.
     """
     if not profile:
         raise AttackError(
@@ -107,8 +108,9 @@ def ceiling_from_profile(profile: Profile) -> float:
 
 
 def proven_rates(counts: Counts, *, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Lower limit of the TPR and upper limit of the FPR that hold together with `confidence` (union
-    bound).
+    """Lower limit of the TPR and upper limit of the FPR, together with `confidence`.
+
+    The two limits are joined by a union bound.
     """
     hits = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence).lower
     alarms = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence).upper
@@ -118,8 +120,9 @@ def proven_rates(counts: Counts, *, confidence: float = CONFIDENCE) -> tuple[flo
 def epsilon_lower_bound(
     counts: Counts, *, delta: float = 0.0, confidence: float = CONFIDENCE
 ) -> float:
-    """Epsilon that holds at least, with `confidence`, by Clopper-Pearson limits on both rates (as
-    Jagielski, Ullman and Oprea, "Auditing Differentially Private Machine Learning", 2020).
+    """Lower bound on epsilon with `confidence`, by Clopper-Pearson limits on both rates.
+
+    As Jagielski, Ullman and Oprea, "Auditing Differentially Private Machine Learning", 2020.
 
     [Derived here: the module's two lines solved for eps, log((t - delta) / f) and log((1 - f -
     delta) / (1 - t)); both grow with t and fall with f, so a lower limit of t and an upper limit of
@@ -134,8 +137,9 @@ def epsilon_lower_bound(
 
 
 def provable_epsilon(models: int, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
-    """The greatest bound that `models` test models in each world can give, by an attack that is
-    always right.
+    """The greatest lower bound on epsilon that `models` test models in each world can give.
+
+    An attack that is always right reaches it.
     """
     return epsilon_lower_bound(
         Counts(models, models, 0, models), delta=delta, confidence=confidence
@@ -143,8 +147,9 @@ def provable_epsilon(models: int, *, delta: float = 0.0, confidence: float = CON
 
 
 def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONFIDENCE) -> float:
-    """How far the proven rates lie outside the region that a whole profile allows; above 0 refutes
-    it with `confidence`.
+    """Distance of the proven rates from the region that a whole profile allows.
+
+    Above 0 it refutes the profile with `confidence`.
 
     The greatest of TPR_lower - e^eps FPR_upper - delta and the same for the complement (Dong et
     al., 2022: the trade-off function of a profile is the envelope of these lines).
@@ -155,8 +160,9 @@ def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONF
 
 
 def allowed_true_positives(profile: Profile, false_positives: float) -> float:
-    """The curve of a whole profile: the greatest TPR that it allows at an FPR, by the module's two
-    lines at each pair; both in 0 .. 1.
+    """The greatest TPR that a whole profile allows at an FPR; both in 0 .. 1.
+
+    Each pair gives the two lines of the module's docstring.
     """
     kept = ((min(eps, LARGEST_EPSILON), delta) for eps, delta in profile)
     lines = (
@@ -169,8 +175,9 @@ def allowed_true_positives(profile: Profile, false_positives: float) -> float:
 def choose_threshold(
     scores: FloatArray, members: BoolArray, *, delta: float = 0.0, confidence: float = CONFIDENCE
 ) -> float:
-    """The threshold with the greatest lower bound on epsilon on *these* scores; use it on other
-    models only.
+    """The threshold with the greatest lower bound on epsilon on *these* scores.
+
+    Use it on other models only.
     """
     levels = np.unique(scores)
     middles = np.concatenate([[levels[0] - 1], (levels[:-1] + levels[1:]) / 2])
@@ -187,8 +194,7 @@ def choose_threshold(
 def power_warnings(
     models: int, claim: Claim | None, gap: Interval, *, confidence: float = CONFIDENCE
 ) -> tuple[str, ...]:
-    """What this many test models per world cannot show, in words; empty when there is nothing to
-    warn of.
+    """What so many test models in each world cannot show, in words; empty without a warning.
 
     `confidence`: what one attack may claim by itself, of `gap` too: less error where several
     attacks share it.

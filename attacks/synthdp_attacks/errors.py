@@ -1,5 +1,6 @@
-"""The mistakes a user of `synthdp_attacks` can make or meet, as one family. Messages never hold
-values of rows.
+"""The errors of `synthdp_attacks`, as one family.
+
+Messages never contain values of rows.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ class AttackError(ValueError):
 
 
 class FleetError(AttackError):
-    """A fleet of trainings cannot go on: a foreign result folder, or workers that die before any
-    task starts.
+    """A fleet of trainings cannot go on.
+
+    The result folder is foreign, or workers die before any task starts.
     """

@@ -24,9 +24,7 @@ _CHUNK = 4096
 
 
 def naive(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
-    """Mean, median, variance, number of levels present, most and least frequent level of each
-    column: 6 x columns.
-    """
+    """Mean, median, variance, levels present, most and least frequent level: 6 x columns."""
 
     def extract(synthetic: Codes) -> FloatArray:
         counts = _counts(synthetic, public)
@@ -49,8 +47,9 @@ def histogram(public: Public, target: Codes, rng: np.random.Generator) -> Extrac
 
 
 def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
-    """For each pair of columns, Pearson's correlation of the codes, and Cramer's V, which needs no
-    order.
+    """For each pair of columns: Pearson's correlation of the codes, and Cramer's V.
+
+    Cramer's V needs no order of the levels.
     """
     first, second = np.triu_indices(len(public.sizes), 1)
 
@@ -77,8 +76,9 @@ def ensemble(public: Public, target: Codes, rng: np.random.Generator) -> Extract
 
 
 def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
-    """How many rows agree with the target on each of up to `QUERIES` sets of columns, the empty set
-    first.
+    """Number of rows that agree with the target on each of up to `QUERIES` sets of columns.
+
+    The empty set comes first.
     """
     masks = column_subsets(len(public.sizes), QUERIES, rng)
     needed = masks.sum(axis=1)
@@ -103,8 +103,9 @@ EXTRACTORS: dict[str, Factory] = {
 
 
 def column_subsets(columns: int, count: int, rng: np.random.Generator) -> BoolArray:
-    """Different sets of columns as masks `[sets, columns]`: the empty set, singles, all columns,
-    and random ones.
+    """Distinct sets of columns as masks `[sets, columns]`.
+
+    They are the empty set, singles, all columns, and random ones.
 
     Random sets spread evenly over the sizes. All sets are taken when there are no more than
     `count`.
@@ -141,8 +142,9 @@ def _counts(synthetic: Codes, public: Public) -> list[FloatArray]:
 
 
 def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
-    """Cramer's V of every two columns, 0-1, shape `[columns, columns]`; 0 where one of them is
-    constant.
+    """Cramer's V of every two columns, in 0 .. 1: `[columns, columns]`.
+
+    It is 0 where one of them is constant.
 
     All tables of pairs are blocks of one product of indicators, and chi-square is summed over
     blocks.

@@ -1,5 +1,6 @@
-"""Many small trainings, each with one atomic result file, so that only what is in flight can be
-lost.
+"""Many small trainings, each with one atomic result file.
+
+A crash loses only the trainings that were running.
 
 What has no file is run, after the death of a worker as after Ctrl-C or `kill -9` of the whole
 program. A group of tasks that was running when a worker died is run again *alone*, so that blame is
@@ -63,8 +64,9 @@ class Harvest:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Where and how tasks run. `folder` holds what was derived from rows: keep it with the private
-    data.
+    """Where and how tasks run.
+
+    `folder` holds what was derived from rows: keep it with the private data.
 
     `attempts`: how often a task may kill its worker before it is given up and reported. `progress`
     is called as models finish, perhaps from another thread, never twice at a time. `identity`: a
@@ -80,9 +82,7 @@ class Fleet:
     identity: str | None = None
 
     def __post_init__(self) -> None:
-        """Make the folder absolute: a worker that is kept from an earlier run may stand in another
-        one.
-        """
+        """Make the folder absolute: a worker of an earlier run may have another working folder."""
         object.__setattr__(self, "folder", Path(self.folder).absolute())
         if self.identity is not None:
             checked_identity(self.identity)
@@ -150,8 +150,9 @@ class Fleet:
         return failed
 
     def _groups(self, work: Work, missing: Sequence[int]) -> list[Group]:
-        """What is missing, cut in groups of nearly the same size, as many as keep all slots of the
-        runner busy to the end.
+        """The missing tasks in groups of nearly the same size.
+
+        There are as many groups as keep all slots of the runner busy to the end.
         """
         most = work.group if isinstance(work, GroupWork) else 1
         if most <= 1:
@@ -188,8 +189,9 @@ class Fleet:
 
 @dataclass(frozen=True)
 class _Job:
-    """Runs a group of tasks in a worker: each leaves a mark when the group begins, and a result
-    when it is done.
+    """Runs a group of tasks in a worker.
+
+    Each task leaves a mark when the group begins, and a result when it is done.
     """
 
     results: Results

@@ -1,5 +1,6 @@
-"""The membership game: models with and without the target, one synthetic set each; the game keeps
-the bits.
+"""The membership game: models with and without the target, one synthetic set each.
+
+The game keeps the membership bits secret.
 
 Stadler, Oprisanu, Troncoso (2022), "Synthetic data - anonymisation groundhog day", section 3, and
 Algorithm 1 of the causally constrained synthesis paper, with one correction: *one* synthetic set
@@ -35,8 +36,9 @@ _SCORE = "score "  # before a white-box score's name in a result file
 
 @dataclass(frozen=True)
 class GameOutcome:
-    """Scores of an attack beside the truth, shape `[models]`; a score above 0 is a guess of
-    "member".
+    """Scores of an attack and the true membership bits, shape `[models]`.
+
+    A score above 0 is a guess of "member".
     """
 
     scores: FloatArray
@@ -147,8 +149,9 @@ class _Work:
             yield self._checked(released)
 
     def _checked(self, released: Codes | WhiteBox) -> dict[str, Codes | FloatArray]:
-        """What is seen of one model; what is wrong with it is told at the first model, not after
-        the last.
+        """The adversary's view of one model, checked.
+
+        An error shows at the first model, not after the last.
         """
         seen = _seen(released, self.target)
         if self.public is not None:
@@ -190,8 +193,9 @@ class _Work:
         return np.concatenate([rest, self.rows[fresh][None, :]])
 
     def fingerprint(self) -> str:
-        """A name of the whole game, so that results of another are not continued. As confidential
-        as they are.
+        """A digest of the whole game, so that results of another game are not continued.
+
+        It is as confidential as the results.
         """
         parts = (self.entropy, self.threat, self.rows.shape, self.control, self.identity)
         digest = hashlib.blake2b(repr(parts).encode(), digest_size=16)
@@ -217,8 +221,8 @@ def play(
 
     `rows` `[rows, columns]` are the *other* rows. A game of the same arguments and the same state
     of `rng` continues what it finds in the fleet's folder. With `control`, neither world ever has
-    the target. Every model is held to what the attacks
-    will need as soon as it is there: codes inside `public`, and white-box scores of `score_names`.
+    the target. Every model is held to what the attacks will need as soon as it is there: codes
+    inside `public`, and white-box scores of `score_names`.
 
     Raises:
         AttackError: too few pairs or rows, or a trainer that does not return codes.
@@ -277,8 +281,9 @@ def play(
 
 
 def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatArray]:
-    """What the adversary sees of one model, as arrays for its result file: the synthetic set, and
-    white-box scores of the target.
+    """The adversary's view of one model, as arrays for its result file.
+
+    It is the synthetic set, and white-box scores of the target.
     """
     white = released if isinstance(released, WhiteBox) else WhiteBox(released, {})
     synthetic = np.asarray(white.synthetic)

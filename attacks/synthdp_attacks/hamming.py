@@ -16,8 +16,9 @@ _CELLS = 1 << 22  # of a chunk: at two bytes each, 8 MiB
 
 
 def hamming(queries: Codes, rows: Codes) -> Iterator[tuple[slice, Distances]]:
-    """Number of columns in which each query differs from each row, `[chunk, rows]`, with the place
-    of the chunk among the queries.
+    """Hamming distances (number of columns that differ) from each query to each row, by chunks.
+
+    Yields `[chunk, rows]`, and the place of the chunk among the queries.
     """
     by_column = np.ascontiguousarray(rows.T)
     step = max(1, _CELLS // max(1, len(rows)))

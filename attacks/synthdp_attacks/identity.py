@@ -1,5 +1,6 @@
-"""A name of a trainer, so that a game is only gone on with by the trainer that began it: the same
-in every process, another one where its settings or its own code differ.
+"""A digest of a trainer, so that only the trainer that began a game continues it.
+
+It is the same in every process, and differs where settings or code of the trainer differ.
 
 A digest of its class or function - name, source, what a function closes over - and of its fields.
 Not seen are the functions that it calls, other modules, files, services. For these, and where a
@@ -70,8 +71,9 @@ def _told(trainer: Any) -> object:
 
 
 def _setting(value: object) -> object:
-    """What a trainer holds, as plain values or a digest; the type of what has no content to read,
-    such as a lock.
+    """The attributes of a trainer as plain values or a digest.
+
+    What has no readable content, such as a lock, is described by its type.
     """
     if isinstance(value, dict):
         return sorted((str(name), str(_setting(held))) for name, held in value.items())

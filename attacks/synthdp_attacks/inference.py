@@ -1,5 +1,4 @@
-"""Attribute inference: who knows all but one column of a record guesses the last one from the
-release.
+"""Attribute inference: guess one column of a record from the others and the release.
 
 Giomi et al. (2023), the inference attack. A release that teaches how columns hang together in the
 population makes such guesses right for everybody; that is what it is for, and shows in the control.
@@ -23,8 +22,9 @@ Guess = Callable[[Codes, Codes, Codes, int], Codes]
 
 
 def closest_rows(known: Codes, secret: Codes, asked: Codes, seed: int) -> Codes:
-    """The level that most of the closest synthetic rows have; all rows at the least distance
-    count.
+    """The most frequent level among the closest synthetic rows.
+
+    All rows at the least distance count.
     """
     levels = np.eye(int(secret.max()) + 1, dtype=np.float32)[secret]
     votes = [
@@ -35,8 +35,9 @@ def closest_rows(known: Codes, secret: Codes, asked: Codes, seed: int) -> Codes:
 
 
 def forest(known: Codes, secret: Codes, asked: Codes, seed: int) -> Codes:
-    """What a random forest that was fitted to the synthetic rows predicts; it is grown to the last
-    row, to remember copies.
+    """The prediction of a random forest that was fitted to the synthetic rows.
+
+    Its trees are fully grown, so that they remember copies.
     """
     fitted = RandomForestClassifier(
         n_estimators=100, min_samples_leaf=1, random_state=seed, n_jobs=1
@@ -59,8 +60,9 @@ def inference(
     guesser: str = "closest",
     guesses: int = 500,
 ) -> Risk:
-    """How often the level of column `secret` is guessed right for `members`, and for `control`,
-    from the columns `known` (None: all others).
+    """How often column `secret` is guessed right for `members`, and for `control`.
+
+    The guesses use the columns `known` (None: all others).
 
     The naive guess is the release's most frequent level, which needs no knowledge of the record.
     """

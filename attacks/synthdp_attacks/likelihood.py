@@ -25,8 +25,9 @@ _MIN_SPREAD = 1e-9  # relative; keeps ratios finite where a trainer's score does
 
 
 class OnlineLira:
-    """Log-ratio of the two Gaussians: above 0 where the score is likelier with the target than
-    without it.
+    """Log-likelihood ratio of two Gaussians, fitted to scores with and without the target.
+
+    Above 0 the score is likelier with the target.
     """
 
     def fit(self, scores: FloatArray, members: BoolArray) -> OnlineLira:
@@ -43,8 +44,9 @@ class OnlineLira:
 
 
 class OfflineLira:
-    """How unusually high a score is for models *without* the target; those with it are not looked
-    at.
+    """How unusually high a score is for models *without* the target.
+
+    Scores of models with the target are not used.
 
     The adversary needs no shadow model with the target, so that one fleet serves all targets. Above
     0 is what at most `FALSE_ALARMS` of the models without the target reach, under the Gaussian that

@@ -1,5 +1,6 @@
-"""Linkability: two parties hold different columns of the same people; does the release tell them
-who belongs together?
+"""Linkability: the release tells which records of two parties are of the same person.
+
+The parties have different columns of the same people.
 
 Giomi et al. (2023), the linkability attack: both look for the synthetic rows closest to a record in
 the columns they hold. If the same synthetic row is among both, the record's two halves are linked.
@@ -30,8 +31,9 @@ def linkability(
     neighbours: int = 1,
     guesses: int = 500,
 ) -> Risk:
-    """How many records of `members`, and of `control`, are linked through one of the `neighbours`
-    closest synthetic rows.
+    """Number of records of `members`, and of `control`, that the release links.
+
+    A link goes through one of the `neighbours` closest synthetic rows.
 
     `parties`: the columns that each holds. The naive guess draws its synthetic rows at random.
     """

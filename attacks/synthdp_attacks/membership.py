@@ -1,5 +1,6 @@
-"""The whole membership attack: play games on some targets, fit on one half of the pairs, be judged
-on the other.
+"""The whole membership attack: play games on some targets, fit, and judge.
+
+The attack is fitted on one half of the pairs and judged on the other.
 
 The verdict is that of one attack declared beforehand (`MAIN` if nothing else is said); all others
 are a table beside it, since the best of many on the test half would flatter the attacker. A
@@ -98,14 +99,13 @@ def attack_membership(
     """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
 
     `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result.
-    `main` is the attack
-    whose verdict counts: (extractor, classifier), or for a trainer that returns a `WhiteBox` also
-    (score, likelihood ratio) such as `("elbo", "lira_online")`; `also` are further ones, which
-    share its 5% of error, as do those that are made `elsewhere`, such as `attack_tables`. The table
-    has every white-box score with every likelihood ratio. The control re-uses the models without
-    the target; with `control_pairs` it is a game of its own, which also tests the machinery of the
-    trainings and costs `2 x control_pairs` models for each target. The same arguments and the same
-    state of `rng` continue what lies in the fleet's folder.
+    `main` is the attack whose verdict counts: (extractor, classifier), or for a trainer that
+    returns a `WhiteBox` also (score, likelihood ratio) such as `("elbo", "lira_online")`; `also`
+    are further ones, which share its 5% of error, as do those that are made `elsewhere`, such as
+    `attack_tables`. The table has every white-box score with every likelihood ratio. The control
+    re-uses the models without the target; with `control_pairs` it is a game of its own, which also
+    tests the machinery of the trainings and costs `2 x control_pairs` models for each target. The
+    same arguments and the same state of `rng` continue what lies in the fleet's folder.
 
     Raises:
         AttackError: something that was asked for is unknown, too few, or outside the domain.
@@ -171,8 +171,9 @@ def judge(
     also: Sequence[tuple[str, str]] = (),
     elsewhere: int = 0,
 ) -> MembershipReport:
-    """Attack games that were played; models of all games are judged together, each game by its own
-    classifier.
+    """Attack games that were played.
+
+    Models of all games are judged together, each game by its own classifier.
 
     A ceiling and a bound on epsilon hold for the mean over targets as they do for one.
     """
@@ -215,8 +216,9 @@ def judge(
 
 @dataclass(frozen=True)
 class _Arena:
-    """Games and what each attack on them is judged by. `confidence`: what each may claim by
-    itself.
+    """Games, and the settings by which each attack on them is judged.
+
+    `confidence` is what each attack may claim by itself.
     """
 
     games: Sequence[Game]
@@ -260,8 +262,9 @@ class _Arena:
 
 
 def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
-    """Names of the white-box scores of the games, of which each of `wanted` must be one unless it
-    is an extractor.
+    """Names of the white-box scores of the games.
+
+    Each of `wanted` must be one of them, unless it is an extractor.
     """
     scores = list(games[0].shadow_scores)
     if clash := sorted(set(scores) & set(EXTRACTORS)):

@@ -1,5 +1,6 @@
-"""Scores of a record from released noisy tables: the sharpest attack on a release that measures
-marginals.
+"""Scores of a record from released noisy tables.
+
+This is the strongest attack on a release that measures marginals.
 
 A table t of counts is released with Gaussian noise of standard deviation s_t. The record adds 1 to
 one cell of each table, so all that it changes are the numbers y_t in its own cells. If the counts
@@ -28,8 +29,9 @@ from synthdp_attacks.threat import Codes, FloatArray, Score
 
 @dataclass(frozen=True)
 class NoisyCounts:
-    """A released table: `counts` over the levels of `columns` (one axis for each), with Gaussian
-    noise of `sigma` counts.
+    """A released contingency table with Gaussian noise of scale `sigma` counts.
+
+    `counts` is over the levels of `columns`, one axis for each.
     """
 
     columns: tuple[int, ...]
@@ -55,8 +57,9 @@ class NoisyCounts:
 
 
 def table_score(tables: Sequence[NoisyCounts]) -> Score:
-    """Sum of the noisy counts of a record's cells, each over its variance, in units of the sum's
-    own noise.
+    """Sum of the noisy counts of a record's cells, weighted by inverse variance.
+
+    Its unit is the standard deviation of its noise.
 
     For `WhiteBox.scores`; membership moves it up by `separation(tables)`.
     """
@@ -65,8 +68,9 @@ def table_score(tables: Sequence[NoisyCounts]) -> Score:
 
 
 def table_ratio(tables: Sequence[NoisyCounts], rest: Codes) -> Score:
-    """Log-likelihood ratio of a record when all other rows `rest` `[rows, columns]` are known, in
-    nats; above 0 is a guess of "member".
+    """Log-likelihood ratio of a record, in nats; above 0 is a guess of "member".
+
+    All other rows `rest` `[rows, columns]` are known.
 
     Bayes-optimal for Gaussian noise where the world without the record has one row less
     (`add_remove`).
@@ -88,8 +92,9 @@ def table_ratio(tables: Sequence[NoisyCounts], rest: Codes) -> Score:
 
 
 def separation(tables: Sequence[NoisyCounts]) -> float:
-    """mu: how many standard deviations membership moves the best score; the tables are mu-GDP (Dong
-    et al., 2022).
+    """mu: the shift of the best score by membership, in standard deviations.
+
+    The tables are mu-GDP (Dong et al., 2022).
     """
     return float(np.sqrt(sum(1 / t.sigma**2 for t in tables)))
 

@@ -1,5 +1,6 @@
-"""Membership attacks on one release: rows that the trainer had against control rows that it had
-not.
+"""Membership attacks on one release: training rows against control rows.
+
+The trainer did not have the control rows.
 
 What this game cannot show. It has the rows of *one* training run. Which rows are members was not
 decided by coins that this game threw before the training, all rows were trained on together, and
@@ -41,8 +42,10 @@ ENOUGH_ROWS = 200
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One attack. `advantage` is at a threshold fixed on the calibration half, measured on the
-    other; the rest uses all rows.
+    """The statistics of one attack.
+
+    The threshold of `advantage` is fixed on the calibration half and measured on the other; the
+    rest uses all rows.
 
     `tpr_at` holds a false-positive rate and the true-positive rate there, or None where control
     rows are too few for it.
@@ -70,8 +73,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowFreeReport:
-    """The verdict (`main`, declared beforehand), the other attacks, and what the numbers must be
-    read beside.
+    """The verdict (`main`, declared beforehand), the other attacks, and warnings.
 
     `control`: AUC of an attacker who looks at the reference only, never at the release. It must be
     at chance; if it is not, members and control rows are not of one population, or the reference
@@ -133,13 +135,13 @@ def attack_release(
     rng: np.random.Generator,
     attacks: Sequence[str] = tuple(SCORES),
 ) -> ShadowFreeReport:
-    """Attack one release of any origin, without training anything. All tables are codes `[rows,
-    columns]` inside `public`.
+    """Attack one release of any origin, without training anything.
+
+    All tables are codes `[rows, columns]` inside `public`.
 
     `members`: rows that the trainer had. `non_members`: control rows of the same population that it
-    had not, as
-    many if possible. `reference`: further rows of that population, which are neither. The verdict
-    is that of `MAIN_SCORE`.
+    had not, as many if possible. `reference`: further rows of that population, which are neither.
+    The verdict is that of `MAIN_SCORE`.
 
     Raises:
         AttackError: an unknown attack, a table outside the domain, or too few rows.
@@ -177,8 +179,9 @@ def attack_release(
 
 
 def best_threshold(scores: FloatArray, members: BoolArray) -> float:
-    """The threshold with the greatest advantage on *these* scores, half-way to the next score; use
-    it on other rows only.
+    """The threshold with the greatest advantage on *these* scores.
+
+    It lies half-way to the next score. Use it on other rows only.
     """
     points, levels = roc(scores, members), np.unique(scores)[::-1]
     best = int(np.argmax(points[:, 1] - points[:, 0]))

@@ -13,8 +13,9 @@ LOOK_EVERY_S = 1.0  # how often result files are counted while the runner is sil
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a fleet is. `remaining_s` is None until a task of this run, or a group of them, has
-    finished.
+    """The progress of a fleet.
+
+    `remaining_s` is None until a task of this run, or a group of them, has finished.
     """
 
     finished: int
@@ -26,8 +27,9 @@ class Progress:
 
 @dataclass
 class Teller:
-    """Tells `listener` how many of `total` tasks have left a file, by `count`; never two calls at a
-    time, perhaps from a thread of its own.
+    """Tells `listener` how many of `total` tasks have left a file, by `count`.
+
+    There are never two calls at a time; they may come from a separate thread.
 
     Time left is judged when the runner reports only: of a group that is trained side by side the
     first models come late and the others at once.

@@ -1,5 +1,6 @@
-"""What a membership attack found: frozen values, JSON and one plain sentence. Confidential when the
-rows were.
+"""The report of a membership attack: frozen values, JSON and one plain sentence.
+
+It is confidential when the rows were.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ LOW_RATES = (0.01, 0.001)
 
 @dataclass(frozen=True)
 class AttackRow:
-    """One extractor with one classifier, or one white-box score with one likelihood ratio, judged
-    on `models` test models in each world.
+    """The statistics of one attack on `models` test models in each world.
+
+    An attack is an extractor with a classifier, or a white-box score with a likelihood ratio.
 
     `positive_accuracy` and `negative_accuracy` are the base paper's PA and NA: in its tables
     accuracy is their mean, so they are the shares of models recognised in each world (recall and
@@ -170,8 +172,10 @@ def judged(
     claim: Claim | None,
     confidence: float,
 ) -> AttackVerdict:
-    """The verdict on one declared attack: its guesses `score > 0`, those at a threshold fixed
-    beforehand (`counts`), and those of the control.
+    """The verdict on one declared attack.
+
+    It rests on the guesses `score > 0`, on those at a threshold fixed beforehand (`counts`), and on
+    those of the control.
     """
     delta = claim.delta if claim else 0.0
     enough = control is not None and min(control.positives, control.negatives) >= models_to_tell(
@@ -195,14 +199,13 @@ def judged(
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipReport:
-    """The verdict, what it must be read beside, the `others` that were declared beforehand, and the
-    table of all other attacks.
+    """The verdict, its context, the `others` declared beforehand, and the table of all attacks.
 
     `per_target`: advantage on each target. `baseline`: advantage of the same classifier on column
-    histograms, which never ask about
-    the target. `epsilon_provable`: the most that so many models could have proven. `roc`: points
-    (FPR, TPR) of the verdict's attack. `remarks`: what else must be known before the numbers are
-    believed. `dropped`: pairs of models whose training always killed its worker.
+    histograms, which never ask about the target. `epsilon_provable`: the most that so many models
+    could have proven. `roc`: points (FPR, TPR) of the verdict's attack. `remarks`: what else must
+    be known before the numbers are believed. `dropped`: pairs of models whose training always
+    killed its worker.
     """
 
     verdict: AttackVerdict
@@ -247,15 +250,14 @@ class MembershipReport:
 
     @property
     def refutes_claim(self) -> bool:
-        """Whether one of the declared attacks disproves the claim, with 95% confidence in all of
-        them together.
-        """
+        """Whether one of the declared attacks disproves the claim, with 95% confidence in all."""
         return any(verdict.refutes_claim for verdict in self.declared)
 
     @property
     def conclusion(self) -> str:
-        """One plain sentence on the verdict, or on an attack that says more, and the caveat; all
-        attacks together are wrong with at most 5%.
+        """One plain sentence on the verdict, or on an attack that says more, and the caveat.
+
+        All attacks together are wrong with probability at most 5%.
         """
         telling = [v for v in self.declared if v.refutes_claim] or [
             v for v in self.declared if v.advantage.lower > 0

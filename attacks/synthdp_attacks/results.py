@@ -1,6 +1,4 @@
-"""The result files of a fleet: one for each task, whole or not there, and known by the computation
-that they are of.
-"""
+"""The result files of a fleet: one for each task, atomic, of one computation."""
 
 from __future__ import annotations
 
@@ -54,8 +52,10 @@ class Results:
         return tuple(i for i in self.missing(indices) if self.mark(i).exists())
 
     def prepare(self, count: int) -> int:
-        """Make the folder, for its owner alone, clear what a killed run left, and see that all
-        results are of this computation; the number of those removed that cannot be read.
+        """Make the folder, for its owner alone, and clear what a killed run left.
+
+        All results must be of this computation. Returns the number of unreadable results that were
+        removed.
 
         Raises:
             FleetError: results of another computation, beside which nothing is removed.

@@ -1,5 +1,6 @@
-"""The risk that a release adds for the rows it was made from: success there against success on
-control rows.
+"""The risk that a release adds for its training rows.
+
+It compares the success on them with the success on control rows.
 
 Giomi, Boenisch, Wehmeyer, Tasnadi (2023), "A unified framework for quantifying privacy risk in
 synthetic data" (Anonymeter), whose risk is R = (r_attack - r_control) / (1 - r_control). What an
@@ -50,10 +51,9 @@ class Risk:
 
     `attack`: on rows the trainer had. `control`: the same attack on rows it had not. `naive`:
     guesses that need no record of the release, on rows the trainer had; an attack that beats it by
-    no more than chance (`beats_naive`) shows no risk, and no
-    safety either. `risk`: 1 if the release gives all of its rows away, 0 if none, below 0 where the
-    control did better. All are None where there was nothing to guess, the risk also where every
-    control guess was right.
+    no more than chance (`beats_naive`) shows no risk, and no safety either. `risk`: 1 if the
+    release gives all of its rows away, 0 if none, below 0 where the control did better. All are
+    None where there was nothing to guess, the risk also where every control guess was right.
     """
 
     question: str
@@ -67,8 +67,9 @@ class Risk:
 
     @property
     def shown(self) -> bool:
-        """Whether the release gives away more of its own rows than of others, with 95% confidence
-        (97.5% one-sided).
+        """Whether the release reveals more of its training rows than of others.
+
+        The confidence is 95% (97.5% one-sided).
         """
         return self.risk is not None and self.risk.lower > 0
 
@@ -125,8 +126,9 @@ def risk_of(
 
 
 def excess(attack: Trials, control: Trials, *, confidence: float = CONFIDENCE) -> Interval | None:
-    """(r_attack - r_control) / (1 - r_control) with its interval; None where the control never
-    fails.
+    """(r_attack - r_control) / (1 - r_control) with its interval.
+
+    None where the control never fails.
     """
     a = clopper_pearson(attack.guesses - attack.right, attack.guesses, confidence=confidence)
     c = clopper_pearson(control.guesses - control.right, control.guesses, confidence=confidence)

@@ -48,8 +48,9 @@ class Serial:
 
 @dataclass(frozen=True)
 class Loky:
-    """Processes of joblib on this machine, `workers` groups at a time, one thread of linear algebra
-    each.
+    """Processes of joblib on this machine: `workers` groups at a time.
+
+    Each uses one thread of linear algebra.
     """
 
     workers: int = 2

@@ -1,5 +1,6 @@
-"""Membership scores from one release, without shadow models: how much likelier each record is to
-have been trained on.
+"""Membership scores from one release, without shadow models.
+
+A score says how much likelier it is that the record was trained on.
 
 Each takes what the adversary holds - the synthetic rows, `reference` rows of the same population
 that were not trained on, and the records he asks about - and gives one number for each record,
@@ -26,8 +27,9 @@ COPY_BANDWIDTH = 0.03
 
 @dataclass(frozen=True)
 class View:
-    """What the adversary holds; tables are codes `[rows, columns]`. `seed`: for what an attack
-    draws.
+    """The adversary's view; tables are codes `[rows, columns]`.
+
+    `seed` is for the random draws of an attack.
     """
 
     public: Public
@@ -49,15 +51,17 @@ def domias(view: View, asked: Codes) -> FloatArray:
 
 
 def distance(view: View, asked: Codes) -> FloatArray:
-    """Minus the Hamming distance to the closest synthetic record (DCR), which also calls every
-    typical record a member.
+    """Minus the Hamming distance to the closest synthetic record (DCR).
+
+    It also calls every typical record a member.
     """
     return -closest(asked, view.synthetic)
 
 
 def relative_distance(view: View, asked: Codes) -> FloatArray:
-    """How much closer the closest synthetic record is than the closest reference record, in
-    columns.
+    """Distance to the closest reference record minus that to the closest synthetic one.
+
+    The unit is columns.
     """
     return closest(asked, view.reference) - closest(asked, view.synthetic)
 
@@ -76,8 +80,9 @@ def monte_carlo(view: View, asked: Codes) -> FloatArray:
 
 
 def logan(view: View, asked: Codes) -> FloatArray:
-    """How a classifier that tells synthetic rows from reference rows sees each record: 1 is
-    synthetic, 0 reference.
+    """The score of a classifier of synthetic rows against reference rows.
+
+    1 is synthetic, 0 reference.
 
     After Hayes, Melis, Danezis, De Cristofaro (2019), "LOGAN", the black box: their discriminator
     is a network that is trained beside a generator, ours a random forest.
@@ -106,8 +111,9 @@ SCORES: dict[str, Callable[[View, Codes], FloatArray]] = {
 
 
 def population(view: View, asked: Codes) -> FloatArray:
-    """Log-density of the reference at each record. It never looks at the release: as an attack it
-    must be at chance.
+    """Log-density of the reference at each record.
+
+    It never uses the release: as an attack it must be at chance.
     """
     width = likeliest_bandwidth(view.public, view.reference, np.random.default_rng(view.seed))
     return CategoricalKernel(view.public, view.reference, width).log_density(asked)

@@ -1,5 +1,4 @@
-"""Singling out: does a predicate that is true of one synthetic row point at exactly one of the rows
-behind the release?
+"""Singling out: a predicate of one synthetic row is true of exactly one original row.
 
 Giomi et al. (2023), the singling-out attack, for codes: univariate predicates are levels that one
 synthetic row alone has, multivariate ones are levels that one synthetic row alone has together. A
@@ -33,8 +32,9 @@ def singling_out(
     width: int | None = None,
     guesses: int = 500,
 ) -> Risk:
-    """How many predicates that single out a synthetic row single out one of `members`, and of
-    `control`.
+    """Number of predicates that single out one of `members`, and one of `control`.
+
+    Each predicate singles out a synthetic row.
 
     `width`: columns of a predicate (1: univariate); None draws it afresh for each, from 2 to all.
     The naive guess takes the same columns with levels drawn evenly from the public ones.
@@ -79,8 +79,9 @@ def _levels_of_one(synthetic: Codes, guesses: int, rng: np.random.Generator) -> 
 def _combinations_of_one(
     synthetic: Codes, width: int | None, guesses: int, rng: np.random.Generator
 ) -> list[Predicate]:
-    """Levels that exactly one synthetic row has together; of each row at most one set, so that no
-    two guesses aim at the same.
+    """Combinations of levels that exactly one synthetic row has.
+
+    There is at most one for each row, so that no two guesses aim at the same row.
     """
     found: list[Predicate] = []
     columns = synthetic.shape[1]

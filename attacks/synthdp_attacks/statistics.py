@@ -34,17 +34,16 @@ class Interval:
 
 
 def shared_confidence(attacks: int) -> float:
-    """What each of so many declared attacks may claim, so that all of them together are wrong with
-    at most 5%.
+    """The confidence of each of so many declared attacks.
+
+    All of them together are wrong with probability at most 5%.
     """
     return 1 - (1 - CONFIDENCE) / attacks
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Guesses of "member" in the world with the target (of `positives` models) and without (of
-    `negatives`).
-    """
+    """Guesses of "member" among `positives` models with the target and `negatives` without."""
 
     true_positives: int
     positives: int
@@ -117,8 +116,9 @@ def advantage(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
 
 
 def models_to_tell(confidence: float = CONFIDENCE) -> int:
-    """Fewest models of each world from which an advantage can be told from 0 at all, by an attack
-    that is always right.
+    """Fewest models of each world that can show an advantage above 0.
+
+    An attack that is always right reaches it.
     """
     return next(
         models
@@ -128,16 +128,18 @@ def models_to_tell(confidence: float = CONFIDENCE) -> int:
 
 
 def accuracy(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
-    """Accuracy when both worlds are equally likely: (1 + advantage) / 2, with its interval; in 0 ..
-    1.
+    """Accuracy when both worlds are equally likely: (1 + advantage) / 2, with its interval.
+
+    It is in 0 .. 1.
     """
     gap = advantage(counts, confidence=confidence)
     return Interval(*((1 + bound) / 2 for bound in (gap.value, gap.lower, gap.upper)))
 
 
 def roc(scores: FloatArray, members: BoolArray) -> FloatArray:
-    """Points (FPR, TPR) for falling thresholds, from (0, 0) to (1, 1); shape `[points, 2]`. Tied
-    scores make one step.
+    """Points (FPR, TPR) for falling thresholds, from (0, 0) to (1, 1): `[points, 2]`.
+
+    Tied scores make one step.
     """
     order = np.argsort(-scores, kind="stable")
     last_of_tie = np.append(np.diff(scores[order]) != 0, True)
@@ -147,16 +149,18 @@ def roc(scores: FloatArray, members: BoolArray) -> FloatArray:
 
 
 def best_advantage(scores: FloatArray, members: BoolArray) -> float:
-    """Greatest TPR - FPR over all thresholds. Chosen on what it is measured on, so biased upwards:
-    no verdict.
+    """Greatest TPR - FPR over all thresholds; no verdict.
+
+    It is chosen and measured on the same scores, so it is biased upwards.
     """
     points = roc(scores, members)
     return float((points[:, 1] - points[:, 0]).max())
 
 
 def auc(scores: FloatArray, members: BoolArray, *, confidence: float = CONFIDENCE) -> Interval:
-    """Area under the ROC with DeLong's variance (DeLong et al., 1988; midranks: Sun and Xu, 2014),
-    on the logit scale.
+    """Area under the ROC with DeLong's variance, on the logit scale.
+
+    DeLong et al., 1988; midranks: Sun and Xu, 2014.
 
     Where that variance is 0 (worlds fully apart, or all scores tied) it says nothing; then the
     exact interval of as many independent comparisons of one model of each world is given instead,
@@ -203,8 +207,9 @@ def tpr_at_fpr(
     false_positive_rate: float,
     confidence: float = CONFIDENCE,
 ) -> Interval | None:
-    """Greatest TPR with an FPR of at most `false_positive_rate`, a; None where so few models cannot
-    show that rate.
+    """Greatest TPR with an FPR of at most `false_positive_rate`, a.
+
+    None where the models are too few to show that rate.
 
     The value takes the threshold from these same scores. The interval covers the true TPR,
     threshold and all, ties or not. [Derived here: let t be the least threshold with P(score > t |
@@ -220,10 +225,9 @@ def tpr_at_fpr(
       t.
 
     The errors of a side are added, so that scores of the two worlds may depend on each other.] That
-    X_k are nonparametric limits of a
-    quantile: David and Nagaraja, "Order Statistics", 3rd ed. (2003), section 7.1. Below some 430
-    models for a = 1% (no k >= 1 has d <= s / 2) the lower limit is 0 whatever the scores are: so
-    few cannot show that any threshold has so few false alarms.
+    X_k are nonparametric limits of a quantile: David and Nagaraja, "Order Statistics", 3rd ed.
+    (2003), section 7.1. Below some 430 models for a = 1% (no k >= 1 has d <= s / 2) the lower limit
+    is 0 whatever the scores are: so few cannot show that any threshold has so few false alarms.
     """
     inside, outside = scores[members], np.sort(scores[~members])[::-1]
     side, models = (1 - confidence) / 2, len(outside)

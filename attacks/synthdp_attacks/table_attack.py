@@ -1,5 +1,6 @@
-"""The membership game on noisy tables alone, by one who knows all other rows: the best attack there
-is, on thousands of releases.
+"""The membership game on noisy tables alone, by an adversary who knows all other rows.
+
+It is the strongest attack on them, and is played on thousands of releases.
 
 Tables need no training, so that many more releases can be had than models. The two worlds are two
 known tables of rows, and what is released of either is a draw from one of two known Gaussians.
@@ -75,8 +76,9 @@ def attack_tables(
 
 
 def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyCounts]], float]:
-    """Log-likelihood ratio of noisy tables, in nats: above 0 they are likelier of the rows `inside`
-    than of `outside`, both known.
+    """Log-likelihood ratio of noisy tables between the rows `inside` and `outside`, in nats.
+
+    Above 0 they are likelier of `inside`. Both are known.
     """
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[FloatArray, FloatArray]] = {}
 

@@ -25,8 +25,9 @@ def random_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[i
 
 
 def isolated_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Positions of the `count` most isolated rows, most isolated first; ties go to rarer levels,
-    then by `rng`.
+    """Positions of the `count` most isolated rows, most isolated first.
+
+    Ties go to rarer levels, then by `rng`.
     """
     _check(rows, count)
     order = np.lexsort((rng.permutation(len(rows)), -rarity(rows), -isolation(rows)))
@@ -60,8 +61,9 @@ SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]
 
 
 def isolation(rows: Codes, *, neighbours: int = NEIGHBOURS) -> FloatArray:
-    """Mean Hamming distance (share of columns that differ, 0-1) of each row to its nearest others;
-    shape `[rows]`.
+    """Mean Hamming distance of each row to its nearest others: `[rows]`.
+
+    The distance is the share of columns that differ, in 0 .. 1.
     """
     total, columns = rows.shape
     nearest = min(neighbours, total - 1)

@@ -1,5 +1,4 @@
-"""The threat model, apart from any attack: what the adversary is given, and what one training looks
-like.
+"""The threat model, apart from any attack: the adversary's knowledge, and one training.
 
 The adversary always knows the public description of the table (`Public`), the record he asks about,
 and how the releaser trains (`Trainer`, which he runs himself as a shadow). A `ThreatModel` says
@@ -28,8 +27,7 @@ Score = Callable[[Codes], float]
 
 @dataclass(frozen=True)
 class WhiteBox:
-    """What a trainer returns when the model, or its noisy tables, are released beside the synthetic
-    set.
+    """A trainer's result where the model, or its noisy tables, are released with the rows.
 
     `scores`: by name, what anyone who holds the released model can compute of one record
     `[columns]`, such as its ELBO. A score must grow with how well the model knows the record. The
@@ -58,8 +56,7 @@ class Trainer(Protocol):
 
 @runtime_checkable
 class GroupTrainer(Trainer, Protocol):
-    """A trainer that can also train several models side by side, in less time than one after the
-    other.
+    """A trainer that can also train several models at once, in less time than one by one.
 
     Each model has its own rows and randomness, and what it releases has the law that it has alone.
     """
@@ -78,8 +75,9 @@ class GroupTrainer(Trainer, Protocol):
 
 @dataclass(frozen=True)
 class Public:
-    """What anyone may know of the table: the number of levels of each column. Codes lie in `0 ..
-    size-1`.
+    """Public knowledge of the table: the number of levels of each column.
+
+    Codes lie in `0 .. size-1`.
     """
 
     sizes: tuple[int, ...]
@@ -126,13 +124,12 @@ class ThreatModel:
     """What differs between the two worlds, and what the adversary knows of the other rows.
 
     `relation`: `add_remove` - the world without the target has one row less; `replace_one` - it has
-    a fresh
-    row instead. `knowledge`: `rest` - he knows every other row (the adversary of differential
-    privacy), and all shadow models share them; `reference` - he has rows of the same population,
-    and every model pair
-    draws its other rows afresh. `rows`: how many other rows each training gets (None: all;
-    `replace_one` and `reference` need some left over). In both cases the two models of a pair share
-    the other rows, so the ceiling of a differentially private trainer holds.
+    a fresh row instead. `knowledge`: `rest` - he knows every other row (the adversary of
+    differential privacy), and all shadow models share them; `reference` - he has rows of the same
+    population, and every model pair draws its other rows afresh. `rows`: how many other rows each
+    training gets (None: all; `replace_one` and `reference` need some left over). In both cases the
+    two models of a pair share the other rows, so the ceiling of a differentially private trainer
+    holds.
     """
 
     relation: Relation = "add_remove"

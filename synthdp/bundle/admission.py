@@ -46,10 +46,10 @@ class BundleContent:
 
     `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was
     validated or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole
-    plan, with what the run did not
-    need: its spends, and units in a group -> epsilon at the spec's delta. `synthetic` has the
-    spec's columns and number of rows. `validation` is what released tables say of a given graph.
-    `audit` was made without real rows. `scores` are there exactly where the spec has them charged.
+    plan, with what the run did not need: its spends, and units in a group -> epsilon at the spec's
+    delta. `synthetic` has the spec's columns and number of rows. `validation` is what released
+    tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
+    where the spec has them charged.
     """
 
     spec: ReleaseSpec
@@ -85,8 +85,9 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
 
 
 def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    """Receipts of each file that came out of rows; refuses values of any other type than they must
-    have.
+    """Receipts of each file that came out of rows.
+
+    Values of any other type than they must have are refused.
     """
     receipts = _table_receipts(content)
     if (content.scores is not None) != content.spec.evaluation.dp_scores:
@@ -133,8 +134,9 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
 
 
 def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
-    """Whether no row had a say in the graph: also in mode learn, where the spec decides every pair
-    and nothing was measured.
+    """Whether no row had an influence on the graph.
+
+    That is so also in mode learn, where the spec decides every pair and nothing was measured.
     """
     if spec.graph.mode == "learn":
         return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
@@ -145,8 +147,9 @@ def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
 
 
 def _released(name: str, value: object, inner: type | None) -> Released[Any]:
-    """`value` if it is `Released`, holds an `inner` (or else something that can save itself), and
-    was paid for.
+    """`value`, if it is `Released`, contains an `inner`, and was paid for.
+
+    Where `inner` is None, the content must be able to save itself.
     """
     if type(value) is not Released:
         refuse(

@@ -1,6 +1,4 @@
-"""A bundle's folder appears whole or not at all, and never takes the place of anything but a
-bundle.
-"""
+"""A bundle's folder appears whole or not at all, and replaces nothing but a bundle."""
 
 from __future__ import annotations
 
@@ -46,8 +44,9 @@ def check_target(folder: Path, *, force: bool) -> None:
 
 @contextmanager
 def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
-    """A draft beside `folder` that takes its place when the block ends well and vanishes
-    otherwise.
+    """A draft beside `folder`, which it replaces when the block succeeds.
+
+    Otherwise the draft is deleted.
     """
     from safetensors import SafetensorError
 

@@ -36,8 +36,7 @@ def public_report(folder: Path) -> str:
 
 
 def public_content(folder: Path) -> PublicContent:
-    """What the page shows: the spec, certificate, profile, graph, noisy tables and the table's
-    first rows.
+    """The content of the page: spec, certificate, profile, graph, noisy tables and first rows.
 
     Raises:
         OSError, ValueError, KeyError, TypeError, SpecError, VerifyError: one of these files is not
@@ -79,8 +78,9 @@ def _table(stated: Mapping[str, Any]) -> NoisyTable:
 
 
 def published_levels(path: Path, domain: Domain, *, header: Sequence[str]) -> Codes:
-    """Levels of the modelled columns in the first `MAX_ROWS` rows of a published table, shape
-    `[rows, columns]`.
+    """Levels of the modelled columns of a published table: `[rows, columns]`.
+
+    Only the first `MAX_ROWS` rows are read.
     """
     check_plain(path)
     check_header(path, header)

@@ -9,8 +9,9 @@ from synthdp.spec.model import Column, Dataset, derived_of
 
 
 def plain(text: str) -> str:
-    """A steward's words on one line, safe inside a Markdown table or sentence: no markup, link or
-    picture of theirs is drawn.
+    """A steward's words on one line, safe inside a Markdown table or sentence.
+
+    No markup, link or picture in them is drawn.
     """
     words = " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "'")
     return re.sub(r"([|*_\[\]~])", r"\\\1", words)

@@ -86,8 +86,9 @@ def write_bundle(
     signer: Signer | None = None,
     begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
-    """Write the bundle of a release to `folder`, atomically; returns the folder. Without a `signer`
-    it says that it is unsigned.
+    """Write the bundle of a release to `folder`, atomically; returns the folder.
+
+    Without a `signer` the bundle says that it is unsigned.
 
     `begin` hears of each of the `WRITING` by name.
 

@@ -1,3 +1,1 @@
-"""Verification of a bundle by anyone, offline: files, ledger, epsilon, table, model,
-certificate.
-"""
+"""Verification of a bundle by anyone, offline."""

@@ -67,8 +67,9 @@ def check_one_of_each_run(bundles: Sequence[Path]) -> None:
 
 
 def check_nearby(ledger: Sequence[Entry], dataset: str, out: Path) -> None:
-    """Whether the ledger holds what the bundles of `dataset` in `out`, above it, and in the folders
-    beside it, have published.
+    """Check the ledger against the bundles of `dataset` near `out`.
+
+    They lie in `out`, above it, and in the folders beside it.
 
     Bundles of other datasets, and those that cannot be read, say nothing.
 

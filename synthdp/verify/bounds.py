@@ -1,5 +1,6 @@
-"""What a stranger's ledger and certificate may ask to be composed: events with a meaning, and
-within what a spec can spend.
+"""Bounds on what an untrusted ledger and certificate may ask to be composed.
+
+Their events must have a meaning, and lie within what a spec can spend.
 
 Composition takes time and memory that grow with the privacy loss, with the number of events and
 with the width of discrete noise. Without these bounds a bundle of a few kilobytes could keep
@@ -31,8 +32,10 @@ LOSSES, FREE_LOSS = 10.0, 10.0
 
 @dataclass(frozen=True)
 class PlanLimits:
-    """What the plan of a spec can hold at most: rows of a unit, purposes, steps of a training,
-    tables, answers of a search, expected loss.
+    """Upper limits of a plan of the spec.
+
+    They bound the rows of a unit, purposes, training steps, tables, answers of a search, and
+    expected loss.
     """
 
     rows: int

@@ -43,8 +43,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was checked, and every problem found; the rest is the bundle's own, where it could be
-    read.
+    """The checks that were made, and every problem found.
+
+    The other fields are those that the bundle states, where they could be read.
 
     `signer` is the key that the bundle names, None for an unsigned one; `origin_checked` says that
     it is the key that `verify` was given.
@@ -65,8 +66,9 @@ class VerifyReport:
 
     @property
     def established(self) -> str:
-        """In words, what was found out, and whose word is left: no check can see that the program
-        ran as stated.
+        """In words, what was established, and whose word the rest rests on.
+
+        No check can see that the program ran as stated.
         """
         if self.signer is None:
             whose, vouched = "unsigned", "nobody"
@@ -87,8 +89,10 @@ class VerifyReport:
 def verify_bundle(
     folder: Path, *, key: Path | None = None, progress: Progress | None = None
 ) -> VerifyReport:
-    """Check a bundle and return what was checked; `key` is the file of the publisher's public key,
-    `progress` hears of checks done and in all.
+    """Check a bundle and return a report.
+
+    `key` is the file of the publisher's public key. `progress` gets the number of checks done and
+    of all.
 
     Raises:
         VerifyError: with every problem found, or `key` is no public key.
@@ -121,8 +125,9 @@ def verify_bundle(
 def inspect_bundle(
     folder: Path, *, key: Ed25519PublicKey | None = None, progress: Progress | None = None
 ) -> VerifyReport:
-    """Check a bundle; problems are in the report, none is raised. With a `key`, only what it signed
-    is accepted.
+    """Check a bundle; problems are in the report, none is raised.
+
+    With a `key`, only what it signed is accepted.
     """
     reader, problems, done = Reader(folder, key=key), [], []
     for name, (file, check) in CHECKS.items():

@@ -1,5 +1,6 @@
-"""What a second bundle is, compared with a first: its budget, its graph, its table. Better, worse,
-same, or not to be compared.
+"""Comparison of a second bundle with a first: budget, graph and table.
+
+Each figure is better, worse, the same, or not comparable.
 
 Both are verified before a word of them is believed. All figures are public; no row of the original
 is needed.
@@ -31,8 +32,9 @@ CLOSE = 1e-6  # relative: another version of the accountant may differ in the la
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that both bundles state; `verdict` is of the second. `why` says what a number
-    cannot.
+    """One fact that both bundles state; `verdict` is of the second.
+
+    `why` says what a number cannot.
     """
 
     topic: Literal["budget", "graph", "quality", "table"]
@@ -158,8 +160,9 @@ def _other_promise(one: Certificate, two: Certificate) -> str:
 
 
 def _trade_off(a: Opened, b: Opened, *, why: str) -> Difference:
-    """The whole curve: better where delta is nowhere larger and somewhere smaller, over the
-    epsilons of both.
+    """The whole profile: better where delta is nowhere larger and somewhere smaller.
+
+    It is compared at the epsilons of both.
     """
     shared = sorted(a.profile.keys() & b.profile.keys())
     above = any(b.profile[e] > a.profile[e] * (1 + CLOSE) + 1e-13 for e in shared)

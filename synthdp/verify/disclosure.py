@@ -1,6 +1,4 @@
-"""The checks of what tells a certificate to people and registers: each file is written again and
-compared.
-"""
+"""The checks of the files that explain a certificate: each is written again and compared."""
 
 from __future__ import annotations
 
@@ -55,8 +53,9 @@ def _check_datacard(reader: Reader) -> Iterator[str]:
 
 
 def _check_report(reader: Reader) -> Iterator[str]:
-    """The public report shows what the other files say: its words and figures are made again and
-    compared.
+    """The public report shows what the other files say.
+
+    Its words and figures are made again and compared.
     """
     if reader.certificate is not None and reader.text(REPORT) != public_report(reader.folder):
         yield f"{REPORT}: does not show what the bundle's other files say"
@@ -71,8 +70,9 @@ def _check_effects(reader: Reader) -> Iterator[str]:
 
 
 def _check_profile(reader: Reader) -> Iterator[str]:
-    """Delta at every epsilon of the grid is what the planned events compose to, and the picture
-    shows it.
+    """The profile is what the planned events compose to, and the picture shows it.
+
+    It gives delta at every epsilon of the grid.
     """
     name = "privacy/profile.json"
     if reader.certificate is None:
@@ -99,8 +99,9 @@ def _check_profile(reader: Reader) -> Iterator[str]:
 
 
 def _check_deployment(reader: Reader) -> Iterator[str]:
-    """The registry's record is valid, says what spec and certificate say, and is there exactly
-    where the spec asks for it.
+    """The registry's record is valid, and says what spec and certificate say.
+
+    It is there exactly where the spec asks for it.
     """
     if reader.certificate is None or not reader.entries:
         return

@@ -1,5 +1,6 @@
-"""The checks of the table's other forms: Parquet holds the rows of the CSV, and both descriptions
-are those that spec and files give.
+"""The checks of the other forms of the table: Parquet and two descriptions.
+
+Parquet has the rows of the CSV, and both descriptions are those of spec and files.
 
 A stranger's Parquet is opened with bounds on its footer, and a group of rows is only decoded if it
 states the size that the spec's columns can have.
@@ -51,8 +52,9 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
 
 
 def _plausible(group: Any, reader: Reader, size: int) -> bool:
-    """Whether a group of rows states no more rows and bytes than it can have: dictionaries of all
-    labels, and at most a number in a cell.
+    """Whether a group of rows states no more rows and bytes than it can have.
+
+    The bound counts dictionaries of all labels, and at most one number in a cell.
     """
     columns = Domain.written(reader.spec.columns).columns
     labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)

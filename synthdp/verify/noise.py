@@ -1,5 +1,6 @@
-"""Whether noisy tables that count the same rows differ by as much as their noise says: a test that
-costs no rows and no budget.
+"""A test whether noisy tables of the same rows differ by as much as their noise scale says.
+
+It costs no rows and no budget.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ def published_tables(folder: Path) -> tuple[NoisyTable, ...]:
 
 
 def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise | None:
-    """Whether tables that count the same rows differ by as much as their noise says; None where
-    nothing can be compared.
+    """The test of whether noisy tables of the same rows differ by as much as their noise says.
+
+    None where no two tables can be compared.
 
     Totals of one-way tables, and each margin of a table over several columns less the one-way table
     of that column, are noise alone: whatever the counts are, they cancel. Honest tables are refuted
@@ -102,8 +104,9 @@ def _by_chernoff(square: float, steps: Floats) -> float:
 
 
 def _log_sum(variance: Floats) -> Floats:
-    """Logarithm of the sum over whole n of exp(-2 pi^2 n^2 variance); for small variances by
-    Poisson's sum of it.
+    """Logarithm of the sum over all integers n of exp(-2 pi^2 n^2 variance).
+
+    For small variances it uses Poisson's form of the sum.
     """
     squares, narrow = np.arange(1, 5)[:, None] ** 2, variance < 1 / (2 * math.pi)
     plain = np.log1p(2 * np.exp(-2 * math.pi**2 * squares * variance).sum(0))
@@ -117,8 +120,9 @@ def _log_sum(variance: Floats) -> Floats:
 def _distance(
     tables: Sequence[NoisyTable], contrasts: Sequence[Contrast]
 ) -> tuple[float, Floats, Floats]:
-    """The squared length of the contrasts in units of their covariance, its inverse, and D of its
-    factors L D L'.
+    """Squared length of the contrasts in units of their covariance, its inverse, and its factor D.
+
+    The covariance is L D L'.
     """
     seen = np.concatenate([np.ravel(t.counts) for t in tables])
     variances = np.concatenate([np.full(t.counts.size, t.sigma**2) for t in tables])
@@ -136,8 +140,9 @@ def _distance(
 
 
 def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contrast]]]:
-    """The tables that are compared, each with its contrasts to those before it; no contrast follows
-    from others.
+    """The compared tables, each with its contrasts to those before it.
+
+    No contrast follows from others.
     """
     single = {t.columns[0]: t for t in tables if len(t.columns) == 1}
     starts, cells, found = dict[str, int](), 0, list[tuple[NoisyTable, list[Contrast]]]()
@@ -159,8 +164,9 @@ def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contr
 def _margins(
     table: NoisyTable, single: Mapping[str, NoisyTable], starts: Mapping[str, int], start: int
 ) -> Iterator[Contrast]:
-    """Each level of each margin less its one-way count; the last level of later margins follows
-    from the others and the totals.
+    """Each level of each margin minus its one-way count.
+
+    The last level of later margins follows from the others and the totals.
     """
     for axis, name in enumerate(table.columns):
         level_of = np.ravel(np.indices(table.counts.shape)[axis])

@@ -1,5 +1,6 @@
-"""How near two synthetic tables are to what was measured: public figures, from the noisy tables of
-the bundles alone.
+"""Distances of two synthetic tables to what was measured.
+
+They are public figures, from the noisy tables of the bundles alone.
 
 Tables that both bundles measured on the same data are first pooled by inverse variance: neither is
 then held to a reference that is the other's alone. No row of the original is needed, and nothing is
@@ -47,8 +48,9 @@ class PooledTable:
 
 @dataclass(frozen=True)
 class Distance:
-    """Mean total variation of two synthetic tables to the same noisy tables over `ways` columns
-    each, in [0, 1].
+    """Mean total variation of two synthetic tables to the same noisy tables, in [0, 1].
+
+    Each noisy table is over `ways` columns.
 
     `noise` is the standard deviation of their difference when the tables are measured again
     (`_noise_of`).
@@ -91,8 +93,9 @@ def references(
 
 
 def distances(a: Path, b: Path, domain: Domain) -> Iterator[Distance]:
-    """Distances of both bundles' tables to what either measured, for tables of one column, of two,
-    ...; both have the same `domain`.
+    """Distances of both bundles' tables to what either measured, by number of columns.
+
+    Both have the same `domain`.
     """
     against = references(measured_tables(a), measured_tables(b))
     shares = [synthetic_shares(bundle, domain, tuple(against)) for bundle in (a, b)]
@@ -112,8 +115,9 @@ def distances(a: Path, b: Path, domain: Domain) -> Iterator[Distance]:
 def _noise_of(
     shares: Sequence[Mapping[Columns, FloatArray]], against: Mapping[Columns, PooledTable]
 ) -> float:
-    """Standard deviation of the difference of two mean distances: noise is added to the reference
-    once more, and again (a parametric bootstrap).
+    """Standard deviation of the difference of two mean distances.
+
+    Noise is added to the reference again and again (a parametric bootstrap).
 
     The seed is fixed, so that a comparison can be repeated; nothing here hides anything.
     """
@@ -139,8 +143,9 @@ def apart(a: Path, b: Path, domain: Domain) -> float:
 def synthetic_shares(
     bundle: Path, domain: Domain, tables: Sequence[Columns]
 ) -> dict[Columns, FloatArray]:
-    """Shares of the cells of each table, shape `[cells]` in C order, in a verified bundle's
-    synthetic rows.
+    """Shares of the cells of each table in a verified bundle's synthetic rows.
+
+    Each has shape `[cells]` in C order.
     """
     counts = {c: np.zeros(domain.cells(c), dtype=np.int64) for c in tables}
     options: dict[str, Any] = {

@@ -18,8 +18,9 @@ from synthdp.spec.model import ReleaseSpec
 
 @dataclass
 class Reader:
-    """A bundle being read: what earlier checks found is there for later ones. `key` is the
-    publisher's, where it is known.
+    """A bundle while it is read: later checks use what earlier ones read.
+
+    `key` is the publisher's, where it is known.
     """
 
     folder: Path

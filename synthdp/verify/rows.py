@@ -1,5 +1,6 @@
-"""Whether the table is of the model: its pairs of columns against rows that are drawn from the
-released weights.
+"""The check that the table comes from the model.
+
+Its pairs of columns are compared with rows drawn from the released weights.
 
 What it shows: rows that did not come out of this model, where two columns go together otherwise
 than there. What it cannot show: a forger whose table agrees with the model in all pairs, as a table
@@ -53,9 +54,7 @@ class _Drawn:
 
 
 def _check_rows(reader: Reader) -> Iterator[str]:
-    """Every two columns go together in the table as in the model, within what chance and noise
-    explain.
-    """
+    """Every pair of columns is distributed in the table as in the model, up to chance and noise."""
     spec = reader.spec
     domain = Domain.from_spec(spec.columns)
     if len(domain) < 2 or not reader.rows:
@@ -94,8 +93,9 @@ def _check_rows(reader: Reader) -> Iterator[str]:
 def _drawn(
     reader: Reader, domain: Domain, rows: int, rng: np.random.Generator
 ) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
-    """Rows of the law that the release drew from: held to the constraints, weighted to the noisy
-    margins; and the measured pairs that it heard.
+    """Rows of the distribution that the release drew from, and the measured pairs it used.
+
+    They fulfil the constraints and are weighted to the noisy margins.
     """
     spec = reader.spec
     synthesizer = Synthesizer.load(reader.folder)
@@ -128,8 +128,9 @@ def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequenc
 
 
 def _apart(own: Floats, model: Floats, measured: MeasuredPair | None) -> float:
-    """Total variation of a table from the model's; of a measured pair, from whatever lies between
-    the model, the measurement and their blends.
+    """Total variation of a table from the model's.
+
+    For a measured pair: from the range, in each cell, of model, measurement and their blends.
     """
     allowed = [model]
     if measured is not None and measured.counts.sum() > 0:
@@ -145,8 +146,9 @@ def _apart(own: Floats, model: Floats, measured: MeasuredPair | None) -> float:
 
 
 def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: int) -> float:
-    """Total variation that `rows` rows and `drawn` rows of one law exceed in none of `pairs`
-    tables, but with a chance of `FALSE_ALARMS`.
+    """Total variation that `rows` rows and `drawn` rows of one distribution do not exceed.
+
+    The probability that one of `pairs` tables exceeds it is at most `FALSE_ALARMS`.
 
     [Derived here.] Of n + m rows of one law, independent, which n are the table's is a random
     choice. Given all rows, a cell's share q of them has shares whose difference has variance (1/n +

@@ -1,6 +1,4 @@
-"""The check of published scores: they are those that the spec asks for, follow from their noisy
-counts, and held the gates that rest on them.
-"""
+"""The check of published scores: they follow from spec and noisy counts, and pass the gates."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from synthdp.verify.reader import Reader
 
 
 def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
-    """How the certificate's scores are not those of the spec, of the charge and of the noisy
-    counts.
-    """
+    """How the certificate's scores differ from those of spec, charge and noisy counts."""
     spec = reader.spec
     if not spec.evaluation.dp_scores:
         yield from ("are there, and the spec has none charged",) if stated.scores else ()

@@ -1,5 +1,6 @@
-"""What an audit found, as plain facts: written by `synthdp audit`, and published where no real row
-was in it.
+"""The result of an audit, as plain facts.
+
+`synthdp audit` writes it. A bundle publishes it where no real row was used.
 
 A record names the spends that it audited. It belongs to a release only if the release planned the
 very same ones.
@@ -32,8 +33,9 @@ class AuditedSpend(Model):
 
 
 class Replay(Model):
-    """Record and replay: neighbouring tables, the same noisy outputs, and what else differed
-    (`findings`; none is right).
+    """Record and replay: neighbouring tables, the same noisy outputs, and other differences.
+
+    `findings` lists the differences; there must be none.
 
     `largest_share`: of what the event allows, the most that any pair used.
     """
@@ -45,8 +47,9 @@ class Replay(Model):
 
 
 class Audit(Model):
-    """One statistical audit of a mechanism: the claim for a unit of `unit_rows` rows, what was
-    shown, and what could have been.
+    """One statistical audit of a mechanism, for a unit of `unit_rows` rows.
+
+    It states the claim, the bound that was shown, and the bound that could have been shown.
 
     `epsilon_lower` holds with 95% confidence at `delta`; `epsilon_provable` is the largest bound
     that so many runs can show; `power` the chance of an alarm on a mechanism with the `fault` that
@@ -76,8 +79,9 @@ class Advantage(Model):
 
 
 class DeclaredAttack(Model):
-    """One attack of a membership game, on `models` test models in each world; intervals of 95%,
-    bounds on epsilon of 95% for all together.
+    """One attack of a membership game, on `models` test models in each world.
+
+    Intervals are of 95%; bounds on epsilon are of 95% for all attacks together.
 
     `tpr_upper`: upper limit of the true-positive rate at 1% false positives; None where so few
     models cannot show that rate. `epsilon_provable`: the largest bound on epsilon that so many
@@ -101,8 +105,9 @@ class DeclaredAttack(Model):
 
 
 class Membership(Model):
-    """A membership attack on the whole pipeline with shadow models: advantage over guessing with
-    its 95% interval, and the claim's ceiling.
+    """A membership attack on the whole pipeline with shadow models.
+
+    It states the advantage over guessing with its 95% interval, and the claim's ceiling.
 
     The figures are those of the black box; `attacks` has all that were declared, white boxes of the
     released model and tables among them. `pairs` were used; `pairs_dropped` were asked for too, but
@@ -126,8 +131,9 @@ class Membership(Model):
 
 
 class TableNoise(Model):
-    """Published noisy tables of the same rows, held against each other. `share`: of the variance
-    that was claimed, what they differ by.
+    """Published noisy tables of the same rows, compared with each other.
+
+    `share` is the variance of their differences as a share of the variance that was claimed.
 
     `too_little`: they agree better than so much noise lets them; `too_much`: worse, so that they
     are not of the same rows or noise.

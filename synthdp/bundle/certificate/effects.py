@@ -1,5 +1,6 @@
-"""The causal diagram of a certificate: the effect of a data point, of a status, and of a group,
-jointly and in total.
+"""The causal diagram of a certificate: effects of a data point, a status, and a group.
+
+The effect of a group is drawn jointly and in total.
 
 Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899, as in
 the version published at IEEE S&P 2020), sections 5 and 6.3. A function of the certificate alone, so
@@ -50,9 +51,7 @@ Arrow = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Panel:
-    """One intervention: what is set, which arrows that cuts, and along which arrows its effect
-    runs.
-    """
+    """One intervention: the variables set, the arrows cut, and the arrows that carry its effect."""
 
     title: str
     act: str

@@ -40,8 +40,9 @@ class LedgerEntry(Protocol):
 
 
 class PlannedSpend(Model):
-    """One mechanism that the plan let look at rows, fixed before any row was read: why, how, and
-    its privacy event.
+    """One planned look at the rows, fixed before any row was read.
+
+    It has a purpose, a mechanism and its privacy event.
     """
 
     purpose: str
@@ -56,9 +57,7 @@ class Charge(PlannedSpend):
 
 
 class Purpose(Model):
-    """Epsilon of one planned purpose alone, at the certificate's delta, and whether this run used
-    it.
-    """
+    """Epsilon of one planned purpose alone, at the certificate's delta, and whether it was used."""
 
     purpose: str
     epsilon: float
@@ -232,8 +231,9 @@ def plan_digest(planned: Sequence[PlannedSpend]) -> str:
 
 
 def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
-    """How a run's entries are not what was planned: reserved for this plan, each purpose charged at
-    most once, with its event.
+    """How a run's entries differ from the plan.
+
+    The reservation is of this plan, and each purpose is charged at most once, with its event.
     """
     events, charges = {p.purpose: p.event for p in planned}, charges_of(entries)
     if {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"} != {
@@ -298,16 +298,16 @@ def _purposes(
 
 
 def _groups(epsilons: Mapping[int, float], *, delta: float) -> tuple[Group, ...]:
-    """Joint effect of k data points, and the total effect of k statuses that may influence each
-    other.
+    """Joint effect of k data points, and total effect of k statuses.
+
+    Each status may influence the others.
 
     Total effect [derived here from Tschantz et al., section 6.3]: causes are acyclic, so the k
     statuses can be ordered such that the i-th reaches only the data points of the i-th and later
     ones, at most k - i + 1 of them. Its effect is at most the joint effect (e, d) of that many data
-    points. The total is the sum of these k bounds,
-    epsilons and deltas each added up: an account of what each person loses, k (k + 1) / 2 epsilon
-    where epsilon is pure, the paper's 3 epsilon for k = 2. A size that is not tabulated is bounded
-    by the next larger one.
+    points. The total is the sum of these k bounds, epsilons and deltas each added up: an account of
+    what each person loses, k (k + 1) / 2 epsilon where epsilon is pure, the paper's 3 epsilon for k
+    = 2. A size that is not tabulated is bounded by the next larger one.
 
     It is no chain of steps from one world to another: chained, (e_1, d), (e_2, d), ... give the sum
     of epsilons at a delta of d (1 + exp(e_1) + exp(e_1 + e_2) + ...), more than k d. Nor is a chain

@@ -1,5 +1,6 @@
-"""The whole trade-off of a release: delta at every epsilon of a public grid, as numbers and as a
-picture.
+"""The privacy profile of a release: delta at every epsilon of a public grid.
+
+It is given as numbers and as a picture.
 
 One (epsilon, delta) is one point of a curve. The curve says more: at epsilon 0 delta bounds the
 advantage (true minus false positive rate) of any test for one data point, and what the same release
@@ -27,8 +28,9 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 400, 70, 620, 64, 340
 
 
 def profile_of(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> dict[str, Any]:
-    """The content of `privacy/profile.json`: upper bounds, composed from all planned events
-    (`certificate.guaranteed_epsilon`).
+    """The content of `privacy/profile.json`: upper bounds, composed from all planned events.
+
+    See `certificate.guaranteed_epsilon`.
     """
     points = accounting.delta_profile(
         events_of(planned), epsilons=EPSILONS, adjacency=spec.privacy.adjacency

@@ -34,9 +34,7 @@ def what(score: ChargedScore) -> str:
 
 
 def scores_markdown(c: Certificate) -> str:
-    """The section of the certificate: scores, what they rest on, what they cost, and what was
-    decided by them.
-    """
+    """The section of the certificate on scores: basis, cost, and the decisions that used them."""
     cost = next((p.epsilon for p in c.purposes if p.purpose == SCORES), None)
     rows = [
         f"| {what(s)} | {_value(s)} | {s.low:.4f} to {s.high:.4f} |"

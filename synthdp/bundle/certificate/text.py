@@ -235,9 +235,7 @@ def _spends(c: Certificate) -> str:
 
 
 def _unused(c: Certificate) -> list[str]:
-    """What the smaller number of an outcome that left planned looks out means, and what it does
-    not.
-    """
+    """The smaller epsilon of an outcome with unused planned looks, and what it does not mean."""
     unused = [plain(p.purpose) for p in c.purposes if not p.used]
     if not unused:
         return []

@@ -1,5 +1,4 @@
-"""The synthetic table as files: CSV text, and its Frictionless Data Package (version 2)
-description.
+"""The synthetic table as CSV, and its Frictionless Data Package (version 2) description.
 
 Types, bounds and categories come from the spec alone.
 """
@@ -25,8 +24,9 @@ CSV_NAME = "synthetic.csv"
 
 
 def check_header(path: Path, names: Sequence[str]) -> None:
-    """Whether the first line of a CSV file of anybody's holds `names`. No more is read than such a
-    line can take: a million columns cost memory.
+    """Check that the first line of an untrusted CSV file is `names`.
+
+    No more is read than such a line can take: a million columns cost memory.
 
     Raises:
         VerifyError: it does not.
@@ -40,8 +40,9 @@ def check_header(path: Path, names: Sequence[str]) -> None:
 
 
 def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) -> None:
-    """Write `frame` in the order of `columns`: UTF-8, LF, header, no index; missing values are
-    empty fields.
+    """Write `frame` in the order of `columns`: UTF-8, LF, header, no index.
+
+    Missing values are empty fields.
     """
     as_written(frame, columns).to_csv(
         path, index=False, encoding="utf-8", lineterminator="\n", na_rep=""
@@ -56,8 +57,9 @@ def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFra
 
 
 def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
-    """The content of `datapackage.json`, a function of the spec, the run's id and the CSV's size
-    and hash.
+    """The content of `datapackage.json`.
+
+    It is a function of the spec, the run's id and the CSV's size and hash.
     """
     dataset = spec.dataset
     package: dict[str, Any] = {

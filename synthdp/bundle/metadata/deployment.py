@@ -60,8 +60,9 @@ def deployment_record(
 
 
 def deployment_yaml(record: dict[str, Any]) -> str:
-    """The record as YAML, as the registry wants it: texts of several lines as `|` blocks, none
-    folded.
+    """The record as YAML in the registry's form.
+
+    Texts of several lines are `|` blocks, none is folded.
     """
     import yaml
 

@@ -1,5 +1,4 @@
-"""What a bundle says about the spec: the resolved public spec as YAML, and the README for
-downstream users.
+"""The public spec of a bundle as YAML, and the README for users of the data.
 
 A steward's spec names files, databases, servers and addresses. None of them is needed to read the
 release, so `public_spec` leaves them out or replaces them by values that still validate.
@@ -59,8 +58,9 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
 
 
 def spec_yaml(spec: ReleaseSpec) -> str:
-    """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec; nothing is left
-    to defaults.
+    """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec.
+
+    Every default is written out.
     """
     import yaml
 

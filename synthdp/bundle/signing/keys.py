@@ -1,5 +1,6 @@
-"""Keys that sign bundles: ed25519, private ones as PKCS #8 PEM, public ones as SubjectPublicKeyInfo
-PEM.
+"""Keys that sign bundles: ed25519.
+
+Private keys are PKCS #8 PEM, public ones SubjectPublicKeyInfo PEM.
 
 A private key never leaves this module: `Signer` signs and says who it is. Where the key lies is
 told by an environment variable, so that no spec, bundle or log ever names the place.

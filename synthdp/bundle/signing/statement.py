@@ -39,8 +39,9 @@ class Envelope:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """DSSE's pre-authentication encoding: type and payload, each behind its length, so that neither
-    runs into the other.
+    """DSSE's pre-authentication encoding: type and payload, each after its length.
+
+    The lengths keep the two apart.
     """
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
@@ -70,8 +71,9 @@ def sign(statement: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
 
 
 def open_envelope(content: Any) -> Envelope:
-    """Decode an envelope; nothing is checked against a key. Unknown fields are left aside, as DSSE
-    asks.
+    """Decode an envelope; nothing is checked against a key.
+
+    Unknown fields are ignored, as DSSE asks.
 
     Raises:
         ValueError: it is not an envelope.
