@@ -34,13 +34,14 @@ from synthdp_attacks.membership import MAIN, attack_membership, judge
 from synthdp_attacks.noisy_tables import NoisyCounts, best_table_advantage, table_ratio, table_score
 from synthdp_attacks.one_release import ShadowFreeReport, attack_release
 from synthdp_attacks.progress import Progress
-from synthdp_attacks.report import AttackRow, AttackVerdict, MembershipReport
+from synthdp_attacks.report import MembershipReport
 from synthdp_attacks.risk import Risk
 from synthdp_attacks.runners import Loky, Runner, Serial
 from synthdp_attacks.statistics import Interval, shared_confidence
 from synthdp_attacks.table_attack import attack_tables, two_worlds_ratio
 from synthdp_attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
 from synthdp_attacks.threat import GroupTrainer, Public, ThreatModel, Trainer, WhiteBox
+from synthdp_attacks.verdict import AttackRow, AttackVerdict
 
 __all__ = [
     "MAIN",

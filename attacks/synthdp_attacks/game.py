@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -263,21 +264,25 @@ def play(
             " mend the trainer"
         )
     seen = [harvest.results[2 * p + s] for p in kept for s in (0, 1)]
+    return _split(
+        target,
+        [s["synthetic"] for s in seen],
+        _scores_by_name(seen),
+        first_has_target[kept],
+        lost=pairs - len(kept),
+        rng=rng,
+    )
+
+
+def _scores_by_name(seen: Sequence[Mapping[str, Any]]) -> dict[str, FloatArray]:
+    """The white-box scores of all models of a game, `[models]` for each name."""
     names = sorted(seen[0].keys() - {"synthetic"})
     if any(s.keys() != seen[0].keys() for s in seen):
         raise AttackError(
             "models of one game have white-box scores of different names: let the trainer return"
             " the same for all rows"
         )
-    scores = {name.removeprefix(_SCORE): np.array([float(s[name]) for s in seen]) for name in names}
-    return _split(
-        target,
-        [s["synthetic"] for s in seen],
-        scores,
-        first_has_target[kept],
-        lost=pairs - len(kept),
-        rng=rng,
-    )
+    return {name.removeprefix(_SCORE): np.array([float(s[name]) for s in seen]) for name in names}
 
 
 def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatArray]:

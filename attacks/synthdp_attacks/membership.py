@@ -23,15 +23,15 @@ from synthdp_attacks.features import EXTRACTORS, feature_matrix
 from synthdp_attacks.fleet import Fleet
 from synthdp_attacks.game import MINIMUM_PAIRS, Game, GameOutcome, play
 from synthdp_attacks.likelihood import LIKELIHOODS
-from synthdp_attacks.report import AttackVerdict, MembershipReport, attack_row, judged
+from synthdp_attacks.report import MembershipReport
 from synthdp_attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
 from synthdp_attacks.targets import declared_targets
 from synthdp_attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
+from synthdp_attacks.verdict import AttackVerdict, attack_row, judged
 
 MAIN = ("targeted", "random_forest")
 BASELINE = ("histogram", "random_forest")
-# models without the target: two pairs; whether those of all targets can tell anything, the verdict
-# says
+# Models without the target: two pairs. The verdict says whether all targets together are enough.
 ENOUGH_TO_SPLIT = 4
 
 
@@ -111,21 +111,9 @@ def attack_membership(
         AttackError: something that was asked for is unknown, too few, or outside the domain.
         FleetError: the folder belongs to another run, or workers cannot start.
     """
-    _known(extractors, EXTRACTORS, "extractor")
-    _known(classifiers, CLASSIFIERS, "classifier")
-    for extractor, judged_by in (main, *also):
-        _known(
-            [judged_by],
-            CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS,
-            f"judge of {extractor}",
-        )
-    if control_pairs and control_pairs < MINIMUM_PAIRS:
-        raise AttackError(
-            f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or"
-            f" at least {MINIMUM_PAIRS}"
-        )
+    _check_arguments(extractors, classifiers, (main, *also), control_pairs)
     table, targets = public.checked(table, "the table"), declared_targets(table, targets)
-    # What the attacks will need of every model is told to the game, which looks at once.
+    # The game checks every model at once for the scores that the attacks will need.
     playing = partial(
         play,
         rng=rng,
@@ -156,6 +144,28 @@ def attack_membership(
         also=also,
         elsewhere=elsewhere,
     )
+
+
+def _check_arguments(
+    extractors: Sequence[str],
+    classifiers: Sequence[str],
+    declared: Sequence[tuple[str, str]],
+    control_pairs: int,
+) -> None:
+    """Refuse unknown extractors and judges, and too few pairs for a control."""
+    _known(extractors, EXTRACTORS, "extractor")
+    _known(classifiers, CLASSIFIERS, "classifier")
+    for extractor, judged_by in declared:
+        _known(
+            [judged_by],
+            CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS,
+            f"judge of {extractor}",
+        )
+    if control_pairs and control_pairs < MINIMUM_PAIRS:
+        raise AttackError(
+            f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or"
+            f" at least {MINIMUM_PAIRS}"
+        )
 
 
 def judge(

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from synthdp_attacks.errors import AttackError
-from synthdp_attacks.report import CAVEAT, LOW_RATES
+from synthdp_attacks.report import CAVEAT
 from synthdp_attacks.shadow_free import SCORES, View, population
 from synthdp_attacks.statistics import (
     Counts,
@@ -34,6 +34,7 @@ from synthdp_attacks.statistics import (
     tpr_at_fpr,
 )
 from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public
+from synthdp_attacks.verdict import LOW_RATES
 
 MAIN_SCORE = "domias"
 MINIMUM_ROWS = 10

@@ -29,9 +29,9 @@ from synthdp_attacks.epsilon import Claim
 from synthdp_attacks.errors import AttackError
 from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.noisy_tables import NoisyCounts
-from synthdp_attacks.report import AttackVerdict, judged
 from synthdp_attacks.statistics import CONFIDENCE, Counts
 from synthdp_attacks.threat import Codes, FloatArray
+from synthdp_attacks.verdict import AttackVerdict, judged
 
 NAME = ("tables", "exact_ratio")
 MINIMUM_RELEASES = 4

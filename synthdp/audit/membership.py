@@ -50,9 +50,9 @@ from synthdp_attacks import (
     shared_confidence,
 )
 from synthdp_attacks.fleet import RUNNERS
-from synthdp_attacks.report import LOW_RATES
 from synthdp_attacks.threat import Codes as AnyCodes
 from synthdp_attacks.threat import Relation
+from synthdp_attacks.verdict import LOW_RATES
 
 TARGETS = 1  # the most isolated row: which target is chosen matters more than how many
 ELBO = ("elbo", "lira_online")

@@ -158,9 +158,11 @@ def _released(name: str, value: object, inner: type | None) -> Released[Any]:
             " may be published",
         )
     released: Released[Any] = value
-    held = released.value
-    if not (isinstance(held, inner) if inner else callable(getattr(type(held), "save", None))):
-        refuse(name, f"holds {type(held).__name__}, which a bundle does not take there")
+    content = released.value
+    can_save = callable(getattr(type(content), "save", None))
+    fits = isinstance(content, inner) if inner else can_save
+    if not fits:
+        refuse(name, f"holds {type(content).__name__}, which a bundle does not take there")
     if not released.receipts:
         refuse(name, "carries no receipt")
     return released
@@ -196,4 +198,5 @@ def _check_table(content: BundleContent) -> None:
 
 
 def refuse(name: str, why: str) -> NoReturn:
+    """Raise `BoundaryError`: the content `name` may not enter a bundle."""
     raise BoundaryError(f"bundle: {name} {why}")

@@ -1,8 +1,7 @@
-"""The public bundle: the one place where anything leaves the steward's machine for others.
+"""The public bundle: the only output of a release that is meant for others.
 
-Everything that came out of rows must arrive as `Released`, with receipts that the ledger on disk
-still honours; anything else is refused by type before a byte is written. The folder appears whole
-or not at all.
+Everything that came out of rows must be `Released`, with receipts of charges in the ledger on disk
+(`synthdp.bundle.admission`). The folder appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def write_bundle(
 
     Without a `signer` the bundle says that it is unsigned.
 
-    `begin` hears of each of the `WRITING` by name.
+    `begin` is called with the name of each of the `WRITING` when it begins.
 
     Raises:
         BoundaryError: something from rows is not `Released`, its receipts are not in the ledger, or

@@ -1,9 +1,8 @@
-"""The ledger held against bundles that were published from it.
+"""The ledger compared with the bundles that were published from it.
 
-A hash chain says nothing of rows that were cut off at its end, nor of a ledger that was deleted and
-begun anew. Bundles
-do: they carry their run's entries, whose hashes rest on every row before them. So whoever spends
-holds the ledger against the bundles that lie at hand.
+A hash chain does not show rows that were cut off at its end, nor a ledger that was begun anew.
+Bundles show both: they contain the entries of their run, whose hashes depend on every row before
+them. So a release compares the ledger with the bundles near its output folder.
 """
 
 from __future__ import annotations

@@ -19,10 +19,8 @@ from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.graph.causal import CausalGraph
 from synthdp.verify.reader import Check, Reader
 
-TOLERANCE, TINY = (
-    1e-6,
-    1e-13,
-)  # relative, and absolute: another version of the accountant may differ in the last digits
+# Relative and absolute: another version of the accountant may differ in the last digits.
+TOLERANCE, TINY = 1e-6, 1e-13
 
 
 def _check_text(reader: Reader) -> Iterator[str]:
@@ -115,9 +113,8 @@ def _check_deployment(reader: Reader) -> Iterator[str]:
         return
     if reader.text(DEPLOYMENT) != deployment_yaml(expected):
         yield f"{DEPLOYMENT}: does not say what spec.yaml and privacy/certificate.json say"
-    yield from (
-        f"{DEPLOYMENT}: {p}" for p in schema_problems(expected)
-    )  # never the file's own YAML: it may be a bomb
+    # Of the expected record: the YAML of the file is never parsed, since it may be a bomb.
+    yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(expected))
 
 
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {

@@ -68,9 +68,10 @@ def _signature_problems(reader: Reader, envelope: Envelope, signer: str | None) 
     if not usable:
         yield f"has no {ALGORITHM} signature, the only algorithm that is supported"
         return
-    key = reader.key if reader.key is not None else key_of(signer) if signer is not None else None
+    key, whose = reader.key, "that was given"
+    if key is None and signer is not None:
+        key, whose = key_of(signer), "that the certificate names"
     if key is not None and not any(fits(key, s, envelope.signed) for s in usable):
-        whose = "that was given" if reader.key is not None else "that the certificate names"
         yield f"its signature is not of the key {whose}, or what was signed was changed"
 
 

@@ -14,6 +14,7 @@ from synthdp.privacy.mechanisms.count_noise import sampler_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.plan import SCORES
+from synthdp.spec.model import Gate
 from synthdp.verify.bounds import rows_of
 from synthdp.verify.reader import Reader
 
@@ -22,7 +23,8 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     """How the certificate's scores differ from those of spec, charge and noisy counts."""
     spec = reader.spec
     if not spec.evaluation.dp_scores:
-        yield from ("are there, and the spec has none charged",) if stated.scores else ()
+        if stated.scores:
+            yield "are there, and the spec has none charged"
         return
     charge = next((e.body["event"] for e in reader.charges if e.body["purpose"] == SCORES), None)
     if charge is None or not stated.scores:
@@ -38,23 +40,27 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     )
     if event_to_json(budget.event(rows_of(spec))) != charge:
         yield "have not the noise, or the number, that the ledger's charge paid for"
-    distances, answers = ([s for s in stated.scores if len(s.counts) == count] for count in (1, 2))
-    if (len(distances), len(answers)) != (len(compared(domain)), len(budget.targets)):
+    # A distance has one noisy count, the score of a target two.
+    sizes = [len(score.counts) for score in stated.scores]
+    if (sizes.count(1), sizes.count(2)) != (len(compared(domain)), len(budget.targets)):
         yield "are not as many as the spec has charged"
         return
-    if [s.model_dump() for s in stated.scores] != [
-        s.model_dump() for s in _again(stated, reader, domain)
-    ]:
+    true = _again(stated, reader, domain)
+    if [s.model_dump() for s in stated.scores] != [s.model_dump() for s in true]:
         yield "do not follow from their noisy counts and marginals.json"
     figures = headline(stated.scores)
     for gate in stated.charged_gates:
         value = figures.get(gate.metric)
-        if value is None or not (
-            value <= gate.at_most if gate.at_most is not None else value >= (gate.at_least or 0.0)
-        ):
+        if value is None or not _holds(gate, value):
             yield (
                 f"the gate on {gate.metric} does not hold, which the spec says withholds the bundle"
             )
+
+
+def _holds(gate: Gate, value: float) -> bool:
+    if gate.at_most is not None:
+        return value <= gate.at_most
+    return value >= (gate.at_least or 0.0)
 
 
 def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:

@@ -28,8 +28,8 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
 from synthdp_attacks.epsilon import provable_epsilon
 from synthdp_attacks.game import GameOutcome
-from synthdp_attacks.report import attack_row
 from synthdp_attacks.threat import FloatArray
+from synthdp_attacks.verdict import attack_row
 
 pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
 
