@@ -2,9 +2,6 @@
 
 `run` reads like the README; each stage is one call. Nothing is spent before everything that can be
 checked without rows has been checked, and the rows fit the spec.
-
-`run` reads like the README; each stage is one call. Nothing is spent before everything that can be
-checked without rows has been checked, and the rows fit the spec.
 """
 
 from __future__ import annotations
