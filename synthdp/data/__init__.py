@@ -1,3 +1,4 @@
-"""The public description of a table, and how values become levels and back. Nothing here is fitted
-to rows.
+"""The public description of a table: how values become levels, and levels values.
+
+Nothing here is fitted to rows.
 """

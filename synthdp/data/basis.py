@@ -40,8 +40,9 @@ CONTRAST_DEGREE = 1
 
 @dataclass(frozen=True)
 class Term:
-    """A product of elementary functions `(column, k)`, times `weight`. The empty product is the
-    constant 1.
+    """A product of elementary functions `(column, k)`, times `weight`.
+
+    The empty product is the constant 1.
     """
 
     factors: tuple[tuple[str, int], ...]
@@ -128,14 +129,16 @@ class Basis:
 
     @cached_property
     def largest(self) -> float:
-        """Largest possible squared norm of a row's functions, or a bound of it: each is at most its
-        weight.
+        """The largest possible squared norm of a row's functions, or an upper bound of it.
+
+        Each function is at most its weight.
         """
         return float(sum(t.weight**2 for t in self.terms))
 
     def norm(self, *, deviations: float) -> float:
-        """A norm that few rows exceed if columns were uniform and independent: mean plus
-        `deviations` of the squared norm.
+        """A norm that few rows exceed if columns are uniform and independent.
+
+        It is the mean plus `deviations` of the squared norm.
 
         A public choice: rows beyond it are scaled down, whatever the columns' true law is.
         """
@@ -206,8 +209,9 @@ class Basis:
 
 
 def _contrasts(levels: int) -> Floats:
-    """Orthogonal contrasts of each level's indicator, `[levels, levels - 1]`, rows of norm below 1
-    (Helmert).
+    """Helmert contrasts of each level's indicator, `[levels, levels - 1]`, rows of norm below 1.
+
+    The contrasts are orthogonal.
     """
     basis = np.triu(np.ones((levels, levels)), 1)[:, 1:]
     for k in range(1, levels):

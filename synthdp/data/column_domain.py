@@ -17,8 +17,9 @@ MISSING_LABEL = "missing"
 
 @dataclass(frozen=True)
 class ColumnDomain:
-    """One column as levels `0 .. levels-1`, in this order: categories, or spikes then bins; missing
-    last.
+    """One column as levels `0 .. levels-1`.
+
+    The order of levels is: the categories, or the spikes and then the bins; the missing level last.
 
     For ranges, `edges` are the left edges of the bins and `stop` the end of the last bin (exclusive
     for whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole

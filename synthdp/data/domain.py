@@ -22,8 +22,10 @@ __all__ = ["MISSING_LABEL", "ColumnDomain", "Domain", "FloatArray"]
 
 @dataclass(frozen=True)
 class Domain:
-    """The columns of a table, in the spec's order. `derived` names columns that are computed from
-    them: a source may hold these, unread.
+    """The columns of a table, in the spec's order.
+
+    `derived` names the columns that are computed from them. A source may have these,
+    but they are not read.
     """
 
     columns: tuple[ColumnDomain, ...]

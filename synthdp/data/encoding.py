@@ -36,8 +36,9 @@ __all__ = [
 def encode_column(
     column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.ChunkedArray
 ) -> EncodedColumn:
-    """Levels of `values`. Misfits become the nearest level of a range, or the first category, and
-    are counted.
+    """The levels of `values`.
+
+    A misfit becomes the nearest level of a range, or the first category. Misfits are counted.
 
     Missing values of a column that declares none are misfits too; they get the first level. Each
     row's level depends on its own value alone: `read_values` has the proof, and what follows it
@@ -54,15 +55,15 @@ def to_numbers(column: ColumnDomain, values: pd.Series[Any]) -> Floats:
 def decode_column(
     column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: np.random.Generator
 ) -> pd.Series[Any]:
-    """Values for levels: categories as declared, ranges drawn inside their bins, missing as None /
-    NaN / NaT.
+    """Values for levels: categories as declared, ranges drawn inside their bins.
+
+    A missing value is None, NaN or NaT.
     """
     return column_kind(column).decode(column, codes, rng)
 
 
 def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, EncodedColumn]]:
-    """Levels of a whole table, shape `[rows, columns]`, and each column's misfit counts
-    (confidential).
+    """Levels of a whole table, `[rows, columns]`, and each column's misfit counts (confidential).
 
     >>> import pandas as pd
     >>> from synthdp.spec.model import Categorical

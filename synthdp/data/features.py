@@ -16,8 +16,9 @@ MAX_LEVELS = 256  # of a column whose order is used; longer ones have levels tha
 
 
 def level_features(column: ColumnDomain) -> FloatArray:
-    """Features of the levels, shape `[levels, features]`; rows have norm 1, and are the identity
-    for categories.
+    """Features of the levels, `[levels, features]`; rows have norm 1.
+
+    For categories the matrix is the identity.
     """
     spikes, body = len(column.spikes), column.levels - column.missing
     if not column.ordered or not 2 < body - spikes <= MAX_LEVELS:
@@ -32,8 +33,9 @@ def level_features(column: ColumnDomain) -> FloatArray:
 
 
 def _halves(levels: list[int], *, whole: bool = True) -> list[list[int]]:
-    """`levels`, its two halves, theirs, and so on down to single levels; without itself unless
-    `whole`.
+    """`levels`, its two halves, their halves, and so on down to single levels.
+
+    Without `whole`, `levels` itself is left out.
 
     All levels of a column together say nothing, unless there are spikes that they are set apart
     from.

@@ -1,5 +1,6 @@
-"""A Gaussian kernel on a public grid of [-1, 1], as finitely many features: exact up to the grid
-and 1e-9.
+"""A Gaussian kernel on a public grid of [-1, 1], as finitely many features.
+
+The features are exact up to the grid and 1e-9.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ SMALLEST = 1e-9  # of the eigenvalues kept
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """Numbers in [-1, 1] are taken to the nearest of `POINTS` grid points; NaN is a state of its
-    own, with features zero.
+    """Each number in [-1, 1] is moved to the nearest of `POINTS` grid points.
+
+    NaN is a state of its own, with features zero.
     """
 
     bandwidth: float = 0.5
 
     @cached_property
     def features(self) -> Floats:
-        """Features of each grid point, and of NaN last, `[points + 1, features]`: their inner
-        products are the kernel.
+        """Features of each grid point, and of NaN last, `[points + 1, features]`.
+
+        Their inner products are the kernel.
         """
         grid = np.linspace(-1, 1, POINTS)
         values, vectors = np.linalg.eigh(
@@ -52,8 +55,9 @@ class KernelGrid:
 
 
 def scatter(first: Floats, second: Floats) -> float:
-    """Norm of sum (a_i - mean a) (x) (b_i - mean b): rows times the square root of the biased HSIC
-    of Gretton et al. (2005).
+    """The norm of sum (a_i - mean a) (x) (b_i - mean b).
+
+    It is rows times the square root of the biased HSIC of Gretton et al. (2005).
 
     `first`, `second`: features `[rows, .]`. Zero for no rows. Adding a row (a, b) to n others adds
     n / (n + 1) (a - mean a) (x) (b - mean b), so it moves the norm by at most the product of the

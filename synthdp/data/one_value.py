@@ -1,5 +1,4 @@
-"""Functions of one value, each asked of nothing but that value: what a number, an instant, a
-category or an id is.
+"""Functions of one value: what a number, an instant, a category or an id is.
 
 A column's meaning is one of them, chosen by its type (`ColumnKind.meaning`); `synthdp.data.values`
 has the proof that a row of a table is read by its own value alone.
@@ -32,8 +31,9 @@ EPOCH = date(1970, 1, 1).toordinal()
 
 
 def number_of(value: Any) -> float:
-    """The nearest 64-bit number: of a text in plain or exponent form (white space around it does
-    not count), or of a number.
+    """The nearest 64-bit number of a number, or of a text in plain or exponent form.
+
+    White space around a text does not count.
     """
     if isinstance(value, str):
         value = value.strip()
@@ -52,8 +52,9 @@ def number_of(value: Any) -> float:
 
 
 def seconds_of(value: Any) -> float:
-    """Whole seconds since 1970-01-01 of a day or an instant without a zone, cut to the second; NaN
-    for all else.
+    """Whole seconds since 1970-01-01 of a day or of an instant without a zone; NaN for all else.
+
+    Fractions of a second are cut.
     """
     try:
         if isinstance(value, str):
@@ -76,8 +77,9 @@ def seconds_of(value: Any) -> float:
 
 
 def category_text(value: Any) -> str | None:
-    """The text that a category is compared with, letter by letter: a text itself; true and false;
-    whole numbers without a point.
+    """The text that is compared with a category, letter by letter.
+
+    It is a text itself; true and false; or a whole number without a point.
     """
     if isinstance(value, str):
         return value
@@ -116,8 +118,9 @@ def id_text(value: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a Python value stands for none: None, NaN, and what pandas and NumPy have for it. A
-    text never does.
+    """Whether a Python value is missing: None, NaN, and their counterparts in pandas and NumPy.
+
+    A text never is.
     """
     if value is None or isinstance(value, str):
         return value is None

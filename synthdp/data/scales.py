@@ -1,5 +1,6 @@
-"""Monotone public maps of a column's numbers to [-1, 1]: by its declared range, or by a released
-table of its levels.
+"""Monotone public maps of a column's numbers to [-1, 1].
+
+A map comes from the declared range, or from a released table of the column's levels.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ def range_scale(column: ColumnDomain) -> Scale:
 
 
 def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
-    """Twice the distribution function minus one, by a noisy table of the column's levels
-    `[levels]`.
+    """Twice the distribution function minus one, by a noisy table of the levels, `[levels]`.
 
     A column of that distribution becomes uniform, whatever its units and tails; a spike goes to the
     middle of its step. Without any count above zero it is the range's scale.

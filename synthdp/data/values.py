@@ -55,8 +55,9 @@ def read_values(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.Chu
 
 
 def unit_numbers(values: pd.Series[Any] | pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """A number for each row, the same for two rows exactly where `id_text` of their ids is; -1
-    where there is no id.
+    """A number for each row, -1 where there is no id.
+
+    Two rows have the same number exactly where `id_text` of their ids is the same.
     """
     known: dict[str, int] = {}
 
@@ -73,8 +74,9 @@ def _walk(
     meaning: Meaning,
     column: ColumnDomain | None,
 ) -> Read:
-    """`meaning` of each value; `column` where its numbers and instants may be converted without a
-    look at each.
+    """`meaning` of each value.
+
+    `column` says where its numbers and instants may be converted without a look at each.
     """
     import pandas as pd
     import pyarrow as pa
@@ -144,8 +146,9 @@ def _objects(cells: pa.Array) -> list[Any]:
 
 
 def _object(cell: pa.Scalar) -> Any:
-    """A Python value; where Python has none for the cell, such as a date after the year 9999,
-    something that no column holds.
+    """The cell as a Python value, or something that no column holds.
+
+    The latter is for a cell that Python has no value for, such as a date after the year 9999.
     """
     try:
         return cell.as_py()

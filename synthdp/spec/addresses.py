@@ -1,5 +1,6 @@
-"""Where the addresses in a spec lead: a relative SQLite file lies in the spec's folder, whatever
-folder a command runs in.
+"""Where the addresses in a spec lead: a relative SQLite file lies in the spec's folder.
+
+This holds whatever folder a command runs in.
 
 A ledger that went with the working folder would let a cap be passed by a change of folder.
 Addresses are read by SQLAlchemy, which opens them later, so that both see the same file:
@@ -60,15 +61,17 @@ _REASONS = {
 
 
 def home(spec_path: Path) -> Path:
-    """The folder that a spec's relative paths and addresses start from: that of the file itself,
-    not of a link to it.
+    """The folder that a spec's relative paths and addresses start from.
+
+    It is the folder of the file itself, not of a link to it.
     """
     return spec_path.resolve().parent
 
 
 def ledger_address(named: str | None, folder: Path) -> str:
-    """Where the ledger of a spec in `folder` is: as `ledger.ledger` names it, by default one file
-    beside the spec.
+    """The address of the ledger of a spec in `folder`.
+
+    `ledger.ledger` names it; the default is one file beside the spec.
     """
     return from_folder(named, folder) if named else sqlite_address(default_ledger(folder))
 
@@ -79,8 +82,9 @@ def default_ledger(folder: Path) -> Path:
 
 
 def store_address(named: str | None, folder: Path) -> str:
-    """Where releases of a spec in `folder` are logged: as `tracking.uri` names it, by default one
-    file beside the spec.
+    """The address at which releases of a spec in `folder` are logged.
+
+    `tracking.uri` names it; the default is one file beside the spec.
     """
     return from_folder(named, folder) if named else sqlite_address(folder / "mlflow.db")
 
@@ -93,8 +97,9 @@ def sqlite_address(path: Path) -> str:
 
 
 def sqlite_file(address: str) -> Path | None:
-    """The file of a SQLite URL, relative as it is written there; None for a database in memory or
-    anything else.
+    """The file of a SQLite URL, relative where the URL has it so.
+
+    It is None for a database in memory or anything else.
     """
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
@@ -109,8 +114,9 @@ def sqlite_file(address: str) -> Path | None:
 
 
 def from_folder(address: str, folder: Path) -> str:
-    """`address` with its relative SQLite file led to `folder`, an absolute path; any other address
-    as it is.
+    """`address`, with its relative SQLite file moved to `folder`, an absolute path.
+
+    Any other address stays as it is.
     """
     from sqlalchemy.engine import make_url
 
@@ -152,8 +158,9 @@ def check_uri(uri: str) -> None:
 
 
 def shown_address(address: str) -> str:
-    """What may be shown of an address: a SQLite file's path, or scheme, host and port; never user,
-    password, path, query or fragment.
+    """What may be shown of an address: a SQLite file's path, or scheme, host and port.
+
+    User, password, path, query and fragment are never shown.
 
     Where it is in doubt which part is the host - the scheme is forgotten, a password has a `/` or
     `@` - nothing is shown.
@@ -212,8 +219,9 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 
 
 def _as_uri(url: URL) -> bool:
-    """Whether SQLite reads the file as an URI of its own; without the flag, `file:` is the
-    beginning of a name.
+    """Whether SQLite reads the file as a URI.
+
+    Without the flag, `file:` is the beginning of a file name.
     """
     from sqlalchemy.util import asbool
 

@@ -1,5 +1,6 @@
-"""What of a spec may still be changed when a run's budget is spent: what is done with released
-values, and nothing that decided on them.
+"""The parts of a spec that may still be changed after a run has spent its budget.
+
+They are what is done with released values. Nothing that decided on these values is among them.
 
 A change of these fields is post-processing. The plan, the rows that mechanisms see and every draw
 that an outcome hangs on stay those of the reservation. Whatever is not named in `CHANGEABLE` is
@@ -62,11 +63,12 @@ class _Change:
 def amendment(
     old: ReleaseSpec, new: ReleaseSpec, text: str, *, path: str, scored: bool = False
 ) -> tuple[str, ...]:
-    """Which of `CHANGEABLE` differ between a run's spec and the one in `text`; `scored` where
-    published scores of its table were counted.
+    """The fields of `CHANGEABLE` that differ between a run's spec and the one in `text`.
+
+    `scored` says that published scores of its table were counted.
 
     Raises:
-        SpecError: another field differs; every one is told, with both values.
+        SpecError: another field differs; it lists every such field with both values.
     """
     open_fields = _changeable(old, scored=scored)
     changed, problems = set(), []
@@ -102,8 +104,9 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
 
 
 def _parts(spec: ReleaseSpec) -> dict[str, Any]:
-    """A spec as plain values: derived columns and gates on real rows apart from others, and the
-    order of columns, which no map tells.
+    """A spec as plain values, with derived columns and gates on real rows apart from the others.
+
+    The order of columns is a part too, because no map states it.
     """
     columns = {name: column.model_dump() for name, column in spec.columns.items()}
     parts = {

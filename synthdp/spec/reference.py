@@ -1,5 +1,6 @@
-"""The reference of the spec as Markdown, written from the models: `python -m synthdp.spec.reference
-> docs/reference/spec.md`.
+"""The reference of the spec as Markdown, written from the models.
+
+`python -m synthdp.spec.reference > docs/reference/spec.md` writes it.
 
 Types and limits are those of the JSON schema that editors use; units, defaults and examples are the
 fields' own.
@@ -58,8 +59,9 @@ CODES = {"string", "integer", "number", "boolean"}  # what a name or category ma
 
 @dataclass(frozen=True)
 class Section:
-    """One model at its place in the spec: `path` as in YAML, and its `kind` where it is one of
-    several.
+    """One model at its place in the spec.
+
+    `path` is as in YAML. `kind` is its kind where it is one of several.
     """
 
     path: str
@@ -129,8 +131,9 @@ def page() -> str:
 
 
 def _table(section: Section, home: Mapping[type[BaseModel], Section]) -> str:
-    """The fields of a section, each on a line; examples of the whole spec's sections stand above
-    it, together.
+    """The fields of a section, one to a line.
+
+    Examples of the sections of the whole spec stand above it, together.
     """
     schema, whole = json_schema(), section.model is ReleaseSpec
     properties = (schema if whole else schema["$defs"][section.model.__name__])["properties"]

@@ -13,8 +13,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of a spec as it is written: arrows as text, codes without
-    quotes.
+    """The JSON schema (draft 2020-12) of a spec as written: arrows as text, codes without quotes.
 
     >>> json_schema()["required"]
     ['synthdp', 'dataset', 'columns', 'privacy']
@@ -29,8 +28,9 @@ _ARRAY_KEYWORDS = {"minLength": "minItems", "maxLength": "maxItems"}
 
 
 def _tidy(node: Any, *, names: bool = False) -> Any:
-    """Standard keywords only, and no generated titles, which editors would show in place of
-    descriptions.
+    """Standard keywords only, and no generated titles.
+
+    Editors would show these titles in place of descriptions.
 
     `names` says that the keys of `node` are the user's (a field may be called title), not the
     schema's.

@@ -215,9 +215,7 @@ def _quoted(text: str) -> list[str]:
 
 
 def _resolve(loc: Loc, root: type[BaseModel]) -> tuple[Loc, type[BaseModel] | None, Any]:
-    """`loc` without pydantic's own segments, the model that holds its last segment, and the type
-    there.
-    """
+    """`loc` without pydantic's segments, the model of its last segment, and the type there."""
     kind: Any = root
     shown: list[str | int] = []
     holder: type[BaseModel] | None = root

@@ -21,9 +21,7 @@ from synthdp.spec.model import Graph
 
 @dataclass(frozen=True)
 class Simulated:
-    """One table: `frame()` draws its rows, `graph()` is the `graph` section of a spec that knows
-    all of it.
-    """
+    """A simulated table: `frame()` draws its rows, `graph()` is the graph section of its spec."""
 
     frame: Callable[[], pd.DataFrame]
     graph: Callable[[], Graph]

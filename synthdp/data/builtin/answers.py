@@ -1,5 +1,6 @@
-"""The built-in table "eedi": 948 questions x 2950 pupils, answered right or wrong, three quarters
-of them not at all.
+"""The built-in table "eedi": 948 questions x 2950 pupils, answered right or wrong.
+
+Three quarters of the answers are missing.
 
 It has the shape of the answers that the platform Eedi published for the NeurIPS 2020 Education
 Challenge (Wang et al., "Instructions and Guide for Diagnostic Questions: The NeurIPS 2020 Education
@@ -71,9 +72,7 @@ def _columns(quizzes: Sequence[int]) -> tuple[str, ...]:
 
 
 def frame(*, rows: int = ROWS) -> pd.DataFrame:
-    """The table, `rows` rows of "right", "wrong" and missing values; the same rows at every
-    call.
-    """
+    """The table: `rows` rows of "right", "wrong" and missing values, the same at every call."""
     rng = np.random.default_rng(SEED)
     discrimination = rng.uniform(0.7, 1.7, (QUIZZES, QUESTIONS))
     difficulty = rng.standard_normal((QUIZZES, QUESTIONS))

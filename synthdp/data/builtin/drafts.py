@@ -1,5 +1,6 @@
-"""Whole specs for the wide built-in tables, for `synthdp init --builtin`: too many columns to be
-written by hand.
+"""Whole specs for the wide built-in tables, for `synthdp init --builtin`.
+
+These tables have too many columns for a spec that is written by hand.
 
 `specs/pain1000.yaml`, `specs/pain5000.yaml` and `specs/eedi.yaml` are what this writes.
 """

@@ -1,5 +1,6 @@
-"""The built-in tables "pain1000" and "pain5000": 222 diagnostic labels, simulated over a published
-causal graph.
+"""The built-in tables "pain1000" and "pain5000": 222 diagnostic labels, simulated.
+
+The causal graph behind them is a published one.
 
 The graph (27 injuries, 52 radiculopathies, 143 symptoms; 770 arrows, at most 20 into a label) is
 that of the neuropathic pain simulator of Tu, Zhang, Bertilson, Kjellstrom and Zhang, "Neuropathic
@@ -60,8 +61,9 @@ def graph() -> Graph:
 
 
 def frame(*, rows: int) -> pd.DataFrame:
-    """`rows` rows of true and false; the same at every call. Tables of different length share no
-    row, only the parameters.
+    """`rows` rows of true and false; the same at every call.
+
+    Tables of different lengths share the parameters, but no rows.
     """
     parameters, coins = np.random.default_rng(SEED), np.random.default_rng([SEED, rows])
     values: dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}

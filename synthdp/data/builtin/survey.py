@@ -1,5 +1,4 @@
-"""The built-in table "synthetic": 22 columns simulated from a structural causal model whose graph
-is known.
+"""The built-in table "synthetic": 22 columns of a structural causal model with a known graph.
 
 Nobody is in it: a health survey that never took place, in the shape (22 columns, 1000 rows) of the
 synthetic data set in "Causally Constrained Data Synthesis for Private Data Release",
@@ -36,9 +35,7 @@ STRESS = ("low", "medium", "high")
 
 @dataclass(frozen=True)
 class Structure:
-    """One structural equation: the column is `draw` of its parents, its own noise and the number of
-    rows.
-    """
+    """One structural equation: `draw` computes a column from its parents and noise."""
 
     parents: tuple[str, ...]
     draw: Draw

@@ -1,5 +1,7 @@
-"""The column types, one `ColumnKind` each. A new one is a file of this folder and a line here, and
-its model in `synthdp.spec.model.columns` (docs/extending.md, "Add a column type").
+"""The column types, one `ColumnKind` each.
+
+A new type is a file of this folder, a line here, and its model in `synthdp.spec.model.columns`
+(docs/extending.md, "Add a column type").
 """
 
 from __future__ import annotations

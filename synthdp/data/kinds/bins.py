@@ -93,9 +93,7 @@ def drawn_reals(
 def drawn_wholes(
     domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
 ) -> Floats:
-    """A whole number inside each level's bin, uniformly among those that are no spikes, shape
-    `[rows]`.
-    """
+    """A whole number inside each level's bin, uniform among those that are no spikes, `[rows]`."""
     left, width = _bins(domain)
     drawn: Floats = left[codes] + np.floor(rng.random(len(codes)) * width[codes])
     for _ in range(8):  # redraw what fell on a spike inside a bin; a bin of spikes alone keeps them

@@ -1,5 +1,6 @@
-"""What a column type is to the rest of the program: one `ColumnKind`, the only place that knows how
-values of the type are read, encoded, written, and told to other formats.
+"""What the rest of the program asks of a column type: one `ColumnKind`.
+
+It alone knows how values of the type are read, encoded, written, and described in other formats.
 
 What the spec itself asks of a type (its fields, its part in expressions, the questions of
 `synthdp init`) stands at its model in `synthdp.spec.model.columns`.
@@ -32,9 +33,7 @@ _C = TypeVar("_C", bound=ColumnBase)
 
 @dataclass(frozen=True)
 class Read:
-    """What values say, row by row: a number each (NaN where it is none), and whether the value is
-    missing.
-    """
+    """Values as read, row by row: a number or NaN, and whether the value is missing."""
 
     numbers: Floats
     absent: Mask
@@ -83,13 +82,17 @@ class ColumnKind(ABC, Generic[_C]):
 
     @abstractmethod
     def meaning(self, domain: ColumnDomain) -> Meaning:
-        """A function of one value, made from the declaration alone: its number, NaN where it has
-        none. Equal for -0.0 and 0.0 (`synthdp.data.values` has the proof that rests on this).
+        """A function of one value, made from the declaration alone: its number, or NaN.
+
+        The number is equal for -0.0 and 0.0 (`synthdp.data.values` has the proof that uses
+        this).
         """
 
     def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
-        """What `meaning` says of each cell, by an operation that the array's type names; None where
-        there is none for this type. It must not look for a type, unit or format in the cells.
+        """The numbers of `meaning`, computed by an operation that the array's type names, or None.
+
+        It is None where this type has no such operation. It must not look for a type, unit or
+        format in the cells.
         """
         return None
 

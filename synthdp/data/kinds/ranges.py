@@ -179,8 +179,9 @@ class NumberKind(_NumberBase[Number]):
     def decode(
         self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
     ) -> pd.Series[Any]:
-        """Real numbers drawn inside their bins, with the column's digits, never rounded over a
-        bound; spikes are written as they were declared.
+        """Real numbers drawn inside their bins, with the column's digits.
+
+        A number is never rounded over a bound. Spikes are written as they were declared.
         """
         numbers = drawn_reals(domain, codes, rng)
         scale = 10.0**domain.decimals

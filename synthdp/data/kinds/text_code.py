@@ -23,8 +23,9 @@ class TextCodeKind(CategoryKind[TextCode]):
     read_as_csv: ClassVar[str] = ""
 
     def meaning(self, domain: ColumnDomain) -> Meaning:
-        """The position of the label that the value's text begins with: as many characters as the
-        longest label has, which is the declared prefix.
+        """The position of the label that the value's text begins with.
+
+        The text is compared up to the length of the longest label, which is the declared prefix.
         """
         known = positions(domain)
         prefix = max(len(label) for label in known if label is not None)

@@ -1,6 +1,4 @@
-"""Checks of the budget: what is asked for fits the table and the cap, and every share of it buys
-something.
-"""
+"""Checks of the budget: it fits the table and the cap, and every share of it is used."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What attacks find by luck in a release without any leak, and what they can prove at most: a gate
-between the two decides something.
+"""What attacks reach by chance in a release without any leak, and what they can prove at most.
+
+A gate between the two decides something.
 
 A gate takes the largest figure of all declared attacks, so that no leak passes in 95% of releases
 only if each attack alone passes in `LUCK` of them (Bonferroni: they see the same releases). The
@@ -28,24 +29,27 @@ TPR_MODELS = models_needed(LOW_RATE)  # without the target, that it takes to see
 
 
 def provable(models: int, delta: float) -> float:
-    """The largest lower bound on epsilon that `models` test models in each world can prove, by
-    attacks that are always right.
+    """The largest lower bound on epsilon that attacks which are always right can prove.
+
+    There are `models` test models in each world.
     """
     return provable_epsilon(models, delta=delta, confidence=LUCK)
 
 
 def lowest_limit(figure: str, models: int) -> float:
-    """The lowest limit on `figure` (advantage_upper, auc_upper, tpr_upper) that luck exceeds in at
-    most 5% of releases without any leak.
+    """The lowest limit on `figure` that chance exceeds in at most 5% of releases without any leak.
 
-    `models`: test models in each world. In thousandths, rounded up; 1 where luck exceeds every
-    limit below 1 more often than that.
+    `figure` is advantage_upper, auc_upper or tpr_upper. `models` counts the test models in each
+    world. The limit is in thousandths, rounded up. It is 1 where chance exceeds every limit below 1
+    more often than that.
     """
     return ceil(LUCKY[figure](models) * 1000 - 1e-6) / 1000
 
 
 def lucky_advantage(models: int) -> float:
-    """Right guesses of both worlds together are binomial; as many in each world gives the widest
+    """The advantage that chance exceeds in a fraction 1 - `LUCK` of releases.
+
+    Right guesses of both worlds together are binomial. As many in each world give the widest
     interval.
     """
     right = int(binom.ppf(LUCK, 2 * models, 0.5))
@@ -53,7 +57,9 @@ def lucky_advantage(models: int) -> float:
 
 
 def lucky_auc(models: int) -> float:
-    """Two normal laws so far apart that their AUC is that quantile of Mann and Whitney's statistic
+    """The AUC that chance exceeds in a fraction 1 - `LUCK` of releases.
+
+    Two normal laws are so far apart that their AUC is that quantile of Mann and Whitney's statistic
     without ties, by its normal approximation.
     """
     value = 0.5 + norm.ppf(LUCK) * sqrt((2 * models + 1) / 12) / models

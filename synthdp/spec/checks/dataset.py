@@ -115,8 +115,9 @@ def missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """A table read as levels keeps no values, and no unit but a row can be followed through its
-    batches.
+    """A table that is read as levels keeps no values, and every row of it is a unit.
+
+    Rows are read in batches, so that the rows of another unit may lie in many of them.
     """
     if not getattr(spec.dataset.source, "levels_only", False):
         return

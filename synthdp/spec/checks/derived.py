@@ -1,5 +1,6 @@
-"""Checks of derived columns: computed from modelled ones, of their kind, and named nowhere that
-rows of the source are looked at.
+"""Checks of derived columns: they are computed from modelled columns of their kind.
+
+No part of the spec that looks at rows of the source may name them.
 """
 
 from __future__ import annotations

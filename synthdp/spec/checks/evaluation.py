@@ -1,6 +1,4 @@
-"""Checks of how a release is judged: groups that are categories, effects of one column on others,
-scores that are paid for.
-"""
+"""Checks of the evaluation: groups are categories, treatments are one column, scores are paid."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ MAX_GROUPS = 64
 
 
 def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Scores that are to be published are computed, and have a share of the budget; a share buys
-    scores.
+    """Scores that are to be published are computed, and have a share of the budget.
+
+    A share of the budget is given only for published scores.
     """
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
     if evaluation.disclosure == "private" and not evaluation.enabled:

@@ -1,5 +1,4 @@
-"""Checks of gates: that their figure is computed, that something can fail them, and that it is not
-chance alone.
+"""Checks of gates: the figure is computed, something can fail the gate, and not chance alone.
 
 A gate that nothing could fail protects nobody, and one that chance alone fails costs a whole
 budget: both are mistakes in a spec.
@@ -98,8 +97,9 @@ def decidable(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def _bound_on_epsilon(
     _: str, bound: float, models: int, spec: ReleaseSpec
 ) -> tuple[str, str] | None:
-    """What is wrong with a limit on what is proved of epsilon, and what to do. Of no leak anything
-    is proved in at most 5% of releases.
+    """What is wrong with a limit on the proved lower bound of epsilon, and what to do.
+
+    Without a leak, something is proved of epsilon in at most 5% of releases.
     """
     from synthdp.spec.checks.chance import (
         provable,
@@ -173,7 +173,8 @@ def _told(models: int) -> str:
 
 
 def _least_pairs(enough: Callable[[int], bool]) -> int | None:
-    """The fewest pairs, in steps of twenty, whose test models are `enough`; None where no allowed
-    number is.
+    """The fewest pairs, in steps of twenty, whose test models are `enough`, or None.
+
+    It is None where no allowed number is enough.
     """
     return next((2 * models for models in range(10, 5001, 10) if enough(models)), None)

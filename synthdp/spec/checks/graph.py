@@ -247,8 +247,9 @@ def _arrows(edges: tuple[Edge, ...]) -> dict[Arrow, int]:
 
 
 def _one_cycle(arrows: list[Arrow]) -> list[str]:
-    """The names of some cycle, each a cause of the next and the last of the first; empty if there
-    is none.
+    """The names of some cycle, or nothing if there is none.
+
+    Each name is a cause of the next one, and the last name a cause of the first.
     """
     causes: dict[str, list[str]] = {}
     for cause, effect in arrows:

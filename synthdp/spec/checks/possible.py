@@ -1,5 +1,6 @@
-"""Whether any row of the declared columns fulfils the constraints. It is found by drawing many: no
-row of the data is read.
+"""Whether any row of the declared columns fulfils the constraints.
+
+Many rows are drawn to find out. No row of the data is read.
 
 Rows that violate a constraint are drawn again until enough are left, so what next to no row fulfils
 would end a release after its budget was spent. A constraint is refused if none of many rows fulfils
@@ -38,8 +39,9 @@ CONVINCING = 1000  # rows that fulfil the others and not this one: surely fewer 
 
 
 def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Constraints that no row fulfils, and sets of them that none fulfils together, told at the
-    last of the set.
+    """Constraints that no row fulfils, and sets of constraints that no row fulfils together.
+
+    The problem of a set is reported at the last constraint of the set.
     """
     parsed = {
         i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])
@@ -94,8 +96,9 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def _computed(
     name: str, values: Mapping[str, npt.NDArray[np.float64]], spec: ReleaseSpec
 ) -> npt.NDArray[np.float64]:
-    """Values of a derived column, within its bounds; nothing is known of one whose own entry is
-    wrong.
+    """Values of a derived column, within its bounds.
+
+    Nothing is known of a column whose entry is wrong.
     """
     import numpy as np
 
@@ -122,8 +125,9 @@ def _by_chance(
 
 
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """`EVEN_ROWS` values of a column as constraints read it: each level alike, and evenly inside of
-    bins.
+    """`EVEN_ROWS` values of a column as constraints read it.
+
+    Levels are drawn uniformly, and so are the values inside a bin.
     """
     import numpy as np
 
@@ -154,8 +158,9 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
 
 
 def _conflicts(holds: npt.NDArray[np.bool_]) -> Iterator[Sequence[int]]:
-    """Smallest sets of constraints that no row fulfils together, where many fulfil all but one;
-    `holds` is `[constraints, rows]`.
+    """The smallest sets of constraints that no row fulfils together.
+
+    Many rows fulfil all constraints of a set but one. `holds` is `[constraints, rows]`.
     """
     import numpy as np
 

@@ -57,8 +57,10 @@ def calculation(
 
 @dataclass(frozen=True)
 class ExpressionOperand:
-    """One side of a comparison. `kind` text is a category, by its position in `categories`; a
-    literal's `value` is its text.
+    """One side of a comparison, or a part of a calculation.
+
+    An operand of the kind "text" is a category, by its position in `categories`. Of the kind
+    "literal", `literal` is its text.
 
     Of a column whose own entry is wrong the kind is unread: it goes with everything, for nothing
     can be said against it.
@@ -192,8 +194,9 @@ class OperandReader:
         )
 
     def _read(self, node: ast.Name, name: str, column: Column) -> frozenset[str]:
-        """The modelled columns that a column of numbers or dates stands for: itself, or those that
-        it is computed from.
+        """The modelled columns that a column of numbers or dates stands for.
+
+        They are the column itself, or those that it is computed from.
         """
         text = derived_of(column)
         if text is None:

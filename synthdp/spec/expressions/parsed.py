@@ -1,6 +1,4 @@
-"""What `expressions` makes of a text: something true or false of each row, or a value of it; or the
-mistakes in it.
-"""
+"""The results of reading an expression: a truth value or a number for each row, or the mistakes."""
 
 from __future__ import annotations
 
@@ -12,8 +10,9 @@ from synthdp.spec.expressions.truth import Numbers, Truth, Values
 
 @dataclass(frozen=True)
 class Equation:
-    """A part of an expression that says of two or more columns of numbers or dates that what is
-    computed from them is equal.
+    """A part of an expression that states an equality between calculations.
+
+    The calculations read two or more columns of numbers or dates.
     """
 
     columns: frozenset[str]
@@ -22,8 +21,9 @@ class Equation:
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the columns it reads (in their order in the spec), its truth,
-    and the equations in it.
+    """A checked expression: its text, the columns it reads, its truth, and the equations in it.
+
+    The columns are in their order in the spec.
     """
 
     text: str
@@ -38,8 +38,9 @@ class Expression:
 
 @dataclass(frozen=True)
 class Calculation:
-    """What a derived column is computed from: the columns it reads, its value (dates in days), and
-    whether it divides by what may be 0.
+    """The calculation of a derived column: the columns it reads, and its value (dates in days).
+
+    `divides` says whether a divisor may be 0.
     """
 
     columns: tuple[str, ...]

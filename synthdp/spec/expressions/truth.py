@@ -1,5 +1,4 @@
-"""Three-valued logic on whole columns: which rows are surely true, and which surely false; the
-others are unknown.
+"""Three-valued logic on whole columns: a row is surely true, surely false, or unknown.
 
 Columns are float arrays with NaN where a value is missing. Nothing here needs a numbers library:
 arrays bring their own operators.

@@ -56,8 +56,9 @@ _EVALUATION = """\
 
 
 def _sketches() -> str:
-    """What each type is written with, for the head of `columns`; types that are written alike share
-    their lines.
+    """What each type is written with, for the head of `columns`.
+
+    Types that are written alike share their lines.
     """
     sketches: dict[tuple[str, ...], list[str]] = {}
     for name, model in COLUMN_TYPES.items():

@@ -1,5 +1,6 @@
-"""Bins for a range, suggested from what was declared of it: bounds, unit and spikes. Public rules;
-no row is looked at.
+"""Bins for a range, suggested from its declared bounds, unit and spikes.
+
+The rules are public. No row is looked at.
 
 A bin should be as wide as people care about, and no wider: five years of age, five hours a week.
 Values that are very common by themselves, such as forty hours, are spikes with a level of their
@@ -34,8 +35,9 @@ WIDE = 1000  # times the smallest step: money over such a range is cut at 1, 2, 
 def suggested_edges(
     *, lower: float, upper: float, whole: bool, unit: str = "", spikes: Sequence[float] = ()
 ) -> tuple[float, ...]:
-    """Left ends of bins from `lower` to `upper`, ascending, the first one `lower`, or the next
-    whole number where that is a spike.
+    """Left ends of bins from `lower` to `upper`, ascending.
+
+    The first one is `lower`, or the next whole number where `lower` is a spike.
 
     `whole`: the values are whole numbers. Needs `lower < upper`. Nothing where spikes leave nothing
     to be binned.
@@ -66,8 +68,9 @@ def describe_edges(edges: Sequence[float], upper: float) -> str:
 
 
 def _width(lower: float, upper: float, *, whole: bool, unit: str) -> Fraction:
-    """The unit's width, or else 1, 2 or 5 times a power of ten; as many bins as fit into
-    MAX_BINS.
+    """The unit's width, or else 1, 2 or 5 times a power of ten.
+
+    It gives as many bins as `MAX_BINS` allows.
     """
     if whole and upper - lower < MAX_SINGLE:
         return Fraction(1)
@@ -97,8 +100,9 @@ def _is_wide_money(lower: float, upper: float, unit: str) -> bool:
 
 
 def _decades(lower: float, upper: float) -> list[float]:
-    """1, 2, 5, 10, ... from a ten-thousandth of `upper` on: below, differences of money mean
-    little.
+    """1, 2, 5, 10, ... from a ten-thousandth of `upper` on.
+
+    Below that, differences of money mean little.
     """
     last = math.floor(math.log10(upper))
     steps = [float(m) * 10**k for k in range(max(last - 4, 0), last + 1) for m in (1, 2, 5)]

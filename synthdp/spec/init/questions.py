@@ -20,8 +20,9 @@ _T = TypeVar("_T")
 
 
 class Ask(Protocol):
-    """Puts a question to the user; `allowed` answers if there are only some, `default` for an empty
-    answer.
+    """Puts a question to the user.
+
+    `allowed` lists the answers if there are only some; `default` is the answer for an empty one.
     """
 
     def __call__(
@@ -149,8 +150,9 @@ def _answer(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> An
 
 
 def _edges(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> list[Scalar]:
-    """Left ends of bins: those that bounds, unit and spikes suggest, none (bins of equal width), or
-    the user's own.
+    """Left ends of bins: the suggested ones, none, or those that the user gives.
+
+    Bounds, unit and spikes suggest them. None means bins of equal width.
     """
     lower, upper = float(said["lower"]), float(said["upper"])
     if not lower < upper:

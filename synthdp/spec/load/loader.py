@@ -160,9 +160,7 @@ def _problem(
 
 
 def _shown(tree: Node | None, loc: Loc) -> str:
-    """A path such as `graph.edges #2`, counted from 1 as people do; it ends at the text that stands
-    in the file.
-    """
+    """A path such as `graph.edges #2`, counted from 1; it ends at the text in the file."""
     node, shown = tree, ""
     for segment in loc:
         if node is not None and node.kind == "scalar":

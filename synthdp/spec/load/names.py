@@ -49,8 +49,9 @@ def written(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def name_problems(data: object, columns: Mapping[str, Column]) -> Iterator[CrossProblem]:
-    """Every unknown name in `data`, a spec as plain lists and maps, and every mistake in an
-    expression; `columns` are those declared.
+    """Every unknown name in `data`, and every mistake in an expression.
+
+    `data` is a spec as plain lists and maps. `columns` are the declared ones.
     """
     for pattern in _COLUMNS:
         yield from itertools.islice(_unknown(data, pattern, columns), MAX_TOLD)
@@ -105,9 +106,7 @@ def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProbl
 
 
 def _computed(data: object, derived: Collection[str]) -> Iterator[CrossProblem]:
-    """Derived columns where a column stands that is looked at in the source, or that the model
-    has.
-    """
+    """Derived columns in a place where a column is looked at in the source, or modelled."""
     places = [
         place
         for pattern in (*_COLUMNS, *_NODES, "graph.groups.*.*")
@@ -179,8 +178,9 @@ def _unknown(data: object, pattern: str, columns: Collection[str]) -> Iterator[C
 
 
 def _name(value: object) -> str | None:
-    """A name as the models read it, where codes such as 2019 are texts; None for what they
-    refuse.
+    """A name as the models read it, or None where they refuse it.
+
+    The models read codes such as 2019 as texts.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -189,8 +189,9 @@ def _name(value: object) -> str | None:
 
 
 def _found(data: object, pattern: str) -> Iterator[tuple[Loc, object]]:
-    """What stands at the places that a pattern such as `graph.tiers.*.*` names; other shapes of
-    data hold nothing.
+    """The values at the places that a pattern such as `graph.tiers.*.*` names.
+
+    Data of another shape has no such places.
     """
     step, _, rest = pattern.partition(".")
     inside: Any = ()

@@ -88,8 +88,9 @@ def _from_the_end(loc: tuple[int | str, ...]) -> tuple[str, int]:
 
 
 def _meant(node: Node, model: type[BaseModel]) -> Iterator[str]:
-    """Keys that are not there because they are misspelt: what stands under them was meant, and not
-    their defaults.
+    """Keys that are missing because they are misspelt.
+
+    The value under the misspelt key was meant, and not the default.
     """
     absent = [key for key in model.model_fields if key not in node.entries]
     yield from (

@@ -35,8 +35,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class RawFloat(float):
-    """A number that `str` gives back as it was written, for places where a code such as 1.50 or +5
-    is text.
+    """A number that `str` gives back as it was written.
+
+    It serves places where a code such as 1.50 or +5 is a text.
     """
 
     text: str
@@ -110,8 +111,9 @@ class _StopError(Exception):
 
 
 def read(text: str) -> tuple[Node | None, list[Mistake]]:
-    """The document's tree and every mistake in the YAML itself; no tree where the text is not YAML
-    at all.
+    """The document's tree, and every mistake in the YAML itself.
+
+    There is no tree where the text is not YAML at all.
     """
     mistakes = list(_unprintable(text))
     if mistakes:
@@ -153,8 +155,9 @@ def _unprintable(text: str) -> Iterator[Mistake]:
 
 @dataclass
 class _Frame:
-    """An open list or map. In a map, `expects_value` says that `key` was read and its value comes
-    next.
+    """An open list or map.
+
+    In a map, `expects_value` says that `key` was read and its value comes next.
     """
 
     node: Node
@@ -165,8 +168,9 @@ class _Frame:
 
 
 class _Builder:
-    """Takes parser events and grows the tree; knows where it is from its stack of open lists and
-    maps.
+    """Takes parser events and builds the tree.
+
+    Its stack of open lists and maps gives its place in the tree.
     """
 
     def __init__(self, mistakes: list[Mistake]) -> None:

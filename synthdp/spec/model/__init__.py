@@ -1,20 +1,22 @@
-"""The whole YAML contract of a release: one section of the spec a file, each with its fields,
-checks, units and defaults.
+"""The whole YAML contract of a release: each file has a section's fields, units and defaults.
 
 Everything here is public knowledge that the steward writes down; nothing is ever fitted to rows.
 All models are frozen and refuse unknown keys. `synthdp.spec.load.loader` turns YAML into a
-`ReleaseSpec` and reports every mistake with line and column; checks that need two parts of the spec
-live in `synthdp.spec.checks.cross_checks`.
+`ReleaseSpec` and reports every mistake with line and column. `synthdp.spec.checks.cross_checks`
+lists the checks that need two parts of the spec.
 
 Import models from here; the files behind it are for reading and changing:
 
-    dataset.py      dataset                             synthesizer.py  synthesizer, sampling,
-    constraints
-    columns/        columns                             evaluation.py   evaluation, attacks
-    privacy.py      privacy                             gates.py        gates, and which metrics
-    they may bound
-    graph.py        graph                               running.py      tracking, compute
-    fields.py       what all of them are made of        publication.py  publication, signing
+    dataset.py      dataset
+    columns/        columns
+    privacy.py      privacy
+    graph.py        graph
+    synthesizer.py  synthesizer, sampling, constraints
+    evaluation.py   evaluation, attacks
+    gates.py        gates, and the metrics that they may bound
+    running.py      tracking, compute
+    publication.py  publication, signing
+    fields.py       the base model and the types of single values
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from synthdp.spec.model.fields import Flag, Model, Name, Slug, Whole
 
 
 class CsvSource(Model):
-    """A CSV file in UTF-8 whose first line names the columns; each further line is a row, and no
-    field holds a line break.
+    """A CSV file in UTF-8 whose first line names the columns.
+
+    Each further line is a row, and no field contains a line break.
     """
 
     kind: Literal["csv"] = Field(description="a CSV file", examples=["csv"])
@@ -45,9 +46,7 @@ class ParquetSource(Model):
 
 
 class SqlSource(Model):
-    """A query against a database whose URL (with its password) comes from an environment
-    variable.
-    """
+    """A query to a database; an environment variable has the database's URL, with its password."""
 
     kind: Literal["sql"] = Field(description="a query against a database", examples=["sql"])
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
@@ -87,8 +86,9 @@ Source = Annotated[
 
 
 class RowUnit(Model):
-    """Protects one row. Right only when no person has several rows; that is why it must be
-    named.
+    """Protects one row.
+
+    It is right only when no person has several rows; that is why it must be named.
     """
 
     kind: Literal["row"] = Field(description="each row is protected by itself", examples=["row"])
@@ -126,8 +126,9 @@ PrivacyUnit = Annotated[RowUnit | IdUnit, Field(discriminator="kind")]
 
 
 class DeclaredRows(Model):
-    """Number of rows, as a declared constant; rates and batches come from it, never from the
-    table.
+    """Number of rows, as a declared constant.
+
+    Rates and batches are computed from it, never from the table.
     """
 
     kind: Literal["public", "approximate"] = Field(

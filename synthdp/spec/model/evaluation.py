@@ -16,8 +16,9 @@ ClassifierName = Literal[
 
 
 class Effect(Model):
-    """An average effect that is estimated from real and from synthetic rows: of what `treated` says
-    of one column, on `outcome`.
+    """An average effect of a treatment on `outcome`, estimated from real and from synthetic rows.
+
+    `treated` states the treatment as a condition on one column.
     """
 
     treated: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
@@ -44,8 +45,9 @@ class Effect(Model):
 
 
 class Evaluation(Model):
-    """Judging on real rows: for the steward only, never bundled, except for headline scores that
-    are paid for.
+    """Evaluation on real rows, for the steward only.
+
+    Its scores are never bundled, except for headline scores that are paid for.
     """
 
     enabled: Flag = Field(default=True, description="whether to judge at all", examples=[False])
@@ -124,8 +126,9 @@ class Evaluation(Model):
 
 
 class MembershipAttack(Model):
-    """Shadow-model membership inference on a sub-sample; one synthetic set per model, split by
-    model pair.
+    """Shadow-model membership inference on a sub-sample.
+
+    Each model gives one synthetic set. The sets are split by model pair.
     """
 
     enabled: Flag = Field(default=True, description="whether to attack at all", examples=[False])

@@ -1,5 +1,6 @@
-"""What every part of the contract is made of: the base model, and the types of single values as
-YAML writes them.
+"""The parts that all sections share: the base model, and the types of single values.
+
+The types read values as YAML writes them.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
 
 
 def starts_formula(text: str) -> bool:
-    """Whether a spreadsheet may run a cell of this text, also where it parts fields by semicolons;
-    numbers are none.
+    """Whether a spreadsheet may run a cell of this text as a formula; a number is none.
+
+    Spreadsheets that separate fields by semicolons count too.
     """
     return any(
         part.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", part)
@@ -78,8 +80,9 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Texts that differ to the eye, and not by unseen characters or by how an accent is put
-    together alone.
+    """Texts that differ visibly.
+
+    Differences in unseen characters, or in the encoding of an accent, are not visible.
     """
     pair = alike(unique(values))
     if pair is not None:
@@ -90,8 +93,9 @@ def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def alike(texts: Iterable[str]) -> tuple[str, str] | None:
-    """The first two of different texts that are one text in Unicode's canonical form (NFC) without
-    format characters.
+    """The first two different texts that are equal in NFC without format characters.
+
+    NFC is Unicode's canonical form.
     """
     seen: dict[str, str] = {}
     for text in texts:
@@ -106,8 +110,9 @@ def alike(texts: Iterable[str]) -> tuple[str, str] | None:
 
 
 def _text(value: Any) -> Any:
-    """YAML writes codes such as 0, 1 and true without quotes; where a category or a name is wanted
-    they are text.
+    """A category or a name as text.
+
+    YAML writes codes such as 0, 1 and true without quotes.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -143,8 +143,9 @@ class Gate(Model):
 
     @property
     def attacked(self) -> str | None:
-        """Which figure of an attack this is about, without where it was measured; None for other
-        gates.
+        """The figure of an attack that the gate is about, or None for other gates.
+
+        The place where the figure was measured is left out.
         """
         figure = self.metric.removeprefix("simulated_").removeprefix("attack_")
         return figure if figure in ATTACK_FIGURES else None

@@ -13,8 +13,9 @@ SHARE = Unit("part of the budget")
 
 
 class Shares(Model):
-    """How the budget is split: relative weights that sum to 1. Graph search is paid only where the
-    mode needs it.
+    """How the budget is split: relative weights that sum to 1.
+
+    Graph search is paid only where the mode needs it.
     """
 
     measure: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(

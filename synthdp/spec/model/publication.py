@@ -55,8 +55,9 @@ class Publication(Model):
 
 
 class Signing(Model):
-    """Who signs the bundle. The key itself is never named in a spec, only the variable that says
-    where it lies.
+    """Who signs the bundle.
+
+    The key itself is never named in a spec, only the variable that says where it lies.
     """
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(

@@ -1,5 +1,6 @@
-"""Public rules for the model's settings that a spec leaves out: functions of what is declared, and
-of nothing else.
+"""Public rules for the model's settings that a spec leaves out.
+
+They are functions of what is declared, and of nothing else.
 
 They give what was found to do well on public tables of 1,000 to 49,000 rows and 10 to 948 columns,
 those of `specs/`, most of which leave these settings out. Nothing is tuned on the rows of a
@@ -33,8 +34,9 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
 
 
 def batch(rows: int) -> int:
-    """A tenth of a small table, 512 rows of one with thousands, and a 48th, rounded, beyond: large
-    batches carry the noise better, but cost time.
+    """A tenth of a small table, 512 rows of one with thousands, and a 48th, rounded, beyond.
+
+    Large batches have less noise relative to the gradients, but cost time.
 
     A step that takes all rows would gain no privacy from nobody knowing which rows it took.
     """
@@ -51,8 +53,9 @@ def steps(spec: ReleaseSpec) -> int:
 
 
 def hidden(spec: ReleaseSpec) -> int:
-    """32 units a column, fewer where there are many columns; at least the levels of a target, which
-    its stage needs.
+    """32 units a column, fewer where there are many columns.
+
+    A target's stage needs at least as many units as the target has levels.
     """
     columns = len(spec.modelled)
     targets = [

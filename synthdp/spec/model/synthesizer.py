@@ -1,6 +1,4 @@
-"""`synthesizer`, `sampling` and `constraints`: the model that is trained, and the rows that it
-writes.
-"""
+"""`synthesizer`, `sampling` and `constraints`: the model and the rows that it writes."""
 
 from __future__ import annotations
 

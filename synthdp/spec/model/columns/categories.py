@@ -14,8 +14,10 @@ _ALL = f"categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowes
 
 
 class Categorical(ColumnBase):
-    """One of a list of texts, in no order, compared letter by letter; typed whole numbers are
-    written without a point, truth as true and false.
+    """One of a list of texts, in no order.
+
+    Texts are compared letter by letter. Typed whole numbers are written without a point, truth
+    values as true and false.
     """
 
     questions: ClassVar = (
@@ -48,8 +50,9 @@ class Categorical(ColumnBase):
 
 
 class Unread(Categorical):
-    """Stands for a column whose entry is wrong: its name may be used, and of its values nothing is
-    known. In no finished spec.
+    """Stands for a column whose entry is wrong: its name may be used, and its values are unknown.
+
+    No finished spec has one.
     """
 
     truth: ClassVar[bool] = True

@@ -80,15 +80,17 @@ class _Range:
         return None
 
     def number(self, value: Any) -> float:
-        """A bound, edge or spike on the column's numeric scale; an instant in whole steps since
-        1970-01-01.
+        """A bound, edge or spike on the column's numeric scale.
+
+        An instant is a number of whole steps since 1970-01-01.
         """
         return float(value)
 
 
 class Integer(_Range, ColumnBase):
-    """Whole numbers in [lower, upper]. Bins are half-open from each edge to the next; the last ends
-    at `upper`.
+    """Whole numbers in [lower, upper].
+
+    Bins are half-open from each edge to the next; the last ends at `upper`.
     """
 
     questions: ClassVar = _questions(Whole, common="0", bins=True)
@@ -288,8 +290,9 @@ def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
 
 
 def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
-    """What is written rises with the value: where both bounds are written alike, everything between
-    them is.
+    """The written number rises with the value.
+
+    Where both bounds are written alike, every number between them is.
     """
     bins = len(column.edges) if column.edges is not None else column.bins
     if (

@@ -1,6 +1,4 @@
-"""Columns of codes from a public list, such as ICD-10, of which only the first characters are
-kept.
-"""
+"""Columns of codes from a public list, such as ICD-10; only the first characters are kept."""
 
 from __future__ import annotations
 
@@ -23,8 +21,9 @@ Prefix = Annotated[Whole, Field(ge=1, le=64), Unit("characters")]
 
 
 class TextCode(ColumnBase):
-    """One of a list of codes, of which the first `prefix` characters are read and released: with
-    `prefix: 3` the codes E11.9 and E11.65 are one level, E11.
+    """One of a list of codes, of which the first `prefix` characters are read and released.
+
+    With `prefix: 3` the codes E11.9 and E11.65 are one level, E11.
 
     Values are compared letter by letter, and only by these characters: E11.8 is read as E11 though
     it is not listed. What begins like no code is a misfit.
