@@ -1,6 +1,6 @@
 """YAML to `ReleaseSpec`, or to every mistake at once, each with its line and column.
 
-Three sources of mistakes are told together: the YAML itself (`yamltree`), the fields (`models`, put
+Three sources of mistakes are told together: the YAML itself (`yaml_tree`), the fields (`models`, put
 into words by `wording`), and what does not fit between sections (`checks`). Where fields are wrong,
 the last still run on the sections that are left (`partial`). What the model needs and the file
 leaves out, `rules` fill in.

@@ -22,8 +22,7 @@ import yaml
 
 from synthdp.spec.syntax import Loc, Mistake, syntax_mistake
 
-MAX_DEPTH = 32
-MAX_NODES = 100_000
+MAX_DEPTH, MAX_NODES = 32, 100_000
 Scalar = str | int | float | bool | None
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
