@@ -1,9 +1,9 @@
 """YAML to `ReleaseSpec`, or to every mistake at once, each with its line and column.
 
-Three sources of mistakes are told together: the YAML itself (`yaml_tree`), the fields (`models`, put
-into words by `wording`), and what does not fit between sections (`checks`). Where fields are wrong,
-the last still run on the sections that are left (`partial`). What the model needs and the file
-leaves out, `rules` fill in.
+Mistakes come from three places and are told together: the YAML itself (`yaml_tree`), the fields
+(`model`, put into words by `wording`), and what does not fit between sections (`checks`). Where
+fields are wrong, the checks still run on the sections that are left (`partial`). `rules` fill in
+what the model needs and the file leaves out.
 """
 
 from __future__ import annotations
