@@ -94,12 +94,12 @@ class Basis:
     @cached_property
     def terms(self) -> tuple[Term, ...]:
         """The constant first, then each column's own functions, then products."""
-        own = [
+        single = [
             Term(((name, k),), self._weight(degree))
             for name in self.columns
             for k, degree in self._elements(name)
         ]
-        return (Term((), 1.0), *own, *self._products())
+        return (Term((), 1.0), *single, *self._products())
 
     def _elements(self, name: str) -> list[tuple[int, int]]:
         """(k, degree) of a column's elementary functions."""
@@ -110,19 +110,19 @@ class Basis:
         return polynomials + ([(0, CONTRAST_DEGREE)] if column.missing else [])
 
     def _products(self) -> list[Term]:
-        found = []
+        products = []
         for size in range(2, self.interaction + 1):
             for names in combinations(self.columns, size):
                 for chosen in product(*(self._elements(n) for n in names)):
                     total = sum(degree for _, degree in chosen)
                     if total <= self.interaction:
-                        found.append(
+                        products.append(
                             Term(
                                 tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True)),
                                 self._weight(total),
                             )
                         )
-        return found
+        return products
 
     def _weight(self, degree: int) -> float:
         return self.weights[min(degree, len(self.weights)) - 1]

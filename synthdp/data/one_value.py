@@ -1,5 +1,7 @@
 """Functions of one value: what a number, an instant, a category or an id is.
 
+Each reads nothing but that value.
+
 A column's meaning is one of them, chosen by its type (`ColumnKind.meaning`); `synthdp.data.values`
 has the proof that a row of a table is read by its own value alone.
 """

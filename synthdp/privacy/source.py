@@ -7,7 +7,8 @@ What it may raise names columns only: never a value, a row or a count.
 Reading, clamping and encoding act on each value alone (proof: `synthdp.data.values`; a row of a CSV
 file is a line: proof: `readers.files`), and the row bound on each unit alone. So neighbouring
 tables stay neighbours: adding one unit adds at most `max_rows` of the rows kept, and replacing one
-also takes as many away [derived here; `_bound_rows` and `_coins` have the part that concerns chance].
+also takes as many away [derived here; `_bound_rows` and `_coins` have the part that concerns
+chance].
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def sqlite_file(address: str) -> Path | None:
 
 
 def from_folder(address: str, folder: Path) -> str:
-    """`address`, with its relative SQLite file moved to `folder`, an absolute path.
+    """`address`, with its relative SQLite file resolved against `folder`, an absolute path.
 
     Any other address stays as it is.
     """

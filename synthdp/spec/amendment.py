@@ -3,11 +3,11 @@
 They are what is done with released values. Nothing that decided on these values is among them.
 
 A change of these fields is post-processing. The plan, the rows that mechanisms see and every draw
-that an outcome hangs on stay those of the reservation. Whatever is not named in `CHANGEABLE` is
+that an outcome depends on stay those of the reservation. Whatever is not named in `CHANGEABLE` is
 refused, so that a new field is refused until someone has thought about it.
 
-Gates on real rows stay as they are: publishing hangs on them, and the certificate tells them as
-fixed before. So does what they are computed from, and what published scores are about.
+Gates on real rows stay as they are: publishing depends on them, and the certificate states them
+as fixed before. So does what they are computed from, and what published scores are about.
 """
 
 from __future__ import annotations

@@ -112,18 +112,18 @@ def _kind(model: type[BaseModel]) -> str:
 
 def page() -> str:
     """The whole reference, in Markdown."""
-    found = list(sections())
+    every = list(sections())
     whole = {
         name: info.examples[0] for name, info in ReleaseSpec.model_fields.items() if info.examples
     }
     home = {
-        section.model: section for section in reversed(found)
-    }  # a model that is held in two places is told where it is first
+        section.model: section for section in reversed(every)
+    }  # a model that stands in two places is described at the first
     parts = [
         HEAD.format(example="\n".join(_lines(whole))),
         _table(Section("", "", ReleaseSpec), home),
     ]
-    for section in (s for s in found if home[s.model] == s):
+    for section in (s for s in every if home[s.model] == s):
         about = " ".join((section.model.__doc__ or "").split())
         mark = "##" if "." not in section.path and "[" not in section.path else "###"
         parts.append(f"{mark} {section.title}\n\n{about}\n\n{_table(section, home)}")

@@ -70,7 +70,7 @@ attacks:
 
 def _pairs() -> list[tuple[str, str]]:
     """The arrows that are measured: a public draw."""
-    arrows = [(cause, effect) for effect, own in pain.causes().items() for cause in own]
+    arrows = [(cause, effect) for effect, parents in pain.causes().items() for cause in parents]
     return [
         arrows[i]
         for i in sorted(np.random.default_rng(pain.SEED).choice(len(arrows), PAIRS, replace=False))

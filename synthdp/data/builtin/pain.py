@@ -52,11 +52,13 @@ def causes() -> dict[str, tuple[str, ...]]:
 def graph() -> Graph:
     """Every arrow; one entry for all labels that share their causes."""
     effects: dict[tuple[str, ...], list[str]] = {}
-    for label, own in causes().items():
-        effects.setdefault(own, []).append(label)
+    for label, parents in causes().items():
+        effects.setdefault(parents, []).append(label)
     return Graph(
         mode="given",
-        edges=tuple(Edge(causes=own, effects=tuple(e)) for own, e in effects.items() if own),
+        edges=tuple(
+            Edge(causes=parents, effects=tuple(e)) for parents, e in effects.items() if parents
+        ),
     )
 
 
@@ -67,9 +69,9 @@ def frame(*, rows: int) -> pd.DataFrame:
     """
     parameters, coins = np.random.default_rng(SEED), np.random.default_rng([SEED, rows])
     values: dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
-    for label, own in causes().items():
+    for label, parents in causes().items():
         absent = np.full(rows, 1 - parameters.uniform(*LEAK))
-        for cause in own:
+        for cause in parents:
             absent *= np.where(values[cause], 1 - parameters.uniform(*LINK), 1.0)
         values[label] = coins.random(rows) >= absent
     return pd.DataFrame(values)

@@ -35,7 +35,10 @@ STRESS = ("low", "medium", "high")
 
 @dataclass(frozen=True)
 class Structure:
-    """One structural equation: `draw` computes a column from its parents and noise."""
+    """One structural equation of the model.
+
+    `draw` computes the column from its parents, its noise and the number of rows.
+    """
 
     parents: tuple[str, ...]
     draw: Draw
@@ -45,9 +48,9 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
     """The table, `rows` rows in the order of `STRUCTURE`; the same rows at every call."""
     seeds = np.random.SeedSequence(SEED).spawn(len(STRUCTURE))
     values: dict[str, Values] = {}
-    for (name, own), seed in zip(STRUCTURE.items(), seeds, strict=True):
-        values[name] = own.draw(
-            {p: values[p] for p in own.parents}, np.random.default_rng(seed), rows
+    for (name, equation), seed in zip(STRUCTURE.items(), seeds, strict=True):
+        values[name] = equation.draw(
+            {p: values[p] for p in equation.parents}, np.random.default_rng(seed), rows
         )
     return pd.DataFrame(values)
 
@@ -57,9 +60,9 @@ def graph() -> Graph:
     return Graph(
         mode="given",
         edges=tuple(
-            Edge(causes=own.parents, effects=(name,))
-            for name, own in STRUCTURE.items()
-            if own.parents
+            Edge(causes=equation.parents, effects=(name,))
+            for name, equation in STRUCTURE.items()
+            if equation.parents
         ),
     )
 
@@ -263,5 +266,5 @@ STRUCTURE: Mapping[str, Structure] = {
 }
 
 EDGES: tuple[tuple[str, str], ...] = tuple(
-    (parent, name) for name, own in STRUCTURE.items() for parent in own.parents
+    (parent, name) for name, equation in STRUCTURE.items() for parent in equation.parents
 )

@@ -161,7 +161,7 @@ def places(texts: pa.Array, labels: pa.Array) -> pa.Array:
     """
     import pyarrow.compute as pc
 
-    found = pc.index_in(texts, value_set=labels)
-    if found.null_count != texts.null_count:
+    positions = pc.index_in(texts, value_set=labels)
+    if positions.null_count != texts.null_count:
         raise ValueError("a value is none of its column's categories")
-    return found
+    return positions

@@ -49,7 +49,7 @@ def lowest_limit(figure: str, models: int) -> float:
 def lucky_advantage(models: int) -> float:
     """The advantage that chance exceeds in a fraction 1 - `LUCK` of releases.
 
-    Right guesses of both worlds together are binomial. As many in each world give the widest
+    Right guesses of both worlds together are binomial. Equal numbers in each world give the widest
     interval.
     """
     right = int(binom.ppf(LUCK, 2 * models, 0.5))
@@ -73,7 +73,9 @@ def lucky_auc(models: int) -> float:
 
 
 def lucky_tpr(models: int) -> float:
-    """At 1% false positives; 1 where the models are too few to see that rate.
+    """As `lucky_auc`, of the true-positive rate at 1% false positives.
+
+    It is 1 where the models are too few to see that rate.
 
     In falling order each score is as likely of either world, so how many members come before the
     r-th other is negative binomial (of endless worlds, which vary a little more). Members are as
@@ -82,8 +84,8 @@ def lucky_tpr(models: int) -> float:
     before = np.minimum(nbinom.ppf(LUCK, np.arange(1, models + 1), 0.5), models)
     inside = 0.5 - np.searchsorted(before, np.arange(models), side="right")
     scores = np.concatenate([-np.arange(models, dtype=np.float64), inside])
-    found = tpr_at_fpr(scores, np.repeat([False, True], models), false_positive_rate=LOW_RATE)
-    return 1.0 if found is None else found.upper
+    rate = tpr_at_fpr(scores, np.repeat([False, True], models), false_positive_rate=LOW_RATE)
+    return 1.0 if rate is None else rate.upper
 
 
 LUCKY = {"advantage_upper": lucky_advantage, "auc_upper": lucky_auc, "tpr_upper": lucky_tpr}

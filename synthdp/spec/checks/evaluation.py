@@ -84,10 +84,10 @@ def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]
         parsed = parse(text, spec.columns)[0] if text is not None else None
         read |= set(parsed.columns) if parsed else set()
     if len(read) > 1:
-        told = ", ".join(n for n in spec.columns if n in read)
+        names = ", ".join(n for n in spec.columns if n in read)
         yield CrossProblem(
             ("evaluation", "effects", i, "treated"),
-            f"reads {told}; a treatment is one column",
+            f"reads {names}; a treatment is one column",
             "compare values of one column",
         )
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):

@@ -239,11 +239,11 @@ def _product(edge: Edge) -> Iterator[Arrow]:
 
 def _arrows(edges: tuple[Edge, ...]) -> dict[Arrow, int]:
     """Every arrow, and the position where it is first written."""
-    found: dict[Arrow, int] = {}
+    first: dict[Arrow, int] = {}
     for e, edge in enumerate(edges):
         for arrow in _product(edge):
-            found.setdefault(arrow, e)
-    return found
+            first.setdefault(arrow, e)
+    return first
 
 
 def _one_cycle(arrows: list[Arrow]) -> list[str]:

@@ -46,46 +46,46 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     parsed = {
         i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])
     }
-    held = {
+    readable = {
         i: e
         for i, e in parsed.items()
         if not any(isinstance(spec.columns[name], Unread) for name in e.columns)
     }
-    if not held:
+    if not readable:
         return
     import numpy as np  # a spec without constraints is checked without it
 
     rng = np.random.default_rng(0)
-    read = [name for name in spec.columns if any(name in e.columns for e in held.values())]
+    read = [name for name in spec.columns if any(name in e.columns for e in readable.values())]
     values = {name: _drawn(column, rng) for name, column in spec.modelled.items() if name in read}
     with np.errstate(all="ignore"):
         values |= {name: _computed(name, values, spec) for name in read if name not in values}
-        holds = {i: ~e.violated(values) for i, e in held.items()}
+        holds = {i: ~e.violated(values) for i, e in readable.items()}
         by_chance = [
             i
-            for i, e in held.items()
+            for i, e in readable.items()
             if any(_by_chance(equation, values, spec.columns) for equation in e.equations)
         ]
     for i in by_chance:
         yield CrossProblem(
             ("constraints", i),
-            f"{held[i].text!r}: is an equation between numbers, which drawn rows fulfil by chance"
-            " alone",
+            f"{readable[i].text!r}: is an equation between numbers, which drawn rows fulfil by"
+            " chance alone",
             COMPUTED,
         )
         del holds[i]
-    told = f"none of {EVEN_ROWS:,} rows drawn evenly from the declared domain fulfils it"
+    no_row = f"none of {EVEN_ROWS:,} rows drawn evenly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
         hint = (
             "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or"
             " change the columns' bounds"
         )
-        yield CrossProblem(("constraints", i), f"{held[i].text!r}: {told}", hint)
+        yield CrossProblem(("constraints", i), f"{readable[i].text!r}: {no_row}", hint)
         del holds[i]
     places = list(holds)
     for *others, last in _conflicts(np.array(list(holds.values()))) if holds else ():
-        names = " and ".join(f"#{places[k] + 1} {held[places[k]].text!r}" for k in others)
-        message = f"{held[places[last]].text!r}: {told} together with {names}"
+        names = " and ".join(f"#{places[k] + 1} {readable[places[k]].text!r}" for k in others)
+        message = f"{readable[places[last]].text!r}: {no_row} together with {names}"
         yield CrossProblem(
             ("constraints", places[last]),
             message,
@@ -107,9 +107,9 @@ def _computed(
     if computed is None or not isinstance(column, Ranged):
         return np.full(EVEN_ROWS, np.nan)
     day = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
-    found = computed.value(values)
+    numbers = computed.value(values)
     return np.clip(
-        np.where(np.isfinite(found), found, np.nan),
+        np.where(np.isfinite(numbers), numbers, np.nan),
         column.number(column.lower) * day,
         column.number(column.upper) * day,
     )

@@ -62,8 +62,8 @@ class ExpressionOperand:
     An operand of the kind "text" is a category, by its position in `categories`. Of the kind
     "literal", `literal` is its text.
 
-    Of a column whose own entry is wrong the kind is unread: it goes with everything, for nothing
-    can be said against it.
+    The kind is "unread" for a column whose entry is wrong. Nothing is known of it, so it fits every
+    other operand.
     """
 
     kind: Operand | Literal["literal"]

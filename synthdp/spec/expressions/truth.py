@@ -24,9 +24,9 @@ def every(parts: list[Truth]) -> Truth:
     """Whether all parts hold."""
 
     def truth(values: Values) -> tuple[Any, Any]:
-        found = [p(values) for p in parts]
-        return reduce(operator.and_, (t for t, _ in found)), reduce(
-            operator.or_, (f for _, f in found)
+        truths = [p(values) for p in parts]
+        return reduce(operator.and_, (t for t, _ in truths)), reduce(
+            operator.or_, (f for _, f in truths)
         )
 
     return truth
@@ -48,8 +48,8 @@ def comparison(holds: Callable[[Any, Any], Any], left: Numbers, right: Numbers) 
     def truth(values: Values) -> tuple[Any, Any]:
         a, b = left(values), right(values)
         known = (a - a == 0) & (b - b == 0)  # neither missing nor infinite
-        found = holds(a, b)
-        return known & found, known & ~found
+        result = holds(a, b)
+        return known & result, known & ~result
 
     return truth
 

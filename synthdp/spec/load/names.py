@@ -84,7 +84,7 @@ def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProbl
 
     Nodes are the groups, and the columns that are in no group: everywhere but in `groups` itself a
     grouped column is named through its group. Where `groups` cannot be read at all, any unknown
-    name may be one, and none is told.
+    name may be one, and none is reported.
     """
     yield from itertools.islice(_unknown(data, "graph.groups.*.*", columns), MAX_TOLD)
     groups: object = next((value for _, value in _found(data, "graph.groups")), {})
@@ -201,7 +201,7 @@ def _found(data: object, pattern: str) -> Iterator[tuple[Loc, object]]:
         inside = enumerate(data)
     for key, value in inside:
         yield from (
-            (((key, *where), found) for where, found in _found(value, rest))
+            (((key, *where), inner) for where, inner in _found(value, rest))
             if rest
             else [((key,), value)]
         )

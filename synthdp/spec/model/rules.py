@@ -22,15 +22,17 @@ MAX_LEVELS = 256  # of a target, that hidden units are added for
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec with the settings of its synthesizer that it leaves out, by the rules."""
-    own = spec.synthesizer
+    synthesizer = spec.synthesizer
     rules = {
         "latent": latent(spec),
         "hidden": hidden(spec),
         "steps": steps(spec),
         "batch": batch(spec.dataset.rows.value),
     }
-    missing = {name: value for name, value in rules.items() if name not in own.model_fields_set}
-    return spec.model_copy(update={"synthesizer": own.model_copy(update=missing)})
+    missing = {
+        name: value for name, value in rules.items() if name not in synthesizer.model_fields_set
+    }
+    return spec.model_copy(update={"synthesizer": synthesizer.model_copy(update=missing)})
 
 
 def batch(rows: int) -> int:

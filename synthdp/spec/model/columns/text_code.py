@@ -67,8 +67,8 @@ class TextCode(ColumnBase):
             raise wrong(("prefix", f"got {self.prefix}, and no code has more than {longest}"))
         pair, formula = alike(labels), next(filter(starts_formula, labels), None)
         if len(labels) > MAX_LEVELS:
-            told = f"codes with {len(labels):,} different prefixes; at most {MAX_LEVELS:,} are"
-            raise wrong(("prefix", f"{told} levels of a column: use a shorter prefix"))
+            message = f"codes with {len(labels):,} different prefixes; at most {MAX_LEVELS:,} are"
+            raise wrong(("prefix", f"{message} levels of a column: use a shorter prefix"))
         if pair is not None:
             raise wrong(("prefix", f"{pair[0]!a} and {pair[1]!a} look the same and are not"))
         if formula is not None:
