@@ -142,17 +142,17 @@ def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What reaches the optimizer is audited, not what the seam of the noise returned."""
-    from synthdp.privacy.dpsgd import training as dpsgd
+    from synthdp.privacy.dpsgd.optimizer import LatticeOptimizer
 
-    add_noise = dpsgd._LatticeOptimizer.add_noise
+    add_noise = LatticeOptimizer.add_noise
 
-    def forgetful(self: dpsgd._LatticeOptimizer) -> None:
+    def forgetful(self: LatticeOptimizer) -> None:
         exact = [p.summed_grad.to(p.dtype) for p in self.params]
         add_noise(self)
         for p, value in zip(self.params, exact, strict=True):
             p.grad = value
 
-    monkeypatch.setattr(dpsgd._LatticeOptimizer, "add_noise", forgetful)
+    monkeypatch.setattr(LatticeOptimizer, "add_noise", forgetful)
     assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).alarm, 6)
 
 
