@@ -47,6 +47,7 @@ STYLES: Mapping[str, Style] = {
     "supported": Style("#00795A", "", 2.8, "given, supported by noisy tables"),
     "refuted": Style("#C23B00", "8 3 2 3", 2.4, "given, refuted by noisy tables"),
     "undecided": Style("#7A7A7A", "2 4", 1.4, "not enough evidence"),
+    "predictive": Style("#7A5AA6", "8 3", 1.6, "predicts, and claims no cause"),
 }
 
 DIFFERENCE: Mapping[str, Style] = {

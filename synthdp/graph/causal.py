@@ -17,12 +17,15 @@ from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
 from synthdp.spec.model import Graph
 
-Provenance = Literal["given", "required", "learned", "supported", "refuted", "undecided"]
+Provenance = Literal[
+    "given", "required", "learned", "supported", "refuted", "undecided", "predictive"
+]
 """Where a link comes from.
 
 `given`: the spec states it, or it lies inside a group. `required`: the spec demands it of a learned
 graph. `learned`: a search found it. `supported`, `refuted` and `undecided`: what a validation says
 of a given arrow; an `undecided` link that is undirected is a pair on which a search has no answer.
+`predictive`: two columns depend on each other; the arrow is an order, and claims no cause.
 """
 PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
 

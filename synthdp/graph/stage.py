@@ -1,11 +1,12 @@
-"""The graph stage of a release. `graph.mode` says if the graph is given, validated or learned.
+"""The graph stage of a release: a given, validated or learned graph, or one that only predicts.
 
-What a mode may release is public and known to the plan. The releaser pays for it.
+`graph.mode` says which. What a mode may release is public and known to the plan. The releaser pays
+for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
 from synthdp.graph.implications import MAX_TABLES, required_tables, tables_of
+from synthdp.graph.prediction.search import predict, prediction_rounds
 from synthdp.graph.validation import (
     VALIDATION_SHARES,
     ValidationReport,
@@ -61,11 +63,23 @@ def rounds(settings: Graph, domain: Domain, *, rows: float) -> Mapping[str, Mech
         return {name: adaptive_round(domain, part) for name, part in VALIDATION_SHARES.items()}
     if settings.mode == "learn":
         return ALGORITHMS[settings.algorithm].spends(settings, domain, rows)
+    if settings.mode == "predict":
+        return prediction_rounds(domain)
     return {}
 
 
-def find_graph(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
+def find_graph(
+    releaser: Releaser,
+    settings: Graph,
+    domain: Domain,
+    *,
+    known: Released[tuple[NoisyTable, ...]] | None = None,
+    targets: Collection[str] = (),
+) -> GraphResult:
     """The graph by the spec's mode.
+
+    `known` are the noisy tables that were paid for before; mode predict needs them. `targets` are
+    the columns that it predicts last.
 
     Raises:
         GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the
@@ -77,6 +91,9 @@ def find_graph(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResu
         return replace(_validated(collector, settings, domain), tables=collector.tables)
     if settings.mode == "learn":
         return replace(_learned(collector, settings, domain), tables=collector.tables)
+    if settings.mode == "predict" and known is not None:
+        graph = predict(collector, settings, domain, known, targets)
+        return GraphResult(graph.value, released=graph, tables=collector.tables)
     return GraphResult(CausalGraph.from_spec(settings, domain.names))
 
 

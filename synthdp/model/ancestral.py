@@ -7,7 +7,6 @@ one product, and a level is found in unnormalised cumulative sums. Tests compare
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.network import DIRECT, Architecture, CausalVae
 
 CHUNK_ROWS = 4096
 """Rows that are drawn at once."""
@@ -35,10 +34,10 @@ SAFE_SUM = 1e30
 class ColumnSampler:
     """One column's decoder.
 
-    `parents` and where each begins in `table` (`offsets`), whose shape is
-    `[levels of all parents, hidden]`; `latent` `[latent + 1, hidden]`, whose last row is the bias;
-    `weight` `[hidden, width]` and `bias` `[width]`, where levels from `levels` on do not exist and
-    have -inf.
+    `parents` and where each begins (`offsets`) in `table` `[levels of all parents, hidden]` and, if
+    there is one, in `direct` `[levels of all parents, width]`; `latent` `[latent + 1, hidden]`,
+    whose last row is the bias; `weight` `[hidden, width]` and `bias` `[width]`, where levels from
+    `levels` on do not exist and have -inf.
     """
 
     column: int
@@ -49,6 +48,7 @@ class ColumnSampler:
     latent: Tensor
     weight: Tensor
     bias: Tensor
+    direct: Tensor | None = None
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
         """Logits `[rows, width]`.
@@ -59,18 +59,23 @@ class ColumnSampler:
             hidden = z @ self.latent
         else:
             hidden = self.looked_up(codes).addmm_(z, self.latent)
-        return torch.addmm(self.bias, hidden.tanh_(), self.weight)
+        logits = torch.addmm(self.bias, hidden.tanh_(), self.weight)
+        return logits if self.direct is None else logits.add_(self.summed(self.direct, codes))
 
     def looked_up(self, codes: Tensor) -> Tensor:
         """The parents' part of the inputs of the hidden units, `[rows, hidden]`.
 
         `codes` is `[columns, rows]`. The column must have parents.
         """
+        assert self.table is not None
+        return self.summed(self.table, codes)
+
+    def summed(self, table: Tensor, codes: Tensor) -> Tensor:
+        """Sum of the rows of `table` at the parents' levels, `[rows, width of the table]`."""
         rows = torch.empty(codes.shape[1], len(self.parents), dtype=torch.int32)
         for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
             torch.add(codes[parent], offset, out=rows[:, slot])
-        assert self.table is not None
-        return F.embedding_bag(rows, self.table, mode="sum")
+        return F.embedding_bag(rows, table, mode="sum")
 
 
 def causal_order(architecture: Architecture) -> list[int]:
@@ -97,12 +102,15 @@ def _column_sampler(model: CausalVae, column: int) -> ColumnSampler:
     shape, lookup = model.architecture, model.decode_parents
     rows = slice(column * shape.hidden, (column + 1) * shape.hidden)
     latent = (model.decode_latent.weight * model.decode_latent.mask)[rows].T
-    bias, table, parents = model.decode_latent.bias[rows], None, shape.parents[column]
-    ends = list(itertools.accumulate((shape.sizes[p] for p in parents), initial=0))
+    bias, parents, places = (
+        model.decode_latent.bias[rows],
+        shape.parents[column],
+        shape.rows_of(column),
+    )
+    table, direct = None, None
     if lookup is not None:
         bias = bias + lookup.bias[column]
-        first = sum(shape.sizes[p] for before in shape.parents[:column] for p in before)
-        table = lookup.weight[first : first + ends[-1]].contiguous() if parents else None
+        table = lookup.weight[places.start : places.stop].contiguous() if parents else None
     extended = torch.cat([latent, bias.unsqueeze(0)]).contiguous()
     size = shape.sizes[column]
     weight = model.decode_levels.weight[column, :, :size]
@@ -112,8 +120,13 @@ def _column_sampler(model: CausalVae, column: int) -> ColumnSampler:
         level_bias = F.pad(level_bias, (0, -size % VECTOR), value=-torch.inf)
     else:
         weight = weight.T.contiguous().T
-    offsets = tuple(ends[:-1])
-    return ColumnSampler(column, size, parents, offsets, table, extended, weight, level_bias)
+    if shape.direct and parents:
+        direct = model.get_buffer(DIRECT)[places.start : places.stop, :size]
+        direct = F.pad(direct, (0, weight.shape[1] - size)).contiguous()
+    offsets = tuple(shape.offsets_of(column))
+    return ColumnSampler(
+        column, size, parents, offsets, table, extended, weight, level_bias, direct
+    )
 
 
 @torch.no_grad()

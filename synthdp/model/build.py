@@ -10,8 +10,8 @@ import torch
 from synthdp.data.domain import Domain
 from synthdp.data.features import level_features
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.margins import Probabilities
 from synthdp.model.network import Architecture, CausalVae, width_groups
-from synthdp.model.raking import Probabilities
 from synthdp.model.target_stage import TargetRegression, without_targets
 from synthdp.spec.model import ReleaseSpec
 
@@ -29,7 +29,8 @@ def architecture_for(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> A
     everywhere = (tuple(range(len(domain))),)
     causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
     latent_of = tuple(c for c in causes for _ in range(spec.synthesizer.latent))
-    return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden)
+    direct = spec.graph.mode == "predict"
+    return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden, direct)
 
 
 def causal_vae(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
@@ -59,6 +60,11 @@ def targets_of(spec: ReleaseSpec, domain: Domain, architecture: Architecture) ->
     """
     positions = sorted(domain.index(name) for name in spec.synthesizer.targets)
     return tuple(t for t in positions if architecture.parents[t])
+
+
+def prediction_targets(spec: ReleaseSpec) -> tuple[str, ...]:
+    """Columns that the spec says will be predicted."""
+    return tuple(dict.fromkeys((*spec.synthesizer.targets, *spec.evaluation.targets)))
 
 
 def target_regression(

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from synthdp.graph.margins import Probabilities
 from synthdp.model.ancestral import FEW, column_samplers, levels_of
 from synthdp.model.network import CausalVae
-from synthdp.model.raking import Probabilities
 
 ROUNDS = 10
 """Rounds of proportional fitting of a column."""

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain
-from synthdp.model.raking import Probabilities
+from synthdp.graph.margins import Probabilities
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 MIN_PAIRS = 8

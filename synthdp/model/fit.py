@@ -14,23 +14,27 @@ import torch
 
 from synthdp.data.domain import Domain
 from synthdp.graph.discovery import Releaser
+from synthdp.graph.margins import Probabilities, one_way_probabilities, smoothed
+from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.build import (
     architecture_for,
     causal_vae,
+    prediction_targets,
     target_regression,
     targets_of,
     unseeded_generator,
 )
 from synthdp.model.compute import threads_for
+from synthdp.model.log_linear import fit_log_linear
 from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.raking import Probabilities, one_way_probabilities, smoothed
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import MEASURE, PAIRS, TARGETS, TRAIN, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
@@ -78,7 +82,9 @@ def fit(
 ) -> Fitted:
     """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
     marginals = measure(releaser, check)
-    graph = find_graph(releaser, spec.graph, domain)
+    graph = find_graph(
+        releaser, spec.graph, domain, known=marginals, targets=prediction_targets(spec)
+    )
     synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress)
     return Fitted(marginals, graph, synthesizer)
 
@@ -120,7 +126,10 @@ def train(
     *,
     progress: Progress,
 ) -> Released[Synthesizer]:
-    """Train the causal VAE by DP-SGD, from the one-way margins of all noisy tables."""
+    """Train the causal VAE by DP-SGD, from the one-way margins of all noisy tables.
+
+    In mode predict it starts from the two-way tables, too, and no share for training means none.
+    """
     torch.set_num_threads(spec.compute.threads or threads_for(spec, domain))
     device, start = spec.compute.device, build_start(spec, domain, marginals, graph)
     heads = None
@@ -133,6 +142,8 @@ def train(
             device,
         )
         heads = releaser.release(stage, purpose=TARGETS)
+    if releaser.plan.train is None and start.architecture.direct:
+        return assemble(start, spec, start.untrained(), heads)
     training = Training(
         needed(releaser.plan.train, TRAIN),
         start.network,
@@ -159,6 +170,11 @@ class TrainingStart:
     margins: list[Probabilities]
     paid: Released[tuple[NoisyTable, ...]]
 
+    def untrained(self) -> Released[Weights]:
+        """The starting weights, which the tables alone made."""
+        state = {name: value.detach().clone() for name, value in self.network.named_parameters()}
+        return self.paid.map(lambda _: state)
+
 
 def build_start(
     spec: ReleaseSpec,
@@ -174,9 +190,14 @@ def build_start(
     architecture = architecture_for(spec, domain, graph.graph)
     floor = START_FLOOR_ROWS / expected_fit_rows(spec)
     tables = all_tables(marginals, graph)
-    margins = one_way_probabilities(tables.value, domain.names)
+    margins = one_way_probabilities(tables.value, domain.columns)
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)
+    if architecture.direct:
+        known = pair_tables(tables.value, domain)
+        rows, rng = expected_fit_rows(spec), fresh_generator()
+        fitted = fit_log_linear(architecture, domain, known, rows=rows, rng=rng)
+        network.start_from_tables(fitted.direct, fitted.biases)
     targets = targets_of(spec, domain, architecture)
     regression = target_regression(domain, architecture, targets, starts) if targets else None
     if regression:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
 """Limits of the log variance of q(z | x)."""
+DIRECT = "direct"
+"""Name of the parents' own logits."""
 DECODE_LEVELS = "decode_levels"
 """Name of the decoding layer of the first group of columns."""
 MAX_PADDED_SHARE = 0.8
@@ -41,17 +44,20 @@ class Architecture:
 
     `sizes[i]` is the number of levels of column i, `parents[i]` are the positions of its parents.
     `latent_of[k]` are the columns that dimension k of z reaches. `hidden` is the width of every
-    hidden layer.
+    hidden layer. With `direct`, each parent's level also adds logits of its own, past the hidden
+    layer: `direct.weight` has a row for each level of each parent of each column.
     """
 
     sizes: tuple[int, ...]
     parents: tuple[tuple[int, ...], ...]
     latent_of: tuple[tuple[int, ...], ...]
     hidden: int
+    direct: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
-        return asdict(self)
+        stated = asdict(self)
+        return stated if self.direct else {k: v for k, v in stated.items() if k != "direct"}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
@@ -64,8 +70,19 @@ class Architecture:
             _wholes(data["sizes"]),
             tuple(map(_wholes, data["parents"])),
             tuple(map(_wholes, data["latent_of"])),
-            *_wholes([data["hidden"]]),
+            hidden=_wholes([data["hidden"]])[0],
+            direct=_truth(data.get("direct", False)),
         )
+
+    def rows_of(self, column: int) -> range:
+        """The rows of `decode_parents` and `direct` that hold the parents of a column."""
+        before = sum(self.sizes[p] for parents in self.parents[:column] for p in parents)
+        return range(before, before + sum(self.sizes[p] for p in self.parents[column]))
+
+    def offsets_of(self, column: int) -> list[int]:
+        """Where each parent of a column begins among these rows."""
+        sizes = [self.sizes[p] for p in self.parents[column]]
+        return list(accumulate(sizes, initial=0))[:-1]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight of the network by name, computed without the network."""
@@ -81,11 +98,18 @@ class Architecture:
             "encode_latent.weight": (2 * latent, self.hidden),
             "encode_latent.bias": (2 * latent,),
             **(lookups if any(self.parents) else {}),
+            **({DIRECT: (rows, levels)} if self.direct else {}),
             "decode_latent.weight": (columns * self.hidden, latent),
             "decode_latent.bias": (columns * self.hidden,),
             "decode_levels.weight": (columns, self.hidden, levels),
             "decode_levels.bias": (columns, levels),
         }
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("expected true or false")
+    return value
 
 
 def _wholes(values: Sequence[Any]) -> tuple[int, ...]:
@@ -128,6 +152,8 @@ class CausalVae(PerExampleLoss):
             else None
         )
         self.decode_latent = MaskedLinear(_latent_mask(architecture))
+        if architecture.direct:
+            self.register_buffer(DIRECT, torch.zeros(architecture.shapes()[DIRECT]))
         for k, group in enumerate(self.groups):
             layer = NodeLinear(
                 width,
@@ -163,6 +189,14 @@ class CausalVae(PerExampleLoss):
                     layer.bias[place, : len(logs)] = logs
 
     @torch.no_grad()
+    def start_from_tables(self, direct: Tensor, biases: Sequence[Tensor]) -> None:
+        """Set the parents' own logits and each column's biases; training keeps both."""
+        self.get_buffer(DIRECT).copy_(direct)
+        for group, layer in self.decoders():
+            for place, i in enumerate(group):
+                layer.bias[place, : len(biases[i])] = biases[i]
+
+    @torch.no_grad()
     def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All weights of the same network without features and groups, from the `trained` ones.
 
@@ -184,6 +218,8 @@ class CausalVae(PerExampleLoss):
                 values = layer.table() if part == "weight" else layer.bias
                 whole[list(group), ..., : values.shape[-1]] = values
             weights[f"{DECODE_LEVELS}.{part}"] = whole
+        if self.architecture.direct:
+            weights[DIRECT] = self.get_buffer(DIRECT).detach().clone()
         return weights
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
@@ -200,6 +236,8 @@ class CausalVae(PerExampleLoss):
         for k, levels in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
             # Column by column, as the logits lie in memory.
             logits = self.get_submodule(_decoder(k))(parts[k]).transpose(-3, -2)
+            if self.architecture.direct:
+                logits = logits + self._direct_logits(self.groups[k], codes, logits.shape[-1])
             loss = F.cross_entropy(logits.flatten(0, -2), levels.mT.flatten(), reduction="none")
             surprise = surprise + loss.view(levels.mT.shape).sum(-2)
         return surprise
@@ -226,6 +264,9 @@ class CausalVae(PerExampleLoss):
         levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
         for group, layer in self.decoders():
             decoded = layer(hidden[:, group])
+            if self.architecture.direct:
+                direct = self._direct_logits(group, codes, decoded.shape[2])
+                decoded = decoded + direct.transpose(-3, -2)
             levels[:, group, : decoded.shape[2]] = decoded
         return levels
 
@@ -240,7 +281,24 @@ class CausalVae(PerExampleLoss):
         place, layer = next(
             (group.index(column), layer) for group, layer in self.decoders() if column in group
         )
-        return torch.tanh(hidden) @ layer.table()[place, :, :size] + layer.bias[place, :size]
+        logits = torch.tanh(hidden) @ layer.table()[place, :, :size] + layer.bias[place, :size]
+        return logits + self._direct_logits([column], codes, size)[..., 0, :, :]
+
+    def _direct_logits(self, columns: Sequence[int], codes: Tensor, width: int) -> Tensor:
+        """The parents' own logits `[..., columns, batch, width]`; zeros without `direct`."""
+        shape = self.architecture
+        out = codes.new_zeros((*codes.shape[:-1], width), dtype=torch.float32)
+        parts = []
+        for column in columns:
+            rows, parents = shape.rows_of(column), list(shape.parents[column])
+            if not shape.direct or not parents:
+                parts.append(out)
+                continue
+            table = self.get_buffer(DIRECT)[rows.start : rows.stop, :width]
+            places = codes[..., parents] + codes.new_tensor(shape.offsets_of(column))
+            summed = F.embedding_bag(places.flatten(0, -2), table, mode="sum")
+            parts.append(summed.view(out.shape))
+        return torch.stack(parts, -3)
 
 
 class _Activation(torch.autograd.Function):

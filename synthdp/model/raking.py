@@ -1,83 +1,19 @@
-"""One-way probabilities from noisy tables, and raking. All of it is post-processing."""
+"""Raking: rows that follow given margins. All of it is post-processing."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.encoding import Codes
-from synthdp.privacy.mechanisms.marginals import NoisyTable
-
-Probabilities = npt.NDArray[np.float64]
-"""Probabilities over levels; the last axis sums to 1."""
+from synthdp.graph.margins import Probabilities
 
 RAKING_ROUNDS = 50
 """Most rounds of proportional fitting."""
 RAKING_TOLERANCE = 1e-4
 """Total variation of the worst margin at which fitting stops."""
-
-
-def one_way_probabilities(
-    tables: Sequence[NoisyTable], names: Sequence[str]
-) -> list[Probabilities]:
-    """Probabilities of the levels of each named column, `[levels]` each.
-
-    They use every table that contains the column, whatever it was measured for. All tables count
-    the same rows, so their totals are first pooled into one estimate. The estimate is projected
-    onto the probability simplex, which keeps the noise of empty cells from becoming mass, as plain
-    clipping at zero would.
-    """
-    total = max(1.0, float(pooled(tables, ()).counts))
-    return [project_to_simplex(pooled(tables, (name,)).counts / total) for name in names]
-
-
-def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable:
-    """The margin over `columns` of all tables that contain them: an inverse-variance mean.
-
-    The noise of a margin's cell grows with the number of cells in its sum.
-    """
-    counts, precision = [], []
-    for table in tables:
-        if set(columns) <= set(table.columns):
-            summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
-            kept = [name for name in table.columns if name in columns]
-            axes = [kept.index(name) for name in columns]
-            counts.append(table.counts.sum(summed).transpose(axes))
-            cells = math.prod(table.counts.shape[i] for i in summed)
-            precision.append(1 / (table.sigma**2 * cells))
-    mean = np.average(counts, weights=precision, axis=0)
-    return NoisyTable(columns, mean, math.fsum(precision) ** -0.5)
-
-
-def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
-    """The probability vector nearest to `values` in L2.
-
-    Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient Projections onto the l1-Ball" (2008), Figure
-    1.
-
-    >>> project_to_simplex(np.array([0.7, 0.7, -0.2])).tolist()
-    [0.5, 0.5, 0.0]
-    """
-    descending = np.sort(values)[::-1]
-    excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
-    threshold = excess[np.flatnonzero(descending > excess)[-1]]
-    projected: Probabilities = np.maximum(values - threshold, 0)
-    normal: Probabilities = projected / projected.sum()
-    return normal
-
-
-def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
-    """`p` with every level at least `floor` before normalisation, so that logarithms exist.
-
-    >>> smoothed(np.array([1.0, 0.0]), floor=0.25).tolist()
-    [0.8, 0.2]
-    """
-    raised: Probabilities = np.maximum(p, floor)
-    normal: Probabilities = raised / raised.sum()
-    return normal
 
 
 def rake(

@@ -16,8 +16,8 @@ from scipy.stats import norm, qmc
 from torch import Tensor
 
 from synthdp.data.encoding import Codes
+from synthdp.graph.margins import Probabilities
 from synthdp.model.ancestral import CHUNK_ROWS, ColumnSampler
-from synthdp.model.raking import Probabilities
 
 POINTS = 32
 """Points of z."""
@@ -93,7 +93,10 @@ def _log_probabilities(sampler: ColumnSampler, codes: Tensor, z: Tensor) -> Tens
         hidden = hidden.expand(-1, codes.shape[1], -1)
     else:
         hidden = hidden + sampler.looked_up(codes)
-    return (torch.tanh(hidden) @ sampler.weight + sampler.bias).log_softmax(-1)
+    logits = torch.tanh(hidden) @ sampler.weight + sampler.bias
+    if sampler.direct is not None:
+        logits = logits + sampler.summed(sampler.direct, codes)
+    return logits.log_softmax(-1)
 
 
 def _with(codes: Tensor, column: int, level: int) -> Tensor:

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.model.raking import pooled
+from synthdp.graph.margins import pooled
+from synthdp.graph.prediction.pairs import PairTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 MAX_PAIRS = 512
@@ -50,6 +52,9 @@ FASTER = 1.2
 """Factor of the number of rows exchanged at once, after a round that helped."""
 SLOWER = 0.5
 """Factor of the number of rows exchanged at once, after a round that did not help."""
+
+LITTLE = 0.1
+"""Noise of a smoothed table's cells, in rows."""
 
 Weights = npt.NDArray[np.float64]
 
@@ -85,6 +90,18 @@ def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[M
     return [
         MeasuredPair((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma)
         for t in margins[: int((cells <= MAX_CELLS).sum())]
+    ]
+
+
+def smoothed_pairs(tables: PairTables, domain: Domain) -> list[MeasuredPair]:
+    """The smoothed tables of all pairs that show a dependence."""
+    return [
+        MeasuredPair(
+            (domain.index(first), domain.index(second)),
+            tables.rows * tables.table(first, second),
+            LITTLE,
+        )
+        for first, second in tables.dependent
     ]
 
 

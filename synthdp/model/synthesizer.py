@@ -26,10 +26,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError
 from synthdp.files import check_plain, parse_json, read_text
+from synthdp.graph.margins import Probabilities
 from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, draw
 from synthdp.model.calibration import calibrated_bias
 from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.raking import Probabilities
 from synthdp.model.redraw import probabilities_given_others
 
 MAX_SLOTS = 1 << 26

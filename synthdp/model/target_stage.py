@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.graph.margins import Probabilities
 from synthdp.model.common_strength import common_strength, scores
 from synthdp.model.network import Architecture
-from synthdp.model.raking import Probabilities
 from synthdp.privacy.dpsgd.layers import MaskedLinear
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.mechanisms.marginals import NoisyTable

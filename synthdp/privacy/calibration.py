@@ -104,7 +104,7 @@ def _rough_plan(
         targets=(
             training(_target_settings(settings), shares.targets) if settings.targets else None
         ),
-        train=training(settings, shares.train),
+        train=training(settings, shares.train) if shares.train else None,
         scores=_rough_scores(spec, domain, gaussian_mu(scores, of=1)) if scores else None,
     )
 

@@ -27,9 +27,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums, parse_json, read_text
+from synthdp.graph.margins import one_way_probabilities
 from synthdp.model.ancestral import CHUNK_ROWS
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
-from synthdp.model.raking import one_way_probabilities, raking_factors, raking_weights
+from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, LogWeights, Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
@@ -163,7 +164,7 @@ class Sampler:
         first = min(FIRST_ROWS, max(CHUNK_ROWS, FIRST_CELLS // len(self.domain)))
         factors: tuple[npt.NDArray[np.float64], ...] = ()
         if self.tables is not None and not fixed:
-            targets = one_way_probabilities(self.tables, self.domain.names)
+            targets = one_way_probabilities(self.tables, self.domain.columns)
             pool = self.constraints.draw(
                 lambda n: self.synthesizer.sample(n, rng=rng), first, rng=rng
             )

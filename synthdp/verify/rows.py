@@ -20,8 +20,9 @@ import numpy.typing as npt
 from synthdp.bundle.metadata.datapackage import CSV_NAME
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.graph.margins import one_way_probabilities
 from synthdp.model.constraints import Constraints
-from synthdp.model.raking import one_way_probabilities, raking_factors, raking_weights
+from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.row_selection import MeasuredPair, blended, measured_pairs
 from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
@@ -107,7 +108,7 @@ def _drawn(
     tables, columns = published_tables(reader.folder), range(len(domain))
     weights = raking_weights(
         codes,
-        raking_factors(codes, one_way_probabilities(tables, domain.names), columns=columns),
+        raking_factors(codes, one_way_probabilities(tables, domain.columns), columns=columns),
         columns=columns,
     )
     heard = measured_pairs(tables, domain.names) if spec.sampling.balance else []

@@ -41,7 +41,7 @@ def cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     shares, where = spec.privacy.shares, ("privacy", "shares")
-    if shares.train == 0:
+    if shares.train == 0 and spec.graph.mode != "predict":
         yield CrossProblem(
             (*where, "train"),
             "got 0; the model cannot be trained without a share of the budget",
@@ -143,7 +143,7 @@ def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, mode = spec.privacy.shares.graph, spec.graph.mode
-    if mode in ("validate", "learn") and share == 0:
+    if mode in ("validate", "learn", "predict") and share == 0:
         hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
         yield CrossProblem(
             ("privacy", "shares", "graph"),
@@ -151,7 +151,7 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             hint,
         )
     if mode in ("none", "given") and share > 0:
-        hint = "set it to 0 and give its part to measure or train, or use mode validate or learn"
+        hint = "set it to 0 and give its part to measure or train, or use another mode"
         yield CrossProblem(
             ("privacy", "shares", "graph"),
             f"got {share:g}; graph mode {mode} spends nothing on the graph",

@@ -77,7 +77,7 @@ class _Check:
 CHECKS = (
     _Check(("dataset.rows", "privacy.delta"), budgetchecks.delta),
     _Check(("privacy.epsilon", "privacy.cap"), budgetchecks.cap),
-    _Check(("privacy.shares",), budgetchecks.shares),
+    _Check(("privacy.shares", "graph.mode"), budgetchecks.shares),
     _Check(("privacy.shares", "graph.mode"), budgetchecks.graph_share),
     _Check(("privacy.shares", "privacy.pairs", "privacy.pairs[]"), budgetchecks.pairs),
     _Check(("privacy.pairs",), budgetchecks.pairs_twice),

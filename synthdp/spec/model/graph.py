@@ -66,11 +66,12 @@ def _sound(value: Any) -> Any:
 class Graph(Model):
     """What is known of the causes, and what a release does with it."""
 
-    mode: Literal["none", "given", "validate", "learn"] = Field(
+    mode: Literal["none", "given", "validate", "learn", "predict"] = Field(
         default="given",
         description=(
-            "take the arrows as given; test them for shares.graph; learn them for shares.graph; or"
-            " none, a plain VAE"
+            "take the arrows as given; test them for shares.graph; learn them for shares.graph;"
+            " predict: measure the pairs of columns that depend on each other, for shares.graph,"
+            " with arrows that claim no cause; or none, a plain VAE"
         ),
         examples=["validate"],
     )

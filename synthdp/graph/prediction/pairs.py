@@ -1,0 +1,72 @@
+"""What all released tables say of single columns and of pairs of columns, smoothed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from synthdp.data.domain import Domain
+from synthdp.graph.knowledge import Pair
+from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
+from synthdp.graph.prediction.smoothing import (
+    SmoothPair,
+    axis,
+    fitted_to_margins,
+    smoothed_pair,
+)
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+
+
+@dataclass(frozen=True)
+class PairTables:
+    """Margins and two-way tables after smoothing, by the names of their columns.
+
+    `margins` are probabilities `[levels]`; `pairs` has one entry for each pair that some table
+    contains, in the order of the domain; `sigmas` is the noise of each pair's table, and `rows` the
+    noisy number of rows.
+    """
+
+    rows: float
+    margins: Mapping[str, Probabilities]
+    pairs: Mapping[Pair, SmoothPair]
+    sigmas: Mapping[Pair, float]
+
+    @property
+    def dependent(self) -> tuple[Pair, ...]:
+        """Pairs whose tables show a dependence, in the order of the domain."""
+        return tuple(pair for pair, table in self.pairs.items() if table.dependent)
+
+    def table(self, first: str, second: str) -> Probabilities:
+        """The table of two columns `[levels, levels]`, with their margins."""
+        turned = (first, second) not in self.pairs
+        a, b = (second, first) if turned else (first, second)
+        fitted = fitted_to_margins(self.pairs[a, b].probabilities, self.margins[a], self.margins[b])
+        return fitted.T if turned else fitted
+
+
+def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
+    """All `tables` together, each margin from every table that contains it, then smoothed."""
+    rows = max(1.0, float(pooled(tables, ()).counts))
+    one_way = one_way_probabilities(tables, domain.columns)
+    margins = dict(zip(domain.names, one_way, strict=True))
+    axes = {c.name: axis(c, margins[c.name], rows) for c in domain.columns}
+    pairs: dict[Pair, SmoothPair] = {}
+    sigmas: dict[Pair, float] = {}
+    for pair in _pairs_of(tables, domain):
+        containing = [table for table in tables if set(pair) <= set(table.columns)]
+        noisy = pooled(containing, pair)
+        first, second = (axes[name] for name in pair)
+        pairs[pair] = smoothed_pair(first, second, noisy.counts / rows, noisy.sigma / rows)
+        sigmas[pair] = noisy.sigma
+    return PairTables(rows, margins, pairs, sigmas)
+
+
+def _pairs_of(tables: Iterable[NoisyTable], domain: Domain) -> list[Pair]:
+    """Pairs of columns that lie together in some table, in the order of the domain."""
+    found = {
+        pair
+        for table in tables
+        for pair in combinations(sorted(table.columns, key=domain.index), 2)
+    }
+    return sorted(found, key=lambda pair: (domain.index(pair[0]), domain.index(pair[1])))
