@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
-from synthdp.model.network import Architecture, CausalVae
 from synthdp.graph.margins import one_way_probabilities, project_to_simplex, smoothed
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.raking import rake
 from synthdp.model.synthesizer import Synthesizer, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
