@@ -11,6 +11,9 @@ from synthdp.data.column_domain import MISSING_LABEL, ColumnDomain
 from synthdp.data.kinds.kind import Floats
 from synthdp.spec.model import Ranged
 
+ROUNDING = 1e-6
+"""Part of a step of the last decimal that an edge may be off by."""
+
 
 def range_levels(
     name: str, column: Ranged, text: Callable[[float], str], *, decimals: int, resolution: str
@@ -82,12 +85,26 @@ def level_of(domain: ColumnDomain, numbers: Floats) -> npt.NDArray[np.intp]:
 def drawn_reals(
     domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
 ) -> Floats:
-    """A real number inside each level's bin, uniformly, shape `[rows]`."""
+    """A number of the declared decimals inside each level's bin, uniformly, shape `[rows]`.
+
+    A bin without such a number gets any number inside it. Rounding a number of a bin instead would
+    put it into the next bin at times.
+    """
     left, width = _bins(domain)
-    real: Floats = np.clip(
-        left[codes] + rng.random(len(codes)) * width[codes], domain.lower, domain.upper
+    step = 10.0**-domain.decimals
+    closed = left + width >= domain.stop
+    first = np.ceil(left / step - ROUNDING)
+    last = np.where(
+        closed,
+        np.floor((left + width) / step + ROUNDING),
+        np.ceil((left + width) / step - ROUNDING) - 1,
     )
-    return real
+    count, uniform = (last - first + 1)[codes], rng.random(len(codes))
+    written = np.round((first[codes] + np.floor(uniform * count)) * step, domain.decimals)
+    real = np.where(count >= 1, written, left[codes] + uniform * width[codes])
+    exact = codes < len(domain.spikes)  # a spike is itself, whatever its decimals
+    inside: Floats = np.clip(np.where(exact, left[codes], real), domain.lower, domain.upper)
+    return inside
 
 
 def drawn_wholes(

@@ -143,6 +143,8 @@ def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, mode = spec.privacy.shares.graph, spec.graph.mode
+    if mode == "predict" and "shares" not in spec.privacy.model_fields_set:
+        return  # the rules for what is left out give it one
     if mode in ("validate", "learn", "predict") and share == 0:
         hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
         yield CrossProblem(

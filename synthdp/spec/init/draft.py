@@ -40,17 +40,19 @@ _UNIT = """\
   privacy_unit:"""  # noqa: E501
 _GRAPH = """\
 
-# What is known of causes and effects. With mode given:
+# predict needs no knowledge: it finds which columns depend on each other, and claims no causes. Columns are predicted
+# in the order above; tiers say it better, e.g. tiers: [[age, sex], [education], [income]].
+# Where causes and effects are known, and interventions are to be sampled, use mode given:
 #   edges:
 #     - age, sex -> education
 #     - education -> income
 # mode validate tests such arrows against the data, mode learn searches for them; both cost a share of the budget.
 graph:
-  mode: none"""  # noqa: E501
+  mode: predict"""  # noqa: E501
 
 _EVALUATION = """\
 
-# What the table will be used for: the report then says how well it is predicted from the synthetic rows.
+# What the table will be used for: these columns are predicted last and best, and the report says how well.
 # evaluation:
 #   targets: [income]"""  # noqa: E501
 
