@@ -152,7 +152,7 @@ def main() -> None:
                         known = pd.concat([known, pd.DataFrame([row])], ignore_index=True)
                         known.round(4).to_csv(RESULTS, index=False)
                         print(row, flush=True)
-    print(known.groupby(KEY[:-1]).mean(numeric_only=True).drop(columns="run").round(4))
+    print(known.drop(columns="run").groupby(KEY[:-1]).mean().round(4).to_string())
 
 
 if __name__ == "__main__":

@@ -157,7 +157,8 @@ class PublicTable:
 
 def _numbers(texts: pd.Series[str]) -> Floats:
     """Numbers of texts; NaN for the empty field."""
-    return pd.to_numeric(texts.replace("", np.nan)).to_numpy(float)
+    numbers: Floats = pd.to_numeric(texts.replace("", np.nan)).to_numpy(float)
+    return numbers
 
 
 def _told_apart(a: Levels, b: Levels) -> float:
