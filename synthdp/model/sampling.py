@@ -11,7 +11,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import Probabilities, one_way_probabilities
 from synthdp.graph.prediction.pairs import pair_tables
-from synthdp.model.build import targets_of
+from synthdp.model.build import prediction_targets, targets_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress
 from synthdp.model.network import Architecture
@@ -81,7 +81,10 @@ def drawn_last(
     """
     causes = {p for parents in architecture.parents for p in parents}
     read = {domain.index(column.name) for column in constraints.columns}
-    targets = set(targets_of(spec, domain, architecture)) - causes - read
+    named = targets_of(spec, domain, architecture)
+    if architecture.direct:
+        named = tuple(domain.index(name) for name in prediction_targets(spec))
+    targets = set(named) - causes - read
     return sorted({*targets, *(domain.index(name) for name in spec.sampling.even)})
 
 
