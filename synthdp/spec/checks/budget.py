@@ -45,7 +45,7 @@ def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(
             (*where, "train"),
             "got 0; the model cannot be trained without a share of the budget",
-            "most of the budget belongs here, e.g. 0.8",
+            "most of the budget belongs here, e.g. 0.8; only graph mode predict needs none",
         )
     if shares.measure == 0:
         yield CrossProblem(
@@ -112,7 +112,7 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, names = spec.privacy.shares.targets, spec.synthesizer.targets
-    if names and share == 0:
+    if names and share == 0 and spec.graph.mode != "predict":
         yield CrossProblem(
             ("privacy", "shares", "targets"),
             "got 0; the targets' stage needs a share",
@@ -127,6 +127,8 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    if spec.graph.mode == "predict":
+        return  # it has no stage for targets, which `checks.graph` says
     for i, name in enumerate(spec.synthesizer.targets):
         levels = spec.columns[name].level_count if name in spec.columns else 0
         if levels > spec.synthesizer.hidden:
@@ -147,6 +149,8 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return  # the rules for what is left out give it one
     if mode in ("validate", "learn", "predict") and share == 0:
         hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
+        if mode == "predict":
+            hint = "most of the budget belongs here; leave out shares, and it gets 0.8 of it"
         yield CrossProblem(
             ("privacy", "shares", "graph"),
             f"got 0; graph mode {mode} looks at the data and needs a share of the budget",

@@ -84,9 +84,13 @@ CHECKS = (
     _Check(("privacy.pairs", "sampling.rake", "sampling.balance"), budgetchecks.pairs_unused),
     _Check(("privacy.pairs", "columns"), budgetchecks.pair_cells),
     _Check(
-        ("privacy.shares", "synthesizer.targets", "synthesizer.targets[]"), budgetchecks.targets
+        ("privacy.shares", "graph.mode", "synthesizer.targets", "synthesizer.targets[]"),
+        budgetchecks.targets,
     ),
-    _Check(("synthesizer.targets", "synthesizer.hidden", "columns"), budgetchecks.target_levels),
+    _Check(
+        ("graph.mode", "synthesizer.targets", "synthesizer.hidden", "columns"),
+        budgetchecks.target_levels,
+    ),
     _Check(("dataset.rows", "synthesizer.batch"), datasetchecks.batch),
     _Check(("dataset.rows", "attacks.membership"), datasetchecks.attack_rows),
     _Check(("dataset.privacy_unit", "privacy.adjacency"), datasetchecks.unit),
@@ -160,7 +164,7 @@ CHECKS = (
             "graph.groups",
             "graph.latent",
         ),
-        graphchecks.mode_none,
+        graphchecks.no_effect,
     ),
     _Check(("graph.mode", "graph.edges", "graph.max_parents"), graphchecks.parents),
     _Check(

@@ -16,6 +16,10 @@ Arrow = tuple[str, str]
 MAX_ARROWS = 100_000
 MAX_CYCLES = 20
 RANKED = ("priv_pc", "svt_pc", "em_pc")
+UNUSED = {
+    "none": ("edges", "forbidden", "tiers", "groups", "latent"),
+    "predict": ("edges", "forbidden", "groups", "latent"),
+}  # fields without effect, by mode
 
 
 def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -149,13 +153,17 @@ def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         )
 
 
-def mode_none(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Mode none has no graph, so nothing may be said about one."""
-    for name in ("edges", "forbidden", "tiers", "groups", "latent"):
-        if spec.graph.mode == "none" and getattr(spec.graph, name):
+def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Modes none and predict have no causal graph, so nothing may be said about one.
+
+    Mode predict has an order: tiers may be given.
+    """
+    mode = spec.graph.mode
+    for name in UNUSED.get(mode, ()):
+        if getattr(spec.graph, name):
             yield CrossProblem(
                 ("graph", name),
-                "has no effect: graph mode is none",
+                f"has no effect: graph mode is {mode}",
                 "use mode given, validate or learn, or delete it",
             )
 
@@ -175,7 +183,10 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """A target of the model needs a graph, and depends on its causes there and on nothing else."""
+    """A target of the model needs a graph, and depends on its causes there and on nothing else.
+
+    Mode predict has no stage for targets: noisy tables make all of its model.
+    """
     graph, group_of = spec.graph, _group_of(spec)
     for i, name in enumerate(spec.synthesizer.targets):
         where, node = ("synthesizer", "targets", i), group_of.get(name, name)
@@ -184,6 +195,13 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 where,
                 "has no effect: graph mode is none, and a target is learned from its causes",
                 "delete it, or draw a graph",
+            )
+        if graph.mode == "predict":
+            yield CrossProblem(
+                where,
+                "has no effect: graph mode is predict, which has no stage for targets",
+                "name it in evaluation.targets alone: these are predicted last, and their pairs"
+                " count double",
             )
         if any(node in names for names in graph.latent):
             hint = "leave it out of the targets, or out of graph.latent"

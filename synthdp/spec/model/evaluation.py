@@ -75,7 +75,9 @@ class Evaluation(Model):
         examples=[0.1],
     )
     targets: Names = Field(
-        default=(), description="columns that classifiers predict", examples=[["income"]]
+        default=(),
+        description="columns that classifiers predict; mode predict draws them last",
+        examples=[["income"]],
     )
     classifiers: Annotated[
         tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)

@@ -26,7 +26,7 @@ class Shares(Model):
     )
     graph: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
         default=0.0,
-        description="for looking at the graph, in modes validate and learn",
+        description="for looking at the graph, in modes validate, learn and predict",
         examples=[0.15],
     )
     targets: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
@@ -35,7 +35,9 @@ class Shares(Model):
         examples=[0.2],
     )
     train: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.8, description="for training the model", examples=[0.4]
+        default=0.8,
+        description="for training the model by DP-SGD; mode predict does without it",
+        examples=[0.4],
     )
 
     @model_validator(mode="after")
@@ -79,7 +81,9 @@ class Privacy(Model):
     )
     shares: Shares = Field(
         default=Shares(),
-        description="how the budget is split",
+        description=(
+            "how the budget is split; left out in mode predict: measure 0.2, graph 0.8, train 0"
+        ),
         examples=[{"measure": 0.2, "graph": 0.2, "train": 0.6}],
     )
     pairs: Annotated[

@@ -23,14 +23,17 @@ class SynthesizerSettings(Model):
     )
     latent: Annotated[Whole, Field(ge=1, le=256), Unit("dimensions")] = Field(
         default=2,
-        description="dimensions of z; 4 where there is no graph, 1 beyond 400 columns",
+        description=(
+            "dimensions of z; 4 where there is no graph, 1 beyond 400 columns and where nothing is"
+            " trained"
+        ),
         examples=[4],
     )
     hidden: Annotated[Whole, Field(ge=1, le=4096), Unit("units")] = Field(
         default=32,
         description=(
             "hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400, and no"
-            " fewer than a target has levels"
+            " fewer than a target has levels; 1 where nothing is trained"
         ),
         examples=[64],
     )
