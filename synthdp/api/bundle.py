@@ -123,7 +123,8 @@ class Bundle:
 
         Raises:
             SpecError: a column or a value is outside the domain.
-            OutputError: next to no row has what is given, or `n` is below 1.
+            OutputError: next to no row has what is given, or `n` is below 1, or `do` with a bundle
+                of mode predict, whose arrows are no causes.
             VerifyError: a file was changed.
 
         >>> import synthdp
@@ -158,6 +159,8 @@ class Bundle:
     @property
     def graph(self) -> nx.DiGraph:
         """The causal graph: arrows from cause to effect, with their `provenance`.
+
+        Arrows of provenance `predictive` say which columns predict which; they are no causes.
 
         An arrow whose attribute `directed` is False stands for a link of unknown direction; it is
         turned so that the graph has no cycle.

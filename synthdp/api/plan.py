@@ -102,7 +102,7 @@ class BudgetPlan:
             Card(
                 "Expected cost",
                 f"{expected['cpu_seconds']:g} CPU seconds",
-                f"and {expected['memory_mb']} MB, for measuring, training and sampling",
+                f"and {expected['memory_mb']} MB, for measuring, fitting and sampling",
             ),
         ]
         spends = ReportTable(
@@ -113,4 +113,5 @@ class BudgetPlan:
                 for s in facts["spends"]
             ),
         )
-        return cards_html(f"Plan for {self.dataset}", cards, tables=[spends], notes=self.warnings)
+        notes = (*facts.get("notes", ()), *self.warnings)
+        return cards_html(f"Plan for {self.dataset}", cards, tables=[spends], notes=notes)

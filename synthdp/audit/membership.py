@@ -27,7 +27,7 @@ from synthdp.bundle.certificate.audit_record import Advantage, DeclaredAttack, M
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.calibration import make_plan
+from synthdp.model.planning import plan_for
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.session import Session
 from synthdp.spec.model import ReleaseSpec
@@ -101,7 +101,7 @@ def attack_rows(
             written.
     """
     shadow = shadow_spec(spec)
-    plan = make_plan(shadow, domain)
+    plan = plan_for(shadow, domain)
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
     rows = codes[rng.permutation(len(codes))[: spec.attacks.membership.rows]]

@@ -33,7 +33,7 @@ from synthdp.audit.mechanisms.f_curve import AuditResult
 from synthdp.audit.mechanisms.registry import replay_plan
 from synthdp.audit.mechanisms.worst_case import audit_plan, unaudited
 from synthdp.audit.membership import attack_facts, attack_rows
-from synthdp.audit.simulate import released_model, simulated_twin
+from synthdp.audit.simulate import public_graph, released_model, simulated_twin
 from synthdp.bundle.certificate.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
@@ -49,9 +49,10 @@ from synthdp.files import private_folder, write_private
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.build import architecture_for, causal_vae, target_regression
 from synthdp.model.planning import plan_for
+from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
+from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
@@ -83,8 +84,8 @@ class AuditJob:
 
     @property
     def graph(self) -> CausalGraph:
-        """The graph of the audited model: the spec's arrows, whatever the mode."""
-        return CausalGraph.from_spec(self.spec.graph, self.domain.names)
+        """The graph of the audited model, which comes from the spec, whatever the mode."""
+        return public_graph(self.spec, self.domain)
 
     def network(self, purpose: str, domain: Domain) -> PerExampleLoss:
         """The model that the release would train for `purpose`, with fresh starting weights.
@@ -236,20 +237,21 @@ def with_rows(
 ) -> AuditRecord:
     """`record` with the audits that need rows: canaries in one training run, and membership.
 
-    The membership attack runs if the spec enables it. `codes` are levels `[rows, columns]`.
+    The membership attack runs if the spec enables it. Where nothing is trained there are no
+    canaries. `codes` are levels `[rows, columns]`.
     """
-    training = needed(job.plan.train, TRAIN)
 
-    def canaries(progress: Advance) -> Sequence[AuditResult]:
+    def canaries(training: DpSgd, progress: Advance) -> Sequence[AuditResult]:
         module = job.network(TRAIN, job.domain)
         result = audit_canaries(
             training, rows=codes, module=module, delta=job.plan.delta, progress=progress
         )
         return (result,)
 
-    with job.reporter.stage("canaries") as progress:
-        audits = (*record.audits, *confirmed(lambda: canaries(progress)))
-    attack = None
+    audits, attack, planned = record.audits, None, job.plan.train
+    if planned is not None:
+        with job.reporter.stage("canaries") as progress:
+            audits += tuple(confirmed(lambda: canaries(planned, progress)))
     if job.spec.attacks.membership.enabled:
         with job.reporter.stage("membership attack") as progress:
             report = attack_rows(

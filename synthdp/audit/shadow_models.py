@@ -1,7 +1,8 @@
 """Shadow models: releases of the same plan on other rows, one at a time or trained together.
 
 The shadow models share what is public: plan, graph, architecture and features. Each model has rows,
-noise, starting weights and draws of its own.
+noise, starting weights and draws of its own. In mode predict each finds its own arrows, by the
+whole road of a release: there the tables behind the arrows make the model.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import torch
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.measuring import measure_round
+from synthdp.graph.prediction.search import possible_pairs
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
-from synthdp.model.fit import Fitted, assemble, build_start, measure, train
+from synthdp.model.fit import Fitted, assemble, build_start, fit, measure, train
 from synthdp.model.sampling import sample
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -72,10 +75,8 @@ class ShadowTrainer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rehearsal = Rehearsal(np.asarray(rows, dtype=np.uint16), self.domain, self.plan)
-            graph = GraphResult(self.graph)
-            marginals = measure(rehearsal)
-            trained = train(rehearsal, self.spec, self.domain, marginals, graph, progress=_quiet)
-            return self._released(Fitted(marginals, graph, trained), seed_sequence)
+            fitted = _fitted(rehearsal, self.spec, self.domain, self.graph)
+            return self._released(fitted, seed_sequence)
 
     @property
     def group(self) -> int:
@@ -142,7 +143,11 @@ def _with_positions(tables: Sequence[NoisyTable], columns: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class TableMeasurer:
-    """The noisy tables with which a release starts, measured anew on any rows."""
+    """The noisy tables with which a release starts, measured anew on any rows.
+
+    In mode predict these are its two rounds of pairs, too. Both measure all pairs here: whichever
+    pairs a round chooses, together they cost the same and tell an attacker as much.
+    """
 
     domain: Domain
     plan: ReleasePlan
@@ -151,24 +156,31 @@ class TableMeasurer:
         """Count `rows` `[rows, columns]` and add the planned noise."""
         codes = np.asarray(rows, dtype=np.uint16)
         unread = pd.DataFrame(index=range(len(codes)))  # tables are counted from levels
-        tables = measure(Rehearsal(codes, self.domain, self.plan, frame=unread)).value
+        rehearsal = Rehearsal(codes, self.domain, self.plan, frame=unread)
+        tables, pairs = measure(rehearsal).value, possible_pairs(self.domain, ())
+        for name in self.plan.graph if pairs else ():
+            tables += measure_round(rehearsal, name, pairs).value
         return _with_positions(tables, self.domain.names)
 
 
 def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
     """The release's spec at the size of a shadow model.
 
-    It has the same budget and model, and fewer rows and steps.
+    It has the same budget and model, and fewer rows and steps. Its graph is given and free, except
+    in mode predict.
     """
     attack, shares = spec.attacks.membership, spec.privacy.shares
     rows = DeclaredRows(kind="public", value=attack.rows)
     batch = max(1, math.ceil(attack.rows / 8))
-    no_graph = shares.model_copy(update={"measure": shares.measure + shares.graph, "graph": 0.0})
+    graph = spec.graph
+    if graph.mode != "predict":
+        paid = {"measure": shares.measure + shares.graph, "graph": 0.0}
+        shares, graph = shares.model_copy(update=paid), graph.model_copy(update={"mode": "given"})
     return spec.model_copy(
         update={
             "dataset": spec.dataset.model_copy(update={"rows": rows}),
-            "privacy": spec.privacy.model_copy(update={"shares": no_graph}),
-            "graph": spec.graph.model_copy(update={"mode": "given"}),
+            "privacy": spec.privacy.model_copy(update={"shares": shares}),
+            "graph": graph,
             "synthesizer": spec.synthesizer.model_copy(
                 update={"steps": attack.steps, "batch": batch}
             ),
@@ -212,6 +224,9 @@ def fitted_shadows(
 ) -> Iterator[Fitted]:
     """Everything that a shadow release on each of `rows` would publish, except its sample."""
     torch.set_num_threads(1)
+    if spec.graph.mode == "predict":
+        yield from (_fitted(Rehearsal(codes, domain, plan), spec, domain, graph) for codes in rows)
+        return
     given = GraphResult(graph)
     rehearsals = [Rehearsal(codes, domain, plan) for codes in rows]
     marginals = [measure(rehearsal) for rehearsal in rehearsals]
@@ -223,6 +238,15 @@ def fitted_shadows(
     weights = _together(rehearsals, [draft.network for draft in drafts], plan.train, TRAIN)
     for draft, tables, trained, head in zip(drafts, marginals, weights, heads, strict=True):
         yield Fitted(tables, given, assemble(draft, spec, trained, head))
+
+
+def _fitted(rehearsal: Rehearsal, spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Fitted:
+    """One shadow release: with `graph`, or in mode predict with the arrows that its tables show."""
+    if spec.graph.mode == "predict":
+        return fit(rehearsal, spec, domain, progress=_quiet)
+    given, marginals = GraphResult(graph), measure(rehearsal)
+    trained = train(rehearsal, spec, domain, marginals, given, progress=_quiet)
+    return Fitted(marginals, given, trained)
 
 
 def _together(

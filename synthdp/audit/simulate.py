@@ -7,6 +7,7 @@ of public values, so everything computed on the twin may be published.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ import torch
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.prediction.search import prediction_order
 from synthdp.model.build import architecture_for
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import MODEL_FILE, Synthesizer
@@ -44,6 +46,18 @@ def simulated_twin(
     return model.sample(spec.dataset.rows.value, rng=rng)
 
 
+def public_graph(spec: ReleaseSpec, domain: Domain) -> CausalGraph:
+    """A graph that no row had a part in: the spec's arrows, whatever the mode.
+
+    Mode predict finds all of its arrows in rows. Here each column is predicted by the one before.
+    """
+    if spec.graph.mode != "predict":
+        return CausalGraph.from_spec(spec.graph, domain.names)
+    order = prediction_order(spec.graph, domain.names, spec.evaluation.targets)
+    arrows = (GraphEdge(*pair, directed=True, provenance="predictive") for pair in pairwise(order))
+    return CausalGraph(domain.names, tuple(arrows))
+
+
 def released_model(out: Path) -> Path | None:
     """The bundle in the output folder `out`, if it contains a model."""
     bundle = out / "bundle"
@@ -52,7 +66,7 @@ def released_model(out: Path) -> Path | None:
 
 def _random_network(spec: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
     """The spec's network with independent Gaussian weights."""
-    architecture = architecture_for(spec, domain, CausalGraph.from_spec(spec.graph, domain.names))
+    architecture = architecture_for(spec, domain, public_graph(spec, domain))
     generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
     model = CausalVae(architecture, generator=generator)
     with torch.no_grad():

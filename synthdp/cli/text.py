@@ -58,7 +58,8 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         "(together they cost less than their sum: one accountant composes them)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
-        " for measuring, training and sampling",
+        " for measuring, fitting and sampling",
+        *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     )
 

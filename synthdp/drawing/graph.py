@@ -218,9 +218,12 @@ def _legend(
 
 def _description(graph: DrawnGraph) -> str:
     """The graph in words, for those who do not see the picture."""
-    links = [
-        f"{e.cause} {'causes' if e.directed else 'is linked to'} {e.effect} ({e.provenance})"
-        for e in graph.edges
-    ]
+    links = [f"{e.cause} {_verb(e)} {e.effect} ({e.provenance})" for e in graph.edges]
     latent = [f"{', '.join(names)} share an unseen cause" for names in graph.latent]
     return f"{len(graph.nodes)} columns. " + ("; ".join(links + latent) or "No links") + "."
+
+
+def _verb(link: Link) -> str:
+    if not link.directed:
+        return "is linked to"
+    return "predicts" if link.provenance == "predictive" else "causes"

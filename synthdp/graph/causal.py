@@ -149,6 +149,11 @@ class CausalGraph:
         """Whether every link has a direction."""
         return not self.undirected
 
+    @property
+    def predictive(self) -> bool:
+        """Whether its arrows predict, and claim no cause."""
+        return any(e.provenance == "predictive" for e in self.edges)
+
     def pdag(self) -> Pdag:
         """A working copy for orientation."""
         return Pdag(
@@ -261,9 +266,11 @@ class CausalGraph:
                 f"not a graph in JSON: {error!r}", hint="expected keys nodes, edges, groups, latent"
             ) from error
 
-    def to_svg(self, *, title: str = "Causal graph") -> str:
+    def to_svg(self, *, title: str | None = None) -> str:
         """A self-contained picture; see `synthdp.drawing.graph`."""
-        return draw(self, title=title)
+        return draw(
+            self, title=title or ("Predictive graph" if self.predictive else "Causal graph")
+        )
 
 
 def _edge(data: Mapping[str, Any]) -> GraphEdge:

@@ -62,11 +62,6 @@ def targets_of(spec: ReleaseSpec, domain: Domain, architecture: Architecture) ->
     return tuple(t for t in positions if architecture.parents[t])
 
 
-def prediction_targets(spec: ReleaseSpec) -> tuple[str, ...]:
-    """Columns that the spec says will be predicted."""
-    return tuple(dict.fromkeys((*spec.synthesizer.targets, *spec.evaluation.targets)))
-
-
 def target_regression(
     domain: Domain,
     architecture: Architecture,

@@ -20,7 +20,6 @@ from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.build import (
     architecture_for,
     causal_vae,
-    prediction_targets,
     target_regression,
     targets_of,
     unseeded_generator,
@@ -83,7 +82,7 @@ def fit(
     """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
     marginals = measure(releaser, check)
     graph = find_graph(
-        releaser, spec.graph, domain, known=marginals, targets=prediction_targets(spec)
+        releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
     )
     synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress)
     return Fitted(marginals, graph, synthesizer)

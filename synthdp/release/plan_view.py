@@ -7,6 +7,7 @@ from typing import Any
 from synthdp.ledger.balance import Balance
 from synthdp.ledger.connect import cap_of
 from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model.rules import tables_only
 
 
 def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
@@ -16,7 +17,8 @@ def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
         BudgetError: the accountant cannot resolve the spec's budget.
         SpecError: no row of the domain fulfils a constraint.
     """
-    steps, batch = spec.synthesizer.steps, spec.synthesizer.batch
+    batch = spec.synthesizer.batch
+    steps = spec.synthesizer.steps if spec.privacy.shares.train else 0
     rows = spec.sampling.rows or spec.dataset.rows.value
     cells = len(spec.modelled) * spec.synthesizer.hidden
     return _planned_spends(spec) | {
@@ -41,7 +43,21 @@ def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
                 700 + 3 * rows * spec.sampling.oversample * len(spec.modelled) * 8e-6
             ),
         },
+        "notes": _notes(spec),
     }
+
+
+def _notes(spec: ReleaseSpec) -> list[str]:
+    """What the spends do not say of the model."""
+    if spec.graph.mode != "predict":
+        return []
+    order = (
+        "no causal graph: arrows will say which columns predict which, in the order of the spec;"
+        " they are no causes"
+    )
+    if tables_only(spec):
+        return [order, "noisy tables alone make the model: nothing is trained by DP-SGD"]
+    return [order, "noisy tables make the model, and DP-SGD trains it further"]
 
 
 def _planned_spends(spec: ReleaseSpec) -> dict[str, Any]:

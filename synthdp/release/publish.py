@@ -158,7 +158,7 @@ def withhold_refuted(
 def unmet_with_hint(unmet: ConstraintsUnmet, session: Session, job: Job) -> ConstraintsUnmet:
     """The error of constraints that too few rows fulfil, with what can still be done about it."""
     amend = (
-        f"go on with the trained model, without paying: `synthdp resume {job.out} --spec"
+        f"go on with the same model, without paying: `synthdp resume {job.out} --spec"
         " NEW`, with other constraints in NEW"
     )
     settled = (

@@ -256,7 +256,7 @@ def _tracker_of(job: Job) -> Tracker:
 def _train(session: Session, job: Job, reporter: Reporter) -> tuple[Fitted, list[str]]:
     """Measure and train. The notes compare the noisy total with the declared number of rows."""
     notes = list[str]()
-    with reporter.stage("measure and train") as progress:
+    with reporter.stage("measure and train" if job.plan.train else "measure and fit") as progress:
         fitted = fit(
             session,
             job.spec,

@@ -1,4 +1,4 @@
-"""The causal graph on both reports: its sentence, its picture, and tables of its validation."""
+"""The graph on both reports, causal or predictive: its sentence, picture and validation."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ CAPTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class GraphView:
-    """The causal graph: its picture as an SVG document, its arrows, and their validation.
+    """The graph: its picture as an SVG document, its arrows, and their validation.
 
-    `edges` are (cause, effect, where the arrow comes from). `validation` is what released tables
+    `edges` are (cause, effect, where the arrow comes from); in mode predict a column and one that
+    it predicts. `validation` is what released tables
     say of each of the graph's claims, as plain JSON values (`graph.validation`).
     """
 
@@ -40,9 +41,30 @@ class GraphView:
     edges: tuple[tuple[str, str, str], ...] = ()
     validation: Mapping[str, Any] | None = None
 
+    @property
+    def predictive(self) -> bool:
+        """Whether its arrows predict, and claim no cause."""
+        return self.mode == "predict"
+
+    @property
+    def name(self) -> str:
+        """What the graph is."""
+        return "Predictive graph" if self.predictive else "Causal graph"
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """What an arrow leads from and to."""
+        return ("predictor", "predicted") if self.predictive else ("cause", "effect")
+
 
 def graph_sentence(view: GraphView) -> str:
     """What kind of graph shaped the model."""
+    if view.predictive:
+        return (
+            f"The model follows {len(view.edges)} arrows, which say which columns predict which, in"
+            " the order of the spec; they are no causes. Which pairs were measured was chosen from"
+            " noisy tables, and paid for (mode predict)."
+        )
     if not view.edges:
         return f"The model used no causal arrows (mode {view.mode})."
     kinds = Counter(source for _, _, source in view.edges)
@@ -65,6 +87,12 @@ def _validation_sentence(validation: Mapping[str, Any] | None) -> str:
         f" Held against noisy tables, its arrows: {arrows}; the independences that it implies:"
         f" {independences}."
     )
+
+
+def unlinked_sentence(view: GraphView) -> str:
+    """What the model holds of columns without an arrow between them."""
+    given = "the columns that predict it" if view.predictive else "its causes"
+    return f"What is not linked, the model holds to be independent given {given}."
 
 
 def graph_image(svg: str) -> str:

@@ -50,6 +50,11 @@ CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constrain
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
 MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
+NO_CAUSES = "nothing can be intervened on: the arrows of mode predict are no causes"
+NO_CAUSES_HINT = (
+    "condition with --given instead, or draw a causal graph and release with graph.mode given or"
+    " validate"
+)
 
 Progress = Callable[[int, int], None]
 
@@ -81,13 +86,17 @@ class Weighing:
 
 @dataclass(frozen=True)
 class Sampler:
-    """A bundle's model with what calibrates and constrains its rows; `columns` are the spec's."""
+    """A bundle's model with what calibrates and constrains its rows; `columns` are the spec's.
+
+    The arrows of a `predictive` model claim no cause, so that nothing can be intervened on.
+    """
 
     columns: Mapping[str, Column]
     domain: Domain
     synthesizer: Synthesizer
     constraints: Constraints
     tables: tuple[NoisyTable, ...] | None
+    predictive: bool = False
 
     @classmethod
     def of_bundle(cls, bundle: Path) -> Sampler:
@@ -109,7 +118,9 @@ class Sampler:
                 hint=f"see `synthdp verify {bundle}`",
             )
         tables = _tables(bundle, domain) if spec.sampling.rake else None
-        return cls(spec.columns, domain, synthesizer, Constraints.from_spec(spec, domain), tables)
+        constraints = Constraints.from_spec(spec, domain)
+        predictive = spec.graph.mode == "predict"
+        return cls(spec.columns, domain, synthesizer, constraints, tables, predictive)
 
     def calibrated(self, do: Sequence[str]) -> bool:
         """Whether rows under these interventions are raked to the noisy marginals."""
@@ -131,7 +142,8 @@ class Sampler:
         Raises:
             SpecError: a setting names an unknown column or a value outside its domain; every
                 mistake is listed.
-            OutputError: next to no row has what is given, or fulfils the constraints.
+            OutputError: next to no row has what is given, or fulfils the constraints; or `do` with
+                a model whose arrows claim no cause.
 
         >>> from synthdp.progress import unheard
         >>> sampler = Sampler.of_bundle(Path("releases/clinic/bundle"))
@@ -139,6 +151,8 @@ class Sampler:
         >>> set(pd.concat(blocks)["sex"])
         {'male'}
         """
+        if self.predictive and do:
+            raise OutputError(NO_CAUSES, hint=NO_CAUSES_HINT)
         fixed, observed = settings_of(do, given, self.domain)
         weighing = self._weighing(fixed, observed, rng)
         try:

@@ -7,7 +7,8 @@ that an outcome depends on stay those of the reservation. Whatever is not named 
 refused, so that a new field is refused until someone has thought about it.
 
 Gates on real rows stay as they are: publishing depends on them, and the certificate states them
-as fixed before. So does what they are computed from, and what published scores are about.
+as fixed before. So does what they are computed from, and what published scores are about. In mode
+predict the evaluation's targets decide what is measured, so they stay as well.
 """
 
 from __future__ import annotations
@@ -97,8 +98,9 @@ def amendment(
 def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
     """What may change of this run: less where gates or scores of real rows rest on it."""
     real = any(gate.outside_guarantee for gate in spec.gates)
+    decided = spec.evaluation.dp_scores or spec.graph.mode == "predict"
     fixed = {f for f in CHANGEABLE if real and f.startswith("evaluation.")} | (
-        {"evaluation.targets"} if spec.evaluation.dp_scores else set()
+        {"evaluation.targets"} if decided else set()
     )
     return tuple(f for f in CHANGEABLE if f not in fixed | ({*SCORED_TABLE} if scored else set()))
 
@@ -149,6 +151,8 @@ def _why(loc: Loc, spec: ReleaseSpec, *, scored: bool) -> str:
             "the published scores of this run's table were counted already, so the table stays as"
             " it is"
         )
+    if loc[:2] == ("evaluation", "targets") and spec.graph.mode == "predict":
+        return "mode predict measured what its targets need: bring the old value back"
     if loc[0] == REAL_GATES or (
         loc[0] == "evaluation" and any(_covers(f, loc) for f in CHANGEABLE)
     ):

@@ -13,6 +13,7 @@ from synthdp.bundle.wording import plain
 from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
+PREDICT = "predict"  # the graph mode without causes
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 VIEW = "synthdp"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
@@ -125,7 +126,8 @@ def note(
     graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
     if graph:
         counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())
-        lines += ["", f"**Graph**: {counts}"]
+        no_causes = " (arrows predict, and are no causes)" if facts.get("graph") == PREDICT else ""
+        lines += ["", f"**Graph**: {counts}{no_causes}"]
     quality = {
         k: v
         for k, v in figures.items()

@@ -1,9 +1,8 @@
-"""The checks of what a bundle publishes: table, graph, noisy counts, model."""
+"""The checks of what a bundle publishes beside its graph: table, noisy counts, model."""
 
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,32 +14,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
-from synthdp.bundle.metadata.readme import graph_title
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.measuring import MAX_CELLS
-from synthdp.graph.implications import MAX_TABLES, Implication, claimed
-from synthdp.graph.knowledge import Pair
-from synthdp.graph.validation import STATUSES
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES
-from synthdp.spec.model import Graph
+from synthdp.verify.graph import check_graph
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
 MAX_KEPT = 50_000  # rows
 LONGEST_NUMBER = 32  # characters of a number or a date
-ACTIVE_SVG = re.compile(
-    r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)",
-    re.IGNORECASE,
-)
-CLAIM_KINDS = ("arrow", "independence")
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
@@ -189,75 +178,7 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArr
     return malformed or encoded.misfits, encoded.codes
 
 
-# --- graph, counts, model ---
-
-
-def _check_graph(reader: Reader) -> Iterator[str]:
-    """The graph is over the spec's columns and without cycles, and the picture runs no code.
-
-    Where the spec gives the graph, its arrows are those of the spec.
-    """
-    spec, columns = reader.spec, list(reader.spec.modelled)
-    content = reader.json("graph.json")
-    if isinstance(content, dict) and content.get("nodes", columns) != columns:
-        yield "graph.json: its nodes are not the spec's columns"
-        return
-    graph = CausalGraph.from_json(content)
-    given = CausalGraph.from_spec(spec.graph, tuple(columns))
-    if spec.graph.mode in ("none", "given") and set(graph.edges) != set(given.edges):
-        yield "graph.json: its arrows are not the spec's"
-    yield from _validation_problems(content.get("validation"), graph, reader)
-    picture = reader.text("graph.svg")
-    if picture != graph.to_svg(title=graph_title(spec)):
-        active = ACTIVE_SVG.search(picture)
-        what = "holds a script, an entity or a link" if active else "does not show graph.json"
-        yield f"graph.svg: {what}"
-
-
-def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
-    """The validation of a given graph fits the graph: claims, counts and marks on the arrows.
-
-    Each claim is one that the spec's graph makes, and there is one claim for each pair.
-    """
-    settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
-    if (stated is not None) != (settings.mode == "validate"):
-        yield (
-            f"graph.json: has {'no' if stated is None else 'a'} validation, and the spec's graph"
-            f" mode is {settings.mode}"
-        )
-    if stated is None or settings.mode != "validate":
-        return
-    given = CausalGraph.from_spec(settings, columns)
-    claims = [Implication(f["x"], f["y"], tuple(f["given"]), f["kind"]) for f in stated["findings"]]
-    kinds = [claim.kind for claim in claims]
-    known = all(kind in CLAIM_KINDS for kind in kinds)
-    if not known or kinds.count("independence") > MAX_TABLES:
-        yield "graph.json: validation: holds more claims than are tested, or one of no kind"
-        return
-    domain = Domain.from_spec(reader.spec.columns)
-    distinct = len({frozenset((c.x, c.y)) for c in claims}) == len(claims)
-    if not distinct or not all(claimed(given, c, domain, max_cells=MAX_CELLS) for c in claims):
-        yield (
-            "graph.json: validation: holds a claim twice, or one that the spec's graph does not"
-            " make"
-        )
-    statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
-    counts = {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in CLAIM_KINDS}
-    if stated["counts"] != counts:
-        yield "graph.json: validation: its counts are not those of its findings"
-    if settings.on_refuted == "fail" and any(status == "refuted" for _, status in statuses):
-        yield "graph.json: validation: a claim is refuted, which the spec says withholds the bundle"
-    if {e.pair: e.provenance for e in graph.edges} != _marked_arrows(stated, given, settings):
-        yield "graph.json: its arrows are not marked as its validation found them"
-
-
-def _marked_arrows(stated: Any, given: CausalGraph, settings: Graph) -> dict[Pair, str]:
-    """The arrows that the graph must have after its validation, with their provenance."""
-    arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
-    marked = {pair: arrows.get(pair, "given") for pair in given.directed}
-    if settings.on_refuted != "drop":
-        return marked
-    return {pair: status for pair, status in marked.items() if status != "refuted"}
+# --- counts, model ---
 
 
 def _check_marginals(reader: Reader) -> Iterator[str]:
@@ -336,7 +257,7 @@ def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[st
 
 CONTENT_CHECKS: dict[str, tuple[str, Check]] = {
     "table": (CSV_NAME, _check_csv),
-    "graph": ("graph.json", _check_graph),
+    "graph": ("graph.json", check_graph),
     "noisy counts": ("marginals.json", _check_marginals),
     "model": ("model.safetensors", _check_model),
 }

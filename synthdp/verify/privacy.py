@@ -278,7 +278,7 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
 def _graph_from_rows(reader: Reader, spec: ReleaseSpec) -> bool:
     """Whether rows had an influence on the graph: the spec alone does not give it."""
     if spec.graph.mode != "learn":
-        return spec.graph.mode == "validate"
+        return spec.graph.mode in ("validate", "predict")
     without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
     return CausalGraph.from_json(reader.json("graph.json")) != without_rows
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from synthdp.errors import OutputError, VerifyError
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.plan import TRAIN, ReleasePlan
 from synthdp.spec.model import Model
 
 PUBLIC_FILE, CONFIDENTIAL_FILE = (
@@ -161,6 +161,11 @@ class AuditRecord(Model):
     replay_only: tuple[str, ...] = ()
     membership: Membership | None = None
     tables: TableNoise | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether the audited plan trains a model, which canaries are for."""
+        return any(spend.purpose == TRAIN for spend in self.spends)
 
     @property
     def refuted(self) -> tuple[str, ...]:

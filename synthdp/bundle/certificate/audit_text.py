@@ -24,6 +24,8 @@ ROWS = {
     ),
 }
 
+NO_CANARIES = "Nothing is trained by DP-SGD in this plan, so no canaries were planted."
+
 
 def audit_markdown(record: AuditRecord | None) -> str:
     """The section "Audits"; says so where there was none."""
@@ -43,6 +45,7 @@ def audit_markdown(record: AuditRecord | None) -> str:
             if record.replay_only
             else []
         ),
+        *([NO_CANARIES] if record.rows != "none" and not record.trains else []),
         *([_membership(record.membership)] if record.membership else []),
         _conclusion(record),
     ]

@@ -23,7 +23,7 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.model import Gate, Model, ReleaseSpec, derived_of
 
 FORMAT = (
-    10  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+    11  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 )
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
@@ -104,7 +104,7 @@ class Certificate(Model):
     rows_kind: Literal["public", "approximate"]
     out_of_domain: Literal["refuse", "clamp"]
     columns: int
-    graph: Literal["none", "given", "validate", "learn"]
+    graph: Literal["none", "given", "validate", "learn", "predict"]
     constraints: tuple[str, ...] = ()
     derived: tuple[tuple[str, str], ...] = ()
     amended: tuple[str, ...] = ()

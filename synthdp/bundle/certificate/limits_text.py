@@ -22,6 +22,11 @@ def assumed_markdown(c: Certificate) -> str:
         "learn": (
             "the arrows that the spec requires or forbids; the learned graph itself was paid for"
         ),
+        "predict": (
+            "the order of the columns, which is no causal graph: an arrow says that a column"
+            " predicts a later one, and claims no cause; which pairs were measured, and which have"
+            " an arrow, was chosen from noisy tables that were paid for"
+        ),
     }[c.graph]
     if c.rows_kind == "public":
         rows = (
@@ -69,11 +74,7 @@ def not_covered_markdown(c: Certificate) -> str:
     ]
     noises = noises_of(x.event for x in c.planned)
     if {"lattice", "rounded"} & noises:
-        lines.append(
-            "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a"
-            " public lattice, so the low bits of a result tell nothing; that the generator's"
-            f" Gaussians are exactly Gaussian is assumed. {_noise_on_tables(noises)}"
-        )
+        lines.append(f"Floating-point arithmetic: {_arithmetic(noises)}")
     for gate in c.outside_gates:
         if gate.at_most is not None:
             bound = f"at most {gate.at_most:g}"
@@ -92,6 +93,17 @@ def _steward_alone(c: Certificate) -> str:
     return (
         f"What the steward alone has: {exception}the internal report and the tracking server show"
         " figures computed on real rows without noise. They must not be published."
+    )
+
+
+def _arithmetic(noises: Set[NoiseKind]) -> str:
+    """What is assumed of noise that is not discrete and exact; a release need not train."""
+    exactly = "that the generator's Gaussians are exactly Gaussian is assumed"
+    if "lattice" not in noises:
+        return f"{exactly}. {_noise_on_tables(noises)}"
+    return (
+        "the training's noise is a 64-bit Gaussian rounded to a public lattice, so the low bits of"
+        f" a result tell nothing; {exactly}. {_noise_on_tables(noises)}"
     )
 
 

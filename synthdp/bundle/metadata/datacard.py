@@ -15,6 +15,7 @@ from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.wording import about_column, code, plain, title_of, up
 from synthdp.data.kinds import column_kind
 from synthdp.graph.causal import CausalGraph
+from synthdp.privacy.plan import TRAIN
 from synthdp.spec.model import Column, ReleaseSpec
 
 DATACARD = "DATACARD.md"
@@ -37,6 +38,10 @@ GRAPHS = {
     ),
     "learn": (
         "The graph was learned from noisy tables, within what the publisher required and forbade."
+    ),
+    "predict": (
+        "No causal graph: arrows say which columns predict which, in the order of the spec; they"
+        " are no causes. Which pairs were measured was chosen from noisy tables, and paid for."
     ),
 }
 
@@ -144,12 +149,17 @@ def _making(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph) -> 
     yield ""
     yield from (f"- {plain(p.purpose)}: {plain(p.mechanism)}" for p in certificate.planned)
     yield ""
-    yield f"{GRAPHS[spec.graph.mode]} It has {len(graph.edges)} links, in `graph.json`."
+    predictive = spec.graph.mode == "predict"
+    links = f"{len(graph.edges)} arrows" if predictive else f"{len(graph.edges)} links"
+    has = "There are" if predictive else "It has"
+    yield f"{GRAPHS[spec.graph.mode]} {has} {links}, in `graph.json`."
     if spec.graph.mode in ("given", "validate", "learn"):
         yield (
             "An arrow says what the model draws first; that it is a cause in the world is the"
             " publisher's claim, or a finding with errors."
         )
+    if predictive:
+        yield _fitted(certificate)
     if spec.sampling.rake:
         yield (
             "The rows were chosen so that their one-way tables fit the noisy ones in"
@@ -159,6 +169,16 @@ def _making(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph) -> 
         yield "Every row fulfils the constraints that the publisher declared:"
         yield ""
         yield from (code(c) for c in spec.constraints)
+
+
+def _fitted(certificate: Certificate) -> str:
+    """How mode predict came to its model: from noisy tables, by DP-SGD where it was planned."""
+    if any(p.purpose == TRAIN for p in certificate.planned):
+        return "A log-linear model was fitted to the noisy tables, and DP-SGD trained it further."
+    return (
+        "The model is log-linear and was fitted to the noisy tables alone: nothing was trained on"
+        " the original."
+    )
 
 
 def _quality(certificate: Certificate) -> Iterator[str]:

@@ -252,7 +252,7 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
             " Their events are in `privacy/certificate.json`."
         ),
         "post_processing": (
-            f"The synthetic rows are drawn from the trained model, {raked}decoded to declared"
+            f"The synthetic rows are drawn from the model, {raked}decoded to declared"
             " values and written in random order."
         ),
         "justification": (
@@ -282,10 +282,11 @@ def _mechanisms(c: Certificate) -> list[str]:
 
 def _security(c: Certificate) -> str:
     noises = noises_of(x.event for x in c.planned)
+    libraries = ["OpenDP (discrete Gaussian, exact on whole numbers)"] * ("discrete" in noises)
+    libraries += ["Opacus"] * ("lattice" in noises)
     return (
         f"Implemented by {c.program} with"
-        f" {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete' in noises else ''}Opacus"  # noqa: E501
-        " and dp-accounting. "
+        f" {', '.join(libraries)} and dp-accounting. "
         + (
             "Noise on tables is a 64-bit Gaussian rounded to whole numbers. "
             if "discrete" not in noises

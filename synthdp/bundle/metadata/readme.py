@@ -93,6 +93,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         epsilon=up(certificate.epsilon),
         delta=f"{certificate.delta:g}",
         not_for=NOT_FOR,
+        predictive=spec.graph.mode == "predict",
         published=spec.publication is not None,
         signed=certificate.signer is not None,
         licence=licence,
@@ -115,7 +116,8 @@ def _template(name: str) -> Template:
 
 def graph_title(spec: ReleaseSpec) -> str:
     """Title of `graph.svg`."""
-    return f"Causal graph of {spec.dataset.title or spec.dataset.id}"
+    kind = "Predictive" if spec.graph.mode == "predict" else "Causal"
+    return f"{kind} graph of {spec.dataset.title or spec.dataset.id}"
 
 
 def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:

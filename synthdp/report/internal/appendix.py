@@ -32,8 +32,9 @@ def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
         *_evaluation(content.evaluation, content.domain, limits),
     ]
     if content.graph:
-        headings = ("cause", "effect", "where it comes from")
-        every.append(ReportTable("Arrows of the causal graph", headings, content.graph.edges))
+        headings = (*content.graph.ends, "where it comes from")
+        title = f"Arrows of the {content.graph.name.lower()}"
+        every.append(ReportTable(title, headings, content.graph.edges))
     if content.attack:
         every += attack_tables(content.attack)
     timings = tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items())

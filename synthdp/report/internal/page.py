@@ -127,9 +127,15 @@ def _evaluation_view(content: ReportContent) -> dict[str, Any]:
 def _graph_view(graph: GraphView | None) -> dict[str, Any]:
     """The graph's picture, sentence and tables; empty where there is none."""
     if graph is None:
-        return {"graph_image": None, "graph_sentence": "", "graph_findings": []}
+        return {
+            "graph_image": None,
+            "graph_name": "Causal graph",
+            "graph_sentence": "",
+            "graph_findings": [],
+        }
     return {
         "graph_image": None if graph.svg is None else graph_image(graph.svg),
+        "graph_name": graph.name,
         "graph_sentence": graph_sentence(graph),
         "graph_findings": finding_tables(graph.validation),
     }

@@ -45,10 +45,10 @@ class Numbers:
 def tables(numbers: Numbers, limits: PageLimits) -> Iterator[ReportTable]:
     """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
     yield from _guarantee(numbers)
-    arrows = ("cause", "effect", "where it comes from")
-    yield cut(
-        ReportTable("Arrows of the causal graph", arrows, tuple(numbers.graph.edges)), limits.pairs
-    )
+    graph = numbers.graph
+    arrows = (*graph.ends, "where it comes from")
+    title = f"Arrows of the {graph.name.lower()}"
+    yield cut(ReportTable(title, arrows, tuple(graph.edges)), limits.pairs)
     yield ReportTable(
         "Total variation by column, synthetic against noisy counts",
         ("column", "total variation", "noise alone, on average at most"),

@@ -58,13 +58,15 @@ def _graph_card(graph: GraphView) -> Card:
     """
     counts = graph.validation["counts"] if graph.validation else {}
     words = [f"mode {graph.mode}"]
+    if graph.predictive:
+        words.append("arrows say which columns predict which; they are no causes")
     for kind, name in (("arrow", "given arrows"), ("independence", "implied independences")):
         if kind in counts:
             refuted, total = counts[kind]["refuted"], sum(counts[kind].values())
             words.append(f"{refuted} of {total} {name} refuted by noisy tables")
     any_refuted = any(statuses["refuted"] for statuses in counts.values())
     figure, state = f"{len(graph.edges)} arrows", "bad" if any_refuted else "plain"
-    return Card("Causal graph", figure, "; ".join(words), state)
+    return Card(graph.name, figure, "; ".join(words), state)
 
 
 def _audit_card(audit: Mapping[str, Any] | None) -> Card:

@@ -16,7 +16,12 @@ import numpy.typing as npt
 from synthdp.evaluate.pair_plot import association, grid
 from synthdp.report import measured_vs_synthetic as measured
 from synthdp.report.audits import audit_tables
-from synthdp.report.graph_view import finding_tables, graph_image, graph_sentence
+from synthdp.report.graph_view import (
+    finding_tables,
+    graph_image,
+    graph_sentence,
+    unlinked_sentence,
+)
 from synthdp.report.measured_vs_synthetic import Column
 from synthdp.report.parts import MAX_BYTES, number, template
 from synthdp.report.public import pictures
@@ -83,7 +88,9 @@ def _view(content: PublicContent) -> dict[str, Any]:
         "overlay_sentence": pictures.overlay_sentence(columns),
         "pair_sentence": pictures.pair_sentence(pairs),
         "graph_image": graph_image(graph.svg or ""),
+        "graph_name": graph.name,
         "graph_sentence": graph_sentence(graph),
+        "unlinked_sentence": unlinked_sentence(graph),
         "graph_findings": finding_tables(graph.validation),
         "roc": pictures.roc(content),
         "learning": [*learning_sentences(facts["scores"])],
