@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from synthdp.spec.model import ReleaseSpec
 
 
@@ -31,3 +34,54 @@ def skeleton(rows: int = 1000, **dataset: Any) -> dict[str, Any]:
 def build_spec(columns: dict[str, Any], *, rows: int = 1000, **sections: Any) -> ReleaseSpec:
     """A spec of these columns; `sections` are added or replace those of `skeleton`."""
     return ReleaseSpec.model_validate({**skeleton(rows), "columns": columns, **sections})
+
+
+PREDICT_ROWS = 1500
+PREDICT_COLUMNS: dict[str, Any] = {
+    "smoker": {"type": "boolean", "false": "no", "true": "yes"},
+    "sex": {"type": "categorical", "categories": ["female", "male"]},
+    "age": {"type": "integer", "lower": 18, "upper": 90, "bins": 6},
+    "grade": {"type": "ordinal", "categories": ["low", "middle", "high"], "missing": True},
+    "visits": {"type": "integer", "lower": 0, "upper": 20, "spikes": [0], "edges": [1, 3, 8]},
+}
+
+
+def predict_spec(**sections: Any) -> dict[str, Any]:
+    """A spec of mode predict over `predict_table`, saved as table.csv, with everything judged.
+
+    `sections` are added or replace whole sections.
+    """
+    return {
+        **skeleton(PREDICT_ROWS, source={"kind": "csv", "path": "table.csv"}),
+        "columns": PREDICT_COLUMNS,
+        "privacy": {
+            "epsilon": 2.0,
+            "delta": 1e-5,
+            "shares": {"measure": 0.2, "graph": 0.8, "train": 0},
+        },
+        "graph": {"mode": "predict", "tiers": [["sex", "age"], ["grade"]]},
+        "sampling": {"rows": 800, "oversample": 2},
+        "evaluation": {"targets": ["smoker"], "classifiers": ["logistic"], "triples": 4},
+        "attacks": {"membership": {"rows": 60, "pairs": 4, "steps": 10}},
+        "tracking": {"enabled": False},
+        "compute": {"threads": 1},
+        **sections,
+    }
+
+
+def predict_table(rows: int = PREDICT_ROWS) -> pd.DataFrame:
+    """A table for `predict_spec`: visits depend on smoking, smoking on sex, grades on age."""
+    rng = np.random.default_rng(7)
+    sex = rng.choice(["female", "male"], rows)
+    age = rng.integers(18, 91, rows)
+    smoker = rng.random(rows) < np.where(sex == "male", 0.9, 0.1)
+    grade = np.where(age < 40, "low", np.where(age < 70, "middle", "high"))
+    return pd.DataFrame(
+        {
+            "smoker": np.where(smoker, "yes", "no"),
+            "sex": sex,
+            "age": age,
+            "grade": np.where(rng.random(rows) < 0.2, "", grade),
+            "visits": rng.integers(1, 15, rows) * (rng.random(rows) < np.where(smoker, 0.8, 0.2)),
+        }
+    )

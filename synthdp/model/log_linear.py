@@ -96,7 +96,7 @@ def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor) -> tuple[Tensor, Tensor
     and `slots` `[rows, parents]` the rows of the weights that each drawn row adds up.
     """
     share = bias.softmax(0)
-    weights = torch.zeros_like(wanted, requires_grad=True)
+    weights = torch.zeros(wanted.shape, requires_grad=True)  # contiguous, as `wanted` need not be
     free = bias.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
         [weights, free], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"

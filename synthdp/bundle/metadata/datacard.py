@@ -175,10 +175,7 @@ def _fitted(certificate: Certificate) -> str:
     """How mode predict came to its model: from noisy tables, by DP-SGD where it was planned."""
     if any(p.purpose == TRAIN for p in certificate.planned):
         return "A log-linear model was fitted to the noisy tables, and DP-SGD trained it further."
-    return (
-        "The model is log-linear and was fitted to the noisy tables alone: nothing was trained on"
-        " the original."
-    )
+    return "A log-linear model was fitted to the noisy tables alone: nothing was trained by DP-SGD."
 
 
 def _quality(certificate: Certificate) -> Iterator[str]:
