@@ -104,12 +104,13 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
     scale = max(float(values.sum()), 1e-3) / len(body)
     best: tuple[float, Floats] | None = None
     for reach in MARGIN_RANGES:
-        correlation = np.exp(-distance / reach) + 1.0  # the 1 is the unknown level of all
+        # The 1 is the unknown level of all.
+        spectrum, turn = np.linalg.eigh(np.exp(-distance / reach) + 1.0)
+        turned = turn.T @ values
         for rough in MARGIN_ROUGHNESS:
-            spectrum, turn = np.linalg.eigh((1 - rough) * correlation + rough * np.eye(len(body)))
-            turned = turn.T @ values
+            rougher = (1 - rough) * spectrum + rough
             for strength in scale**2 * MARGIN_STRENGTHS:
-                likelihood, kept = shrunk(turned, strength * spectrum, sigma**2)
+                likelihood, kept = shrunk(turned, strength * rougher, sigma**2)
                 if best is None or likelihood > best[0]:
                     best = likelihood, turn @ kept
     assert best is not None

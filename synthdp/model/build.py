@@ -5,18 +5,23 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from synthdp.data.domain import Domain
 from synthdp.data.features import level_features
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.margins import Probabilities
-from synthdp.model.network import Architecture, CausalVae, width_groups
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.target_stage import TargetRegression, without_targets
 from synthdp.spec.model import ReleaseSpec
 
 MAX_FEATURE_CELLS = 1 << 24
 """Most cells of the feature matrices of all columns."""
+MAX_PADDED_SHARE = 0.8
+"""Two groups of columns must need at most this share of the padded levels of one group."""
+MIN_SAVED = 64
+"""Two groups of columns must save at least so many padded levels."""
 
 
 def architecture_for(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
@@ -72,6 +77,23 @@ def target_regression(
     parents = {p for t in targets for p in architecture.parents[t]}
     features = {p: torch.from_numpy(level_features(domain.columns[p])).float() for p in parents}
     return TargetRegression(architecture, targets, features, margins)
+
+
+def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """`columns` in two groups of similar `sizes`, or in one if two save little.
+
+    Each group is padded to its widest column; the groups are those with the fewest padded levels.
+
+    >>> width_groups([2, 100, 3], [0, 1, 2])
+    ((0, 2), (1,))
+    """
+    order = sorted(columns, key=lambda i: sizes[i])
+    levels = [sizes[i] for i in order]
+    cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
+    cut = 1 + int(np.argmin(cells))
+    if cells[cut - 1] > min(MAX_PADDED_SHARE * cells[-1], cells[-1] - MIN_SAVED):
+        return (tuple(sorted(order)),)
+    return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 
 
 def unseeded_generator() -> torch.Generator:

@@ -192,12 +192,13 @@ def build_start(
     margins = one_way_probabilities(tables.value, domain.columns)
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)
+    targets = targets_of(spec, domain, architecture)
     if architecture.direct:
         known = pair_tables(tables.value, domain)
         rows, rng = expected_fit_rows(spec), fresh_generator()
         fitted = fit_log_linear(architecture, domain, known, rows=rows, rng=rng)
-        network.start_from_tables(fitted.direct, fitted.biases)
-    targets = targets_of(spec, domain, architecture)
+        own = architecture.rows_of_all(c for c in range(len(domain)) if c not in targets)
+        network.start_from_tables(fitted.direct[own], fitted.biases)
     regression = target_regression(domain, architecture, targets, starts) if targets else None
     if regression:
         regression.start_from(marginals.value, domain)

@@ -22,7 +22,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from synthdp.data.domain import Domain
+from synthdp.graph.margins import Probabilities
 from synthdp.graph.prediction.pairs import PairTables
+from synthdp.graph.prediction.smoothing import fitted_to_margins
 from synthdp.model.ancestral import causal_order
 from synthdp.model.network import Architecture
 
@@ -76,10 +78,12 @@ def fit_log_linear(
         bias, weights = torch.from_numpy(start).float(), None
         slots = levels[:, architecture.parents[column]] + architecture.offsets_of(column)
         if architecture.parents[column]:
-            parents = (domain.names[p] for p in architecture.parents[column])
-            wanted = np.concatenate([tables.table(parent, name) for parent in parents])
-            some = torch.from_numpy(slots[:FITTED_ROWS])
-            weights, bias = _fitted(some, torch.from_numpy(wanted).float(), bias)
+            some = levels[:FITTED_ROWS]
+            pairs = ((parent, column) for parent in architecture.parents[column])
+            wanted = np.concatenate([_wanted(tables, domain, pair, some) for pair in pairs])
+            weights, bias = _fitted(
+                torch.from_numpy(slots[:FITTED_ROWS]), torch.from_numpy(wanted).float(), bias
+            )
             direct[places.start : places.stop, : len(bias)] = weights
         biases[column] = bias
         logits = bias.expand(drawn, -1)
@@ -87,6 +91,19 @@ def fit_log_linear(
             logits = bias + F.embedding_bag(torch.from_numpy(slots), weights, mode="sum")
         levels[:, column] = _drawn(logits.softmax(1).double().numpy(), rng)
     return LogLinear(direct, biases)
+
+
+def _wanted(
+    tables: PairTables, domain: Domain, pair: tuple[int, int], levels: Levels
+) -> Probabilities:
+    """The table of a parent and its child (positions), with the parent's margin as it was drawn.
+
+    With another margin no weights meet the table, and the likelihood asks for large ones that are
+    common to all levels of the child, which change nothing. `levels` is `[rows, columns]`.
+    """
+    parent, child = (domain.names[column] for column in pair)
+    drawn = np.bincount(levels[:, pair[0]], minlength=domain.sizes[pair[0]]) / len(levels)
+    return fitted_to_margins(tables.table(parent, child), drawn, tables.margins[child])
 
 
 def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

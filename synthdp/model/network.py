@@ -11,8 +11,9 @@ weight connects it to any other column (`ParentLookup` has rows for parents only
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from synthdp.model.activation import Activation
 from synthdp.privacy.dpsgd.layer_features import Features
 from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.dpsgd.training import PerExampleLoss
@@ -32,10 +34,6 @@ DIRECT = "direct"
 """Name of the parents' own logits."""
 DECODE_LEVELS = "decode_levels"
 """Name of the decoding layer of the first group of columns."""
-MAX_PADDED_SHARE = 0.8
-"""Two groups of columns must need at most this share of the padded levels of one group."""
-MIN_SAVED = 64
-"""Two groups of columns must save at least so many padded levels."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,17 @@ class Architecture:
 
     def rows_of(self, column: int) -> range:
         """The rows of `decode_parents` and `direct` that hold the parents of a column."""
-        before = sum(self.sizes[p] for parents in self.parents[:column] for p in parents)
-        return range(before, before + sum(self.sizes[p] for p in self.parents[column]))
+        return range(self._ends[column], self._ends[column + 1])
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """How many rows hold the parents of the columns before each column, and of all."""
+        rows = (sum(self.sizes[p] for p in parents) for parents in self.parents)
+        return list(accumulate(rows, initial=0))
+
+    def rows_of_all(self, columns: Iterable[int]) -> list[int]:
+        """The rows of some columns, one after the other."""
+        return [row for column in columns for row in self.rows_of(column)]
 
     def offsets_of(self, column: int) -> list[int]:
         """Where each parent of a column begins among these rows."""
@@ -87,7 +94,7 @@ class Architecture:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight of the network by name, computed without the network."""
         columns, levels, latent = len(self.sizes), max(self.sizes), len(self.latent_of)
-        rows = sum(self.sizes[p] for parents in self.parents for p in parents)
+        rows = self._ends[-1]
         lookups = {
             "decode_parents.weight": (rows, self.hidden),
             "decode_parents.bias": (columns, self.hidden),
@@ -230,7 +237,7 @@ class CausalVae(PerExampleLoss):
         mean, log_variance = self.encode(codes)
         lengths = [len(group) for group in self.groups]
         inputs = self._inputs(codes, mean + noise * (log_variance / 2).exp())
-        hidden: Tensor = _Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
+        hidden: Tensor = Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
         parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)
         surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(-1) / 2
         for k, levels in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
@@ -294,66 +301,21 @@ class CausalVae(PerExampleLoss):
             if not shape.direct or not parents:
                 parts.append(out)
                 continue
-            table = self.get_buffer(DIRECT)[rows.start : rows.stop, :width]
+            table = self.get_buffer(DIRECT)[..., rows.start : rows.stop, :width]
             places = codes[..., parents] + codes.new_tensor(shape.offsets_of(column))
-            summed = F.embedding_bag(places.flatten(0, -2), table, mode="sum")
+            if table.dim() == 3:  # models side by side, each with a table of its own
+                models = torch.arange(len(table), device=codes.device)
+                places = places + len(rows) * models[:, None, None]
+            summed = F.embedding_bag(
+                places.flatten(0, -2), table.reshape(-1, table.shape[-1]), mode="sum"
+            )
             parts.append(summed.view(out.shape))
         return torch.stack(parts, -3)
-
-
-class _Activation(torch.autograd.Function):
-    """tanh of the hidden units of the columns in `order`, in that order.
-
-    Inputs have the shape `[..., batch, columns, hidden]`; in memory, the values of a column lie
-    together. tanh is computed as 2 sigmoid(2 x) - 1, which takes a fraction of the time; the digits
-    that this loses near zero do not matter in training.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, order: Tensor) -> Tensor:
-        hidden = (
-            inputs.transpose(-3, -2)
-            .index_select(-3, order)
-            .mul_(2)
-            .sigmoid_()
-            .mul_(2)
-            .sub_(1)
-            .transpose(-3, -2)
-        )
-        ctx.save_for_backward(hidden, order)
-        ctx.columns = inputs.shape[-2]
-        return hidden
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        hidden, order = ctx.saved_tensors
-        inner = torch.ops.aten.tanh_backward(gradient, hidden)
-        if len(order) == ctx.columns:
-            return inner.index_select(-2, order.argsort()), None
-        whole = inner.new_zeros(*inner.shape[:-2], ctx.columns, inner.shape[-1])
-        return whole.index_copy_(-2, order, inner), None
 
 
 def _decoder(group: int) -> str:
     """Name of the layer that decodes a group of columns."""
     return DECODE_LEVELS + (f"_{group}" if group else "")
-
-
-def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """`columns` in two groups of similar `sizes`, or in one if two save little.
-
-    Each group is padded to its widest column; the groups are those with the fewest padded levels.
-
-    >>> width_groups([2, 100, 3], [0, 1, 2])
-    ((0, 2), (1,))
-    """
-    order = sorted(columns, key=lambda i: sizes[i])
-    levels = [sizes[i] for i in order]
-    cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
-    cut = 1 + int(np.argmin(cells))
-    if cells[cut - 1] > min(MAX_PADDED_SHARE * cells[-1], cells[-1] - MIN_SAVED):
-        return (tuple(sorted(order)),)
-    return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 
 
 def _latent_mask(architecture: Architecture) -> Tensor:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import pooled
-from synthdp.graph.prediction.pairs import PairTables
+from synthdp.graph.prediction.pairs import PairTables, pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 MAX_PAIRS = 512
@@ -103,6 +103,18 @@ def smoothed_pairs(tables: PairTables, domain: Domain) -> list[MeasuredPair]:
         )
         for first, second in tables.dependent
     ]
+
+
+def pairs_to_follow(
+    tables: Sequence[NoisyTable], domain: Domain, *, smooth: bool
+) -> list[MeasuredPair]:
+    """The two-way tables that the rows are held to.
+
+    They are `smooth` where the model started from smoothed tables.
+    """
+    if smooth:
+        return smoothed_pairs(pair_tables(tables, domain), domain)
+    return measured_pairs(tables, domain.names)
 
 
 def balanced(

@@ -10,18 +10,12 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import Probabilities, one_way_probabilities
-from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.model.build import prediction_targets, targets_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress
 from synthdp.model.network import Architecture
 from synthdp.model.raking import rake, raking_factors, raking_weights
-from synthdp.model.row_selection import (
-    MeasuredPair,
-    balanced,
-    measured_pairs,
-    smoothed_pairs,
-)
+from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -118,19 +112,12 @@ class _TableDraw:
         weights = raking_weights(pool, factors, columns=columns)
         self.begin("choosing rows")
         sizes = synthesizer.architecture.sizes
-        measured = self.measured(tables, synthesizer)
+        smooth = synthesizer.architecture.direct
+        measured = pairs_to_follow(tables, self.domain, smooth=smooth)
         chosen = balanced(pool, weights, sizes, rows=self.rows, rng=self.rng, measured=measured)
         self.begin("drawing what comes last")
         self.redraw(chosen, synthesizer, margins, measured)
         return chosen
-
-    def measured(
-        self, tables: Sequence[NoisyTable], synthesizer: Synthesizer
-    ) -> list[MeasuredPair]:
-        """The two-way tables that the rows are held to: smoothed where the model started so."""
-        if synthesizer.architecture.direct:
-            return smoothed_pairs(pair_tables(tables, self.domain), self.domain)
-        return measured_pairs(tables, synthesizer.columns)
 
     def pool(self, synthesizer: Synthesizer) -> Codes:
         """Rows that fulfil the constraints; more than the table has if it is raked."""

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Probabilities
 from synthdp.model.common_strength import common_strength, scores
-from synthdp.model.network import Architecture
+from synthdp.model.network import DIRECT, Architecture
 from synthdp.privacy.dpsgd.layers import MaskedLinear
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -252,6 +252,11 @@ def into_network(
                 rows.append(next(rest))
     shared = out.get("decode_parents.bias", torch.zeros(len(architecture.sizes), hidden)).clone()
     shared[list(biases)] = 0
+    if architecture.direct:
+        kept = [c for c in range(len(architecture.sizes)) if c not in biases]
+        own = torch.zeros(architecture.shapes()[DIRECT])
+        own[architecture.rows_of_all(kept)] = weights[DIRECT]
+        out[DIRECT] = own
     return {**out, "decode_parents.weight": torch.cat(rows), "decode_parents.bias": shared}
 
 

@@ -23,7 +23,7 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.margins import one_way_probabilities
 from synthdp.model.constraints import Constraints
 from synthdp.model.raking import raking_factors, raking_weights
-from synthdp.model.row_selection import MeasuredPair, blended, measured_pairs
+from synthdp.model.row_selection import MeasuredPair, blended, pairs_to_follow
 from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.noise import fresh_generator
@@ -111,7 +111,8 @@ def _drawn(
         raking_factors(codes, one_way_probabilities(tables, domain.columns), columns=columns),
         columns=columns,
     )
-    heard = measured_pairs(tables, domain.names) if spec.sampling.balance else []
+    smooth = synthesizer.architecture.direct
+    heard = pairs_to_follow(tables, domain, smooth=smooth) if spec.sampling.balance else []
     return {(min(m.columns), max(m.columns)): m for m in heard}, _Drawn(
         codes, weights / weights.sum()
     )

@@ -265,7 +265,7 @@ def test_noisy_tables_are_pooled_by_precision_before_they_are_normalised() -> No
     """A table of many noisy cells says little about the total; the estimate leans on the others."""
     sure = NoisyTable(("a",), np.asarray([600.0, 400.0]), 1.0)
     wild = NoisyTable(("d",), np.asarray([900.0, 300.0, 200.0, 600.0]), 100.0)
-    first, second = one_way_probabilities([sure, wild], ["a", "d"])
+    first, second = one_way_probabilities([sure, wild], [DOMAIN["a"], DOMAIN["d"]])
     np.testing.assert_allclose(first, [0.6, 0.4], atol=1e-3)
     np.testing.assert_allclose(
         second, project_to_simplex(np.asarray([0.9, 0.3, 0.2, 0.6])), atol=1e-3
@@ -281,11 +281,11 @@ def test_every_table_that_holds_a_column_speaks_on_it_by_its_precision() -> None
     """
     own = NoisyTable(("a",), np.asarray([600.0, 400.0]), 2.0)
     pair = NoisyTable(("b", "a"), np.asarray([[300.0, 150.0], [210.0, 340.0]]), 2.0)
-    (found,) = one_way_probabilities([own, pair], ["a"])
+    (found,) = one_way_probabilities([own, pair], [DOMAIN["a"]])
     np.testing.assert_allclose(
         found, np.asarray([(2 * 600 + 510) / 3, (2 * 400 + 490) / 3]) / 1000, atol=1e-12
     )
-    (alone,) = one_way_probabilities([pair], ["b"])
+    (alone,) = one_way_probabilities([pair], [DOMAIN["b"]])
     np.testing.assert_allclose(alone, [0.45, 0.55], atol=1e-12)
 
 
@@ -300,7 +300,7 @@ def test_pooling_tables_lowers_the_error_as_their_precision_says() -> None:
         )
         errors.append(
             [
-                one_way_probabilities(tables, ["a"])[0] - truth / truth.sum()
+                one_way_probabilities(tables, [DOMAIN["a"]])[0] - truth / truth.sum()
                 for tables in ([own], [own, pair])
             ]
         )

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
-from synthdp.model.build import target_regression
-from synthdp.model.network import Architecture, CausalVae, width_groups
+from synthdp.model.build import target_regression, width_groups
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets
 from synthdp.privacy.dpsgd.settings import DpSgd

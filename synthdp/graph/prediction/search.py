@@ -16,6 +16,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 
+import numpy as np
+
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.algorithm import Releaser
@@ -39,6 +41,8 @@ MAX_PAIRS = 2000
 """Most pairs of the first round: those of targets first, then those of columns side by side."""
 MAX_CELLS = 1 << 16
 """Most cells of a table."""
+TRIED_COUNTS = 100
+"""Most numbers of tables that are tried for the second round, each a share above the last."""
 
 
 def prediction_rounds(domain: Domain) -> Mapping[str, MechanismFactory]:
@@ -94,11 +98,12 @@ def worth_measuring(
 
     k tables share the round's budget, so each gets noise `noise_multiplier` sqrt(k) per cell, which
     is pooled with the noise of the first round. For each k the k pairs with the largest expected
-    gain are taken; the best k wins.
+    gain are taken; the best k wins. Of many k only `TRIED_COUNTS` are tried.
     """
     best, chosen = 0.0, list[Pair]()
     now = {p: seen.pairs[p].expected_error(seen.sigmas[p] / seen.rows) for p in seen.dependent}
-    for count in range(1, len(now) + 1):
+    counts = np.geomspace(1, len(now), TRIED_COUNTS).round() if now else ()
+    for count in map(int, np.unique(counts)):
         sigma = noise_multiplier * math.sqrt(count)
         gains = {
             p: (error - seen.pairs[p].expected_error(_both(sigma, seen.sigmas[p]) / seen.rows))
