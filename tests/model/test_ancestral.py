@@ -44,14 +44,17 @@ def table(
     return np.bincount(cell, weights=weights, minlength=int(np.prod(SIZES))) / weights.sum()
 
 
+@pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("parents", [PARENTS, ((),) * 5])
-def test_the_samplers_logits_are_the_decoders(parents: tuple[tuple[int, ...], ...]) -> None:
+def test_the_samplers_logits_are_the_decoders(
+    parents: tuple[tuple[int, ...], ...], direct: bool
+) -> None:
     vae = CausalVae(
-        Architecture(SIZES, parents, ((0, 1), (1, 2, 3)), hidden=8),
+        Architecture(SIZES, parents, ((0, 1), (1, 2, 3)), hidden=8, direct=direct),
         generator=torch.Generator().manual_seed(1),
     )
     with torch.no_grad():
-        for p in vae.parameters():
+        for p in vae.state_dict().values():
             p.normal_(0, 1, generator=torch.Generator().manual_seed(p.numel()))
         z = torch.randn(50, 2, generator=torch.Generator().manual_seed(2))
         codes = torch.stack(

@@ -49,6 +49,7 @@ def network(
     latent: tuple[tuple[str, ...], ...] = (),
     spread: float = 1.0,
     seed: int = 0,
+    direct: bool = False,
 ) -> CausalVae:
     """A causal VAE over `graph` with random weights; with no `latent`, z reaches the first column
     alone and binds nothing.
@@ -58,12 +59,17 @@ def network(
     parents = tuple(tuple(place[p] for p in graph.parents(name)) for name in names)
     reached = tuple(tuple(place[n] for n in group) for group in latent) or ((0,),)
     vae = CausalVae(
-        Architecture(tuple(int(s) for s in rng.integers(2, 4, len(names))), parents, reached, 8),
+        Architecture(
+            tuple(int(s) for s in rng.integers(2, 4, len(names))), parents, reached, 8, direct
+        ),
         generator=torch.Generator().manual_seed(1),
     )
     with torch.no_grad():
         for i, p in enumerate(vae.parameters()):
             p.normal_(0, spread, generator=torch.Generator().manual_seed(100 * seed + i))
+        if direct:
+            table = vae.get_buffer("direct")
+            table.normal_(0, spread, generator=torch.Generator().manual_seed(seed))
     return vae
 
 
@@ -84,7 +90,17 @@ def relaxed_logits(vae: CausalVae, one_hot: Tensor, z: Tensor) -> Tensor:
         rows = lookup.weight[offset : offset + own.sizes[column]]
         parts[node].append(one_hot[column, : len(rows)] @ rows)
     hidden = hidden + torch.stack([sum(p, torch.zeros(own.hidden)) for p in parts])
-    return vae.decode_levels(torch.tanh(hidden).unsqueeze(0))[0]
+    logits = vae.decode_levels(torch.tanh(hidden).unsqueeze(0))[0]
+    if own.direct:
+        tables = torch.split(
+            vae.get_buffer("direct"), [own.sizes[p] for parents in own.parents for p in parents]
+        )
+        parents = [(child, p) for child, all_ in enumerate(own.parents) for p in all_]
+        for (child, parent), table in zip(parents, tables, strict=True):
+            added = torch.zeros_like(logits)
+            added[child] = one_hot[parent, : len(table)] @ table
+            logits = logits + added
+    return logits
 
 
 def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None:
@@ -116,11 +132,12 @@ def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("name", [*NETWORKS, "synthetic", "1", "2", "3"])
 def test_a_columns_logits_have_no_slope_in_any_column_but_its_parents(
-    name: str, figure: Callable[..., None]
+    name: str, direct: bool, figure: Callable[..., None]
 ) -> None:
-    vae = network(graph_named(name))
+    vae = network(graph_named(name), direct=direct)
     check_jacobian(vae, vae.architecture.parents)
     figure("graphs whose decoder has no slope outside of a column's parents", 1, 1)
 
@@ -143,9 +160,15 @@ def test_a_weight_that_connects_another_column_is_seen() -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("name", ["asia", "alarm", "pain1000", "1"])
-def test_the_samplers_logits_stay_bit_by_bit_when_any_other_column_changes(name: str) -> None:
-    vae = network(graph_named(name))
+@pytest.mark.parametrize(
+    ("name", "direct"),
+    [("asia", False), ("alarm", False), ("pain1000", False), ("1", False)]
+    + [("asia", True), ("alarm", True), ("1", True)],
+)
+def test_the_samplers_logits_stay_bit_by_bit_when_any_other_column_changes(
+    name: str, direct: bool
+) -> None:
+    vae = network(graph_named(name), direct=direct)
     sizes, rng = vae.architecture.sizes, np.random.default_rng(4)
     codes = torch.stack([torch.from_numpy(rng.integers(0, s, 32)) for s in sizes]).int()
     z = torch.ones(32, vae.latent + 1)
@@ -222,12 +245,16 @@ def drawn(vae: CausalVae, graph: CausalGraph, rows: int = 60_000) -> npt.NDArray
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("name", ["asia", "survey", "sachs", "synthetic", "1", "2", "3"])
+@pytest.mark.parametrize(
+    ("name", "direct"),
+    [(n, False) for n in ("asia", "survey", "sachs", "synthetic", "1", "2", "3")]
+    + [("asia", True), ("sachs", True)],
+)
 def test_what_the_graph_separates_is_independent_in_samples(
-    name: str, figure: Callable[..., None]
+    name: str, direct: bool, figure: Callable[..., None]
 ) -> None:
     graph = graph_named(name)
-    vae = network(graph, spread=0.6, seed=3)
+    vae = network(graph, spread=0.6, seed=3, direct=direct)
     held = check_independences(graph, drawn(vae, graph), vae.architecture.sizes)
     assert held >= 5
     figure("implied independences that hold in samples", held, held)

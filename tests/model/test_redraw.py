@@ -16,14 +16,17 @@ NAMES = ("a", "b", "c", "d", "e")  # c -> a -> b -> d, and e has one level
 CELLS = np.stack(np.unravel_index(np.arange(int(np.prod(SIZES))), SIZES), 1).astype(np.uint16)
 
 
-def model(latent_of: tuple[tuple[int, ...], ...]) -> CausalVae:
+def model(latent_of: tuple[tuple[int, ...], ...], *, direct: bool = False) -> CausalVae:
     vae = CausalVae(
-        Architecture(SIZES, PARENTS, latent_of, hidden=8),
+        Architecture(SIZES, PARENTS, latent_of, hidden=8, direct=direct),
         generator=torch.Generator().manual_seed(1),
     )
     with torch.no_grad():
         for i, p in enumerate(vae.parameters()):
             p.normal_(0, 0.7, generator=torch.Generator().manual_seed(i))
+        if direct:
+            table = vae.get_buffer("direct")
+            table.normal_(0, 0.7, generator=torch.Generator().manual_seed(99))
     return vae
 
 
@@ -44,15 +47,20 @@ def law(vae: CausalVae) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize(("points", "off"), [(32, 0.1), (4096, 0.01)])
 @pytest.mark.parametrize(
     "latent_of", [((0, 1, 3),) * 2, ((0,), (3,)), ((0,),)], ids=["all", "each its own", "a alone"]
 )
 def test_chances_are_those_of_the_whole_law(
-    latent_of: tuple[tuple[int, ...], ...], points: int, off: float, monkeypatch: pytest.MonkeyPatch
+    latent_of: tuple[tuple[int, ...], ...],
+    points: int,
+    off: float,
+    direct: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(redraw, "POINTS", points)
-    vae = model(latent_of)
+    vae = model(latent_of, direct=direct)
     joint = law(vae)
     synthesizer = Synthesizer(
         NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}

@@ -5,6 +5,7 @@ raking, files.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,17 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def model(latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2) -> CausalVae:
+def model(
+    latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2, direct: bool = False
+) -> CausalVae:
     """Random weights, large enough that every arrow matters and small enough that every level is
     drawn.
     """
-    vae = CausalVae(Architecture(SIZES, PARENTS, latent_of, hidden=12), generator=generator(seed))
+    shape = Architecture(SIZES, PARENTS, latent_of, hidden=12, direct=direct)
+    vae = CausalVae(shape, generator=generator(seed))
     with torch.no_grad():
+        if direct:
+            vae.get_buffer("direct").normal_(0, 0.5, generator=generator(seed))
         for p in vae.parameters():
             p.normal_(0, 0.5, generator=generator(seed + p.numel()))
         assert vae.decode_parents is not None
@@ -55,8 +61,10 @@ def model(latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2)
     return vae
 
 
-def synthesizer(latent_of: tuple[tuple[int, ...], ...] = NOWHERE, *, seed: int = 2) -> Synthesizer:
-    vae = model(latent_of, seed=seed)
+def synthesizer(
+    latent_of: tuple[tuple[int, ...], ...] = NOWHERE, *, seed: int = 2, direct: bool = False
+) -> Synthesizer:
+    vae = model(latent_of, seed=seed, direct=direct)
     return Synthesizer(
         NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
     )
@@ -78,8 +86,11 @@ def mutual_information(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -
 # --- the decoder ---
 
 
-def test_a_columns_logits_move_with_its_parents_levels_and_with_no_other() -> None:
-    vae = model()
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_columns_logits_move_with_its_parents_levels_and_with_no_other(direct: bool) -> None:
+    vae = model(direct=direct)
+    if direct:  # and the direct logits alone do so, too
+        vae.get_parameter("decode_parents.weight").data.zero_()
     z = torch.randn(64, 2, generator=generator(5))
     codes = torch.stack([torch.randint(s, (64,), generator=generator(s)) for s in SIZES], 1)
     with torch.no_grad():
@@ -120,9 +131,10 @@ def test_levels_that_a_column_does_not_have_get_no_probability() -> None:
         )
 
 
-def test_one_columns_logits_are_those_of_all_columns() -> None:
+@pytest.mark.parametrize("direct", [False, True])
+def test_one_columns_logits_are_those_of_all_columns(direct: bool) -> None:
     """Sampling reads one column at a time; training all at once."""
-    vae = model()
+    vae = model(direct=direct)
     z = torch.randn(20, 2, generator=generator(6))
     codes = torch.stack([torch.randint(s, (20,), generator=generator(s)) for s in SIZES], 1)
     every = vae.logits(codes, z)
@@ -130,6 +142,28 @@ def test_one_columns_logits_are_those_of_all_columns() -> None:
         torch.testing.assert_close(
             vae.column_logits(column, codes, z), every[:, column, :size], rtol=1e-4, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("groups", [None, [[0, 2], [1, 3, 4]]])
+def test_the_training_loss_is_that_of_the_logits(
+    direct: bool, groups: list[list[int]] | None
+) -> None:
+    """Cross entropy of all columns at the z that the noise makes, and the divergence of q."""
+    shape = Architecture(SIZES, PARENTS, EVERYWHERE, hidden=12, direct=direct)
+    vae = CausalVae(shape, generator=generator(1), groups=groups)
+    with torch.no_grad():
+        for p in vae.state_dict().values():
+            p.normal_(0, 0.5, generator=generator(p.numel()))
+        codes = torch.stack([torch.randint(s, (30,), generator=generator(s)) for s in SIZES], 1)
+        noise = torch.randn(30, 2, generator=generator(6))
+        mean, log_variance = vae.encode(codes)
+        z = mean + noise * (log_variance / 2).exp()
+        expected = (log_variance.exp() + mean.square() - 1 - log_variance).sum(1) / 2
+        for column in range(5):
+            logs = vae.column_logits(column, codes, z).log_softmax(1)
+            expected -= logs.gather(1, codes[:, [column]]).squeeze(1)
+        torch.testing.assert_close(vae(codes, noise), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_row_that_was_never_trained_starts_at_the_marginals() -> None:
@@ -353,8 +387,10 @@ def test_raking_never_fails_and_never_invents_a_row(seed: int, pool_rows: int, r
 # --- files ---
 
 
-def test_a_saved_synthesizer_samples_as_before(tmp_path: Path) -> None:
-    made = synthesizer()
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_saved_synthesizer_samples_as_before(tmp_path: Path, direct: bool) -> None:
+    made = synthesizer(direct=direct)
+    assert ("direct" in made.weights) is direct
     made.save(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
     again = Synthesizer.load(tmp_path)
@@ -362,6 +398,52 @@ def test_a_saved_synthesizer_samples_as_before(tmp_path: Path) -> None:
     a, b = (m.sample(200, rng=np.random.default_rng(8)) for m in (made, again))
     np.testing.assert_array_equal(a, b)
     assert untrained(DOMAIN, made.architecture).weights.keys() == made.weights.keys()
+
+
+def test_a_model_that_was_saved_before_there_were_direct_logits_is_read(tmp_path: Path) -> None:
+    """Its `model.json` does not name them, nor does that of a model without them today."""
+    made = synthesizer()
+    made.save(tmp_path)
+    stated = json.loads((tmp_path / "model.json").read_text())["architecture"]
+    assert set(stated) == {"sizes", "parents", "latent_of", "hidden"}
+    assert not Synthesizer.load(tmp_path).architecture.direct
+
+
+@pytest.mark.parametrize(
+    ("direct", "change"),
+    [
+        (True, {"direct": 1}),
+        (True, {"direct": "true"}),
+        (True, {"direct": None}),
+        (True, {"direct": False}),
+        (False, {"direct": True}),
+        (False, {"direct": 0}),
+        (True, {"sizes": [2, 3, 2, 4, 6]}),
+    ],
+)
+def test_a_model_that_states_its_direct_logits_wrongly_is_refused(
+    direct: bool, change: dict[str, object], tmp_path: Path
+) -> None:
+    synthesizer(direct=direct).save(tmp_path)
+    Synthesizer.load(tmp_path)
+    architecture = json.loads((tmp_path / "model.json").read_text())["architecture"]
+    _spoil_json(tmp_path, {"architecture": {**architecture, **change}})
+    with pytest.raises(VerifyError):
+        Synthesizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (12, 4), (11, 5), (13, 5), (60,)])
+def test_direct_logits_of_another_shape_or_kind_are_refused(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    made = synthesizer(direct=True)
+    right = made.weights["direct"]
+    wrong = [torch.zeros(shape), right.double(), torch.full_like(right, torch.nan)]
+    assert right.shape == (9, 5)
+    for tensor in wrong:
+        replace(made, weights={**made.weights, "direct": tensor}).save(tmp_path)
+        with pytest.raises(VerifyError):
+            Synthesizer.load(tmp_path)
 
 
 class Bomb:

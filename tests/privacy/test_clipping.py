@@ -66,12 +66,17 @@ class Noiseless(Streams):
         return self.sums[-1]
 
 
-def model(scale: float = 1.0) -> CausalVae:
+def model(scale: float = 1.0, *, direct: bool = False) -> CausalVae:
     module = CausalVae(
-        Architecture(SIZES, ((), (0,), (0, 1), (2,)), ((0, 1, 2, 3), (1, 2)), 6),
+        Architecture(SIZES, ((), (0,), (0, 1), (2,)), ((0, 1, 2, 3), (1, 2)), 6, direct),
         generator=torch.Generator().manual_seed(0),
     )
     with torch.no_grad():
+        if direct:
+            logits = module.get_buffer("direct")
+            logits.copy_(
+                scale * torch.randn(logits.shape, generator=torch.Generator().manual_seed(5))
+            )
         for p in module.parameters():
             p.add_(scale * torch.randn(p.shape, generator=torch.Generator().manual_seed(4)))
     return module
@@ -97,12 +102,15 @@ def train(domain_of: Callable[..., Domain], table_of: MakeTable) -> Callable[...
     return run
 
 
+@pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("scale", [1e8, 1e15, 1e20, 3e38])
-def test_huge_weights_do_not_pass_clipping(scale: float, train: Callable[..., Noiseless]) -> None:
+def test_huge_weights_do_not_pass_clipping(
+    scale: float, direct: bool, train: Callable[..., Noiseless]
+) -> None:
     """Losses, norms and gradients overflow or are not numbers; the sums stay finite and within the
     sensitivity.
     """
-    module = model(scale)
+    module = model(scale, direct=direct)
     rng = np.random.default_rng(0)
     mixed = np.column_stack([rng.integers(0, s, 20) for s in SIZES]).astype(np.uint16)
     for rows in (LOW[:0], LOW, np.repeat(LOW, 30, axis=0), np.repeat(HIGH, 30, axis=0), mixed):
@@ -133,6 +141,26 @@ def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(
         assert np.isfinite(spoilt).all()
         assert np.linalg.norm(clean - spoilt) < 1e-5
     assert not train(module, HIGH).sums[0].any()
+
+
+def test_an_example_without_a_finite_loss_by_its_direct_logits_changes_no_other(
+    train: Callable[..., Noiseless],
+) -> None:
+    """Rows of the direct logits that only an example with a = 3 reads: it adds exactly nothing, and
+    moves the others by exactly 0.
+    """
+    module, clean = model(direct=True), model(direct=True)
+    rows = module.architecture.rows_of(1)
+    with torch.no_grad():
+        module.get_buffer("direct")[rows.start + 3] = np.nan
+        rows = module.architecture.rows_of(2)
+        module.get_buffer("direct")[rows.start + 3] = np.inf
+    good = np.array([[0, 1, 2, 0], [1, 0, 1, 0], [2, 1, 0, 0]], dtype=np.uint16)
+    batch = np.concatenate([good, HIGH])
+    assert not train(module, HIGH).sums[0].any()
+    assert train(clean, HIGH).sums[0].any()
+    np.testing.assert_array_equal(train(module, good).sums[0], train(clean, good).sums[0])
+    np.testing.assert_array_equal(train(module, batch).sums[0], train(module, good).sums[0])
 
 
 def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noiseless]) -> None:

@@ -185,7 +185,8 @@ def random_architecture(seed: int) -> Architecture:
         tuple(int(i) for i in np.flatnonzero(rng.random(columns) < 0.6)) or (0,)
         for _ in range(int(rng.integers(1, 4)))
     )
-    return Architecture(sizes, parents, latent, int(rng.integers(1, 7)))
+    hidden, direct = int(rng.integers(1, 7)), seed % 4 == 1  # with and without features, groups
+    return Architecture(sizes, parents, latent, hidden, direct)
 
 
 def network_of(architecture: Architecture, seed: int) -> CausalVae:
@@ -201,6 +202,9 @@ def network_of(architecture: Architecture, seed: int) -> CausalVae:
         groups=groups,
     )
     shake(module, seed)
+    if architecture.direct:
+        direct = module.get_buffer("direct")
+        direct.copy_(torch.randn(direct.shape, generator=generator(seed)))
     return module
 
 

@@ -54,16 +54,19 @@ def network(
     *,
     features: bool = False,
     groups: Sequence[Sequence[int]] | None = None,
+    direct: bool = False,
 ) -> PerExampleLoss:
     generator = torch.Generator().manual_seed(seed)
     known = [torch.eye(size) if size < 4 else _halved(size) for size in SIZES] if features else None
     module = CausalVae(
-        Architecture(SIZES, parents, ((0, 1, 2, 3), (1, 2)), 6),
+        Architecture(SIZES, parents, ((0, 1, 2, 3), (1, 2)), 6, direct),
         generator=generator,
         features=known,
         groups=groups,
     )
     module.start_from([np.full(size, 1 / size) for size in SIZES])
+    if direct:
+        module.get_buffer("direct").normal_(generator=generator)
     return module
 
 
@@ -88,6 +91,8 @@ KINDS: dict[str, Callable[[int], PerExampleLoss]] = {
     "two groups, and a column in none": lambda seed: network(
         seed, features=True, groups=[[1, 2], [3]]
     ),
+    "direct logits": lambda seed: network(seed, direct=True),
+    "direct logits in two groups": lambda seed: network(seed, groups=[[1, 2], [0, 3]], direct=True),
     "targets": regression,
 }
 
