@@ -10,7 +10,7 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import Probabilities, one_way_probabilities
-from synthdp.model.build import prediction_targets, targets_of
+from synthdp.model.build import targets_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress
 from synthdp.model.network import Architecture
@@ -77,7 +77,7 @@ def drawn_last(
     read = {domain.index(column.name) for column in constraints.columns}
     named = targets_of(spec, domain, architecture)
     if architecture.direct:
-        named = tuple(domain.index(name) for name in prediction_targets(spec))
+        named = tuple(domain.index(name) for name in spec.evaluation.targets)
     targets = set(named) - causes - read
     return sorted({*targets, *(domain.index(name) for name in spec.sampling.even)})
 

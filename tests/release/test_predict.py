@@ -175,7 +175,9 @@ def test_an_interrupted_run_goes_on_without_paying_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(ChosenMarginals, "pack", pack_or_end)
-        patch.setattr("synthdp.release.run.sample", lambda *_, **__: (_ for _ in ()).throw(KeyError))
+        patch.setattr(
+            "synthdp.release.run.sample", lambda *_, **__: (_ for _ in ()).throw(KeyError)
+        )
         with pytest.raises(KeyError if kept == 2 else KeyboardInterrupt):
             release(spec, out=out)
     resume(out)
@@ -214,9 +216,7 @@ def problems(bundle: Path) -> list[str]:
     return list(check_graph(Reader(bundle, parsed=load_spec(bundle / "spec.yaml"))))
 
 
-def test_an_audit_plants_no_canaries_where_nothing_is_trained(
-    tmp_path: Path, seeded: None
-) -> None:
+def test_an_audit_plants_no_canaries_where_nothing_is_trained(tmp_path: Path, seeded: None) -> None:
     spec = write(tmp_path)
     record, _ = audit.audit(spec, rows="simulated", out=tmp_path / "out", runs=200, pairs=2)
     assert not record.refuted and record.membership is not None
