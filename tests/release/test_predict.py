@@ -185,8 +185,8 @@ def test_an_interrupted_run_goes_on_without_paying_again(
 
 
 def test_targets_that_decided_what_was_measured_stay(tmp_path: Path) -> None:
-    old = load_spec(write(tmp_path, **UNJUDGED, evaluation={"targets": ["smoker"]}))
-    path = write(tmp_path, **UNJUDGED, evaluation={"targets": ["sex"]})
+    old = load_spec(write(tmp_path, evaluation={"targets": ["smoker"]}))
+    path = write(tmp_path, evaluation={"targets": ["sex"]})
     with pytest.raises(SpecError, match="measured what its targets need"):
         amendment(old, load_spec(path), path.read_text(), path=str(path))
 
@@ -218,7 +218,7 @@ def problems(bundle: Path) -> list[str]:
 
 def test_an_audit_plants_no_canaries_where_nothing_is_trained(tmp_path: Path, seeded: None) -> None:
     spec = write(tmp_path)
-    record, _ = audit.audit(spec, rows="simulated", out=tmp_path / "out", runs=200, pairs=2)
+    record, _ = audit.audit(spec, rows="simulated", out=tmp_path / "out", pairs=2)
     assert not record.refuted and record.membership is not None
     assert [a.method for a in record.audits if "canar" in a.method] == []
     assert NO_CANARIES in audit_markdown(record)
