@@ -1,14 +1,15 @@
 """Adult at one total epsilon: the causal model and its non-causal twin, quality beside CPU seconds
 and memory.
 
-    python -m benchmarks.adult [--epsilon 1] [--runs 3] [--variants given partial learned predict none]
+    python -m benchmarks.adult [--epsilon 1] [--runs 3]
+                               [--variants given partial learned predict none]
 
 `given` has the expert graph of specs/adult.yaml. `learned` has one that is learned from noisy
 tables within the same total, knowing only what comes before what (`TIERS`); `partial` besides
 declares that income may depend on everything that comes before it, and learns the rest. `predict`
-declares nothing but the label. `none` is a plain VAE. Only `given` and `partial` have a stage for the target: a graph that is learned as a
-whole misses some of its causes, without which the network does better; there the target is drawn
-evenly all the same.
+declares nothing but the label. `none` is a plain VAE. Only `given` and `partial` have a stage for
+the target: a graph that is learned as a whole misses some of its causes, without which the network
+does better; there the target is drawn evenly all the same.
 
 Each fit runs in a process of its own on one thread and is measured from the plan to the last
 sampled row; the epsilon is the total for everything the run released. Writes results/adult.csv and
