@@ -309,7 +309,8 @@ class CausalVae(PerExampleLoss):
             summed = F.embedding_bag(
                 places.flatten(0, -2), table.reshape(-1, table.shape[-1]), mode="sum"
             )
-            parts.append(summed.view(out.shape))
+            # Models side by side have levels padded beyond those of the table.
+            parts.append(F.pad(summed, (0, width - table.shape[-1])).view(out.shape))
         return torch.stack(parts, -3)
 
 
