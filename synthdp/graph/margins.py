@@ -23,6 +23,8 @@ MARGIN_ROUGHNESS = (0.0, 0.02, 0.1, 0.4)
 """Shares of a margin's variance that neighbours do not have in common."""
 MARGIN_STRENGTHS = 4.0 ** np.arange(-4, 4)
 """Variances of a margin, in squares of its mean."""
+APART = 4.0 ** np.arange(-4, 8)
+"""Variances of bins that have nothing in common, likewise."""
 
 
 def one_way_probabilities(
@@ -95,14 +97,16 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
     `sigma` is the standard deviation of a share. Spikes, categories and the missing level stay. The
     shares are taken to be a Gaussian process along the bins, whose range, roughness and strength
     the marginal likelihood chooses; the result is its posterior mean (Rasmussen and Williams,
-    "Gaussian Processes for Machine Learning", 2006, Sections 2.2 and 5.4).
+    "Gaussian Processes for Machine Learning", 2006, Sections 2.2 and 5.4). Where bins that have
+    nothing in common are likelier, as with one heap among empty bins, the shares stay.
     """
     body = body_of(column)
     if not column.ordered or len(body) <= FEW_LEVELS:
         return shares
     values, distance = shares[body], distances(len(body))
     scale = max(float(values.sum()), 1e-3) / len(body)
-    best: tuple[float, Floats] | None = None
+    apart = max(shrunk(values, s * np.ones_like(values), sigma**2)[0] for s in scale**2 * APART)
+    best: tuple[float, Floats] = apart, values
     for reach in MARGIN_RANGES:
         # The 1 is the unknown level of all.
         spectrum, turn = np.linalg.eigh(np.exp(-distance / reach) + 1.0)
@@ -111,9 +115,8 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
             rougher = (1 - rough) * spectrum + rough
             for strength in scale**2 * MARGIN_STRENGTHS:
                 likelihood, kept = shrunk(turned, strength * rougher, sigma**2)
-                if best is None or likelihood > best[0]:
+                if likelihood > best[0]:
                     best = likelihood, turn @ kept
-    assert best is not None
     out = shares.copy()
     out[body] = best[1]
     return out
