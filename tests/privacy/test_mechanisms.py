@@ -120,6 +120,22 @@ def test_noisy_tables_have_their_shape_and_survive_the_journal(
             assert np.array_equal(a.counts, b.counts)
 
 
+def test_what_was_measured_is_known_where_another_choice_would_be_made(
+    domain_of: MakeDomain, table_of: Callable[..., Table]
+) -> None:
+    domain = domain_of(3, 3, 3)
+    budget = AdaptiveMarginals(domain, 2.0)
+    first, other = budget.choose([("a", "b"), ("c",)]), budget.choose([("b", "c")])
+    measured = first.run(table_of(domain, codes_of(domain, 20)), Streams.fresh())
+    kept = other.unpack(first.pack(measured))
+    assert [t.columns for t in kept] == [("a", "b"), ("c",)]
+    assert [t.sigma for t in kept] == [t.sigma for t in measured]
+    assert all(np.array_equal(a.counts, b.counts) for a, b in zip(kept, measured, strict=True))
+    for damaged in ({"000000-9": np.zeros(3)}, {"000000-0": np.zeros(2)}, {"x": np.zeros(3)}):
+        with pytest.raises((KeyError, ValueError)):
+            other.unpack(damaged)
+
+
 @pytest.mark.parametrize("k", [1, 4, 9])
 def test_noise_of_chosen_tables_grows_with_the_root_of_their_number(
     k: int, domain_of: MakeDomain, table_of: Callable[..., Table]

@@ -185,12 +185,24 @@ class ChosenMarginals(Prepaid[AdaptiveMarginals]):
         )
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
-        """Counts in the order of `tables`."""
-        return _pack(value)
+        """Counts in the order of `tables`, under the positions of their columns.
+
+        A run that goes on elsewhere may choose otherwise by a rounding error; what was measured
+        is then still known.
+        """
+        index = self.budget.domain.index
+        return {
+            "-".join([f"{i:06d}", *(str(index(c)) for c in t.columns)]): t.counts
+            for i, t in enumerate(value)
+        }
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
-        """Tables from their counts."""
-        return _unpack(arrays, self.budget.domain, self.tables, self.sigmas)
+        """The tables that were measured, from their counts."""
+        names, keys = dict(enumerate(self.budget.domain.names)), sorted(arrays)
+        measured = tuple(tuple(names[int(at)] for at in key.split("-")[1:]) for key in keys)
+        counts = {f"{i:06d}": arrays[key] for i, key in enumerate(keys)}
+        sigma = self.budget.choose(measured).sigma
+        return _unpack(counts, self.budget.domain, measured, (sigma,) * len(measured))
 
 
 def _noisy(
