@@ -32,7 +32,6 @@ from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
 from synthdp.progress import unheard
-from synthdp.spec.init.draft_edges import suggested_edges
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
@@ -78,11 +77,9 @@ def _column(table: str, name: str, grid: dict[str, Any], bins: str) -> dict[str,
     else:
         whole = grid["kind"] == "int"
         lower, upper = grid["lower"], 1.0 if grid["upper"] == 1.0001 else grid["upper"]
-        edges = suggested_edges(lower=lower, upper=upper, whole=whole)
         entry = {"type": "integer" if whole else "number", "lower": lower, "upper": upper}
         if not whole:
             entry["decimals"] = MORE_DECIMALS.get(name, DECIMALS[table])
-        entry["edges"] = list(edges)
         if bins == "grid":
             entry |= {"edges": grid["edges"], "spikes": grid["spikes"]}
     return entry | ({"missing": True} if grid.get("missing") else {})

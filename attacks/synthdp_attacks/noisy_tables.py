@@ -31,12 +31,14 @@ from synthdp_attacks.threat import Codes, FloatArray, Score
 class NoisyCounts:
     """A released contingency table with Gaussian noise of scale `sigma` counts.
 
-    `counts` is over the levels of `columns`, one axis for each.
+    `counts` is over the levels of `columns`, one axis for each. Where levels are counted in groups,
+    `group_of` has an array for each column: the group of each of its levels.
     """
 
     columns: tuple[int, ...]
     counts: FloatArray = field(repr=False)
     sigma: float
+    group_of: tuple[Codes, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what is no noisy table."""
@@ -51,9 +53,17 @@ class NoisyCounts:
                 " above 0"
             )
 
+    def levels(self, rows: Codes) -> Codes:
+        """Levels, or groups, of the table's columns in rows `[..., all columns]`."""
+        own = rows[..., list(self.columns)]
+        if not self.group_of:
+            return own
+        axes = (groups[own[..., i]] for i, groups in enumerate(self.group_of))
+        return np.stack([*axes], -1)
+
     def cell(self, record: Codes) -> float:
         """The noisy count of the record's own cell."""
-        return float(self.counts[tuple(record[list(self.columns)])])
+        return float(self.counts[tuple(self.levels(record))])
 
 
 def table_score(tables: Sequence[NoisyCounts]) -> Score:
@@ -78,9 +88,7 @@ def table_ratio(tables: Sequence[NoisyCounts], rest: Codes) -> Score:
     _some(tables)
 
     def ratio(record: Codes) -> float:
-        others = [
-            (rest[:, list(t.columns)] == record[list(t.columns)]).all(axis=1).sum() for t in tables
-        ]
+        others = [(t.levels(rest) == t.levels(record)).all(axis=1).sum() for t in tables]
         return float(
             sum(
                 (t.cell(record) - count - 0.5) / t.sigma**2

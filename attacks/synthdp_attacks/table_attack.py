@@ -78,7 +78,8 @@ def attack_tables(
 def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyCounts]], float]:
     """Log-likelihood ratio of noisy tables between the rows `inside` and `outside`, in nats.
 
-    Above 0 they are likelier of `inside`. Both are known.
+    Above 0 they are likelier of `inside`. Both are known. A table that is measured again is on the
+    same groups of levels.
     """
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[FloatArray, FloatArray]] = {}
 
@@ -89,7 +90,7 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
         for table in tables:
             key = (table.columns, table.counts.shape)
             if key not in known:
-                known[key] = (_counted(outside, *key), _counted(inside, *key))
+                known[key] = (_counted(outside, table), _counted(inside, table))
             without, with_ = known[key]
             cells = np.flatnonzero(with_ != without)
             change = (with_ - without)[cells]
@@ -104,7 +105,8 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
     return ratio
 
 
-def _counted(rows: Codes, columns: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
+def _counted(rows: Codes, table: NoisyCounts) -> FloatArray:
     """Exact counts of all cells, flat."""
-    cells = np.ravel_multi_index(tuple(rows[:, list(columns)].T.astype(np.int64)), shape)
+    shape = table.counts.shape
+    cells = np.ravel_multi_index(tuple(table.levels(rows).T.astype(np.int64)), shape)
     return np.bincount(cells, minlength=int(np.prod(shape))).astype(np.float64)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.bundle.certificate.facts import Certificate
+    from synthdp.privacy.mechanisms.marginals import NoisyTable
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
 
@@ -184,6 +185,8 @@ class Bundle:
     def marginals(self) -> dict[tuple[str, ...], pd.Series[float]]:
         """The noisy tables by their columns: a count for each level, or combination of levels.
 
+        Mode predict counts pairs of fine columns on groups of their levels.
+
         A count is the number of real rows plus noise, and may be negative. The noise's standard
         deviation, in rows, is `attrs["sigma"]`.
 
@@ -194,27 +197,27 @@ class Bundle:
         """
         import pandas as pd
 
+        from synthdp.bundle.noisy_tables import read_tables
         from synthdp.data.domain import Domain
-        from synthdp.verify.noise import published_tables
+        from synthdp.data.level_groups import LevelGroups
 
         domain = Domain.from_spec(self.spec.columns)
 
-        def counts(columns: tuple[str, ...], values: Any, sigma: float) -> pd.Series[float]:
-            labels = [list(domain[name].labels) for name in columns]
+        def counts(table: NoisyTable) -> pd.Series[float]:
+            columns, coarse = table.columns, LevelGroups(domain, table.starts).coarse
+            labels = [list(coarse[name].labels) for name in columns]
             index = (
                 pd.Index(labels[0], name=columns[0])
                 if len(columns) == 1
                 else pd.MultiIndex.from_product(labels, names=columns)
             )
-            series = pd.Series(values.ravel(), index=index, name="noisy count")
-            series.attrs["sigma"] = sigma
+            series = pd.Series(table.counts.ravel(), index=index, name="noisy count")
+            series.attrs["sigma"] = table.sigma
             return series
 
         return self._read(
             (MARGINALS,),
-            lambda: {
-                t.columns: counts(t.columns, t.counts, t.sigma) for t in published_tables(self.path)
-            },
+            lambda: {table.columns: counts(table) for table in read_tables(self.path)},
         )
 
     def _settings(self, values: Mapping[str, object]) -> list[str]:

@@ -14,6 +14,7 @@ from synthdp.audit.folder import AttackFolder, audit_folder
 from synthdp.audit.plan import PAIRS, RUNS, AuditJob, with_rows, without_rows, write_record
 from synthdp.audit.simulate import simulated_twin
 from synthdp.bundle.certificate.audit_record import PUBLIC_FILE, AuditRecord
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.files import parse_json, read_text
@@ -21,7 +22,7 @@ from synthdp.model.planning import plan_for
 from synthdp.progress import Reporter
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.noise import noise_of, published_tables
+from synthdp.verify.noise import noise_of
 
 NEEDS_ROWS = (
     "Not audited here, for want of the source's rows: canaries among them, and the membership of"
@@ -76,7 +77,7 @@ def _without_source(
         raise OutputError(
             f"the spec in {folder} plans other spends here than its ledger charged", hint=hint
         )
-    tables = noise_of(published_tables(folder), false_alarms=FALSE_ALARMS)
+    tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
     record = record.model_copy(update={"tables": tables})
     if replay_only:
         return record

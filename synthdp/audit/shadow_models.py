@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,10 @@ import torch
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import measure_round
+from synthdp.graph.prediction.groups import equal_groups, groups_of
 from synthdp.graph.prediction.search import possible_pairs
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
@@ -100,7 +103,7 @@ class ShadowTrainer:
     ) -> AnyCodes | WhiteBox:
         """The synthetic table; with `white_box` also the scores that the bundle allows."""
         synthetic = self._sampled(fitted, np.random.default_rng(seed_sequence))
-        return WhiteBox(synthetic, released_scores(fitted)) if self.white_box else synthetic
+        return WhiteBox(synthetic, released_scores(fitted, self.domain)) if self.white_box else synthetic
 
     def _sampled(self, fitted: Fitted, rng: np.random.Generator) -> AnyCodes:
         """The synthetic table.
@@ -115,30 +118,33 @@ class ShadowTrainer:
             return sample(fitted, unconstrained, rng=rng, progress=_quiet).value
 
 
-def released_scores(fitted: Fitted) -> dict[str, Score]:
+def released_scores(fitted: Fitted, domain: Domain) -> dict[str, Score]:
     """What everyone who has the bundle can compute of one record `[columns]`.
 
     These are the model's ELBO, and how full the noisy cells of the record are. An ELBO is the mean
     over the same draws of z for all records and models, so that only what was trained makes a
     difference.
     """
-    synthesizer = fitted.synthesizer.value
-    noisy = _with_positions(fitted.tables.value, synthesizer.columns)
+    synthesizer, tables = fitted.synthesizer.value, fitted.tables.value
+    noisy, groups = _with_positions(tables, domain), groups_of(tables, domain)
 
     def elbo(record: AnyCodes) -> float:
-        row = np.asarray(record, dtype=np.uint16)[None, :]
+        row = groups.of(np.asarray(record, dtype=np.uint16)[None, :])
         generator = torch.Generator().manual_seed(0)  # of the attacker, no noise of a mechanism
         return float(synthesizer.elbo(row, draws=ELBO_DRAWS, generator=generator)[0])
 
     return {"elbo": elbo, "tables": table_score(noisy)}
 
 
-def _with_positions(tables: Sequence[NoisyTable], columns: Sequence[str]) -> list[NoisyCounts]:
+def _with_positions(tables: Sequence[NoisyTable], domain: Domain) -> list[NoisyCounts]:
     """Released tables with column positions, as the adversary names columns."""
-    place = {name: position for position, name in enumerate(columns)}
-    return [
-        NoisyCounts(tuple(place[name] for name in t.columns), t.counts, t.sigma) for t in tables
-    ]
+    out = []
+    for table in tables:
+        groups, columns = LevelGroups(domain, table.starts), table.columns
+        group_of = tuple(groups.group_of(name) for name in columns) if table.starts else ()
+        places = tuple(map(domain.index, columns))
+        out.append(NoisyCounts(places, table.counts, table.sigma, group_of))
+    return out
 
 
 @dataclass(frozen=True)
@@ -157,10 +163,19 @@ class TableMeasurer:
         codes = np.asarray(rows, dtype=np.uint16)
         unread = pd.DataFrame(index=range(len(codes)))  # tables are counted from levels
         rehearsal = Rehearsal(codes, self.domain, self.plan, frame=unread)
-        tables, pairs = measure(rehearsal).value, possible_pairs(self.domain, ())
+        tables, groups = measure(rehearsal).value, self._groups
+        pairs = possible_pairs(groups.coarse, ())
         for name in self.plan.graph if pairs else ():
-            tables += measure_round(rehearsal, name, pairs).value
-        return _with_positions(tables, self.domain.names)
+            tables += measure_round(rehearsal, name, pairs, groups).value
+        return _with_positions(tables, self.domain)
+
+    @cached_property
+    def _groups(self) -> LevelGroups:
+        """Groups of levels of equal width: whichever they are, a row moves one cell of a table."""
+        if self.plan.train is not None:
+            return LevelGroups(self.domain, {})
+        even = [np.full(size, 1 / size) for size in self.domain.sizes]
+        return equal_groups(self.domain, even)
 
 
 def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:

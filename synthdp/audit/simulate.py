@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from synthdp.bundle.noisy_tables import level_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
@@ -37,13 +38,16 @@ def simulated_twin(
         VerifyError: the bundle's model is damaged.
         OutputError: its columns or levels are not those of the spec.
     """
-    model = _random_network(spec, domain, rng) if bundle is None else Synthesizer.load(bundle)
-    if model.columns != domain.names or model.architecture.sizes != domain.sizes:
+    rows = spec.dataset.rows.value
+    if bundle is None:
+        return _random_network(spec, domain, rng).sample(rows, rng=rng)
+    model, law = Synthesizer.load(bundle), level_law(bundle, domain)
+    if model.columns != domain.names or model.architecture.sizes != law.groups.coarse.sizes:
         raise OutputError(
             f"the model in {bundle} is of other columns than the spec",
             hint="give the spec that made the bundle, or another --out",
         )
-    return model.sample(spec.dataset.rows.value, rng=rng)
+    return law.drawn(model.sample(rows, rng=rng), rng=rng)
 
 
 def public_graph(spec: ReleaseSpec, domain: Domain) -> CausalGraph:

@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 
 from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.graph.prediction.groups import groups_of, on_groups
 from synthdp.report.graph_view import GraphView
 from synthdp.report.public.content import PublicContent
 from synthdp.report.public.page import render_public
@@ -43,16 +44,18 @@ def public_content(folder: Path) -> PublicContent:
         what it should be.
     """
     spec = parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml")
-    domain = Domain.from_spec(spec.columns)
+    domain, tables = Domain.from_spec(spec.columns), read_tables(folder)
+    groups = groups_of(tables, domain)
+    codes = published_levels(folder / CSV_NAME, domain, header=tuple(spec.columns))
     graph = parse_json(read_text(folder / "graph.json"))
     profile = parse_json(read_text(folder / "privacy/profile.json"))["points"]
     return PublicContent(
-        domain=domain,
+        domain=groups.coarse,
         facts=parse_json(read_text(folder / "privacy/certificate.json")),
         profile=[(float(p["epsilon"]), float(p["delta"])) for p in profile],
         graph=_graph_view(graph, spec),
-        tables=[_table(t) for t in parse_json(read_text(folder / "marginals.json"))["tables"]],
-        codes=published_levels(folder / CSV_NAME, domain, header=tuple(spec.columns)),
+        tables=[on_groups(table, groups) for table in tables],
+        codes=groups.of(codes),
         rows=spec.sampling.rows or 0,
         first=spec.evaluation.targets,
         notes=tuple(
@@ -66,14 +69,6 @@ def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:
     edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
     return GraphView(
         mode=spec.graph.mode, svg=graph.to_svg(), edges=edges, validation=stated.get("validation")
-    )
-
-
-def _table(stated: Mapping[str, Any]) -> NoisyTable:
-    return NoisyTable(
-        tuple(stated["columns"]),
-        np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]),
-        float(stated["sigma"]),
     )
 
 

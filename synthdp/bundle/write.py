@@ -30,7 +30,8 @@ from synthdp.bundle.metadata.datacard import DATACARD, datacard
 from synthdp.bundle.metadata.datapackage import CSV_NAME, descriptor, write_csv
 from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.metadata.parquet import PARQUET_NAME, write_parquet
-from synthdp.bundle.metadata.readme import graph_title, public_spec, readme, spec_yaml, tables_json
+from synthdp.bundle.metadata.readme import graph_title, public_spec, readme, spec_yaml
+from synthdp.bundle.noisy_tables import tables_json
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.signing.keys import Signer
 from synthdp.bundle.signing.statement import STATEMENT, make_statement, sign

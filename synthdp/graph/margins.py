@@ -4,41 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
+from synthdp.graph.margin_smoothing import smoothed_margin
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Floats = npt.NDArray[np.float64]
 Probabilities = npt.NDArray[np.float64]
 """Probabilities over levels; the last axis sums to 1."""
 
-FEW_LEVELS = 6
-"""Up to so many ordered levels a margin is not smoothed: there is nothing to pool."""
-MARGIN_RANGES = (0.1, 0.25, 0.6, 1.5)
-"""Ranges of the correlation along a column, as shares of its length."""
-MARGIN_ROUGHNESS = (0.0, 0.02, 0.1, 0.4)
-"""Shares of a margin's variance that neighbours do not have in common."""
-MARGIN_STRENGTHS = 4.0 ** np.arange(-4, 4)
-"""Variances of a margin, in squares of its mean."""
-APART = 4.0 ** np.arange(-4, 8)
-"""Variances of bins that have nothing in common, likewise."""
-
-
 def one_way_probabilities(
     tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
 ) -> list[Probabilities]:
     """Probabilities of the levels of each column, `[levels]` each.
 
-    They use every table that contains the column, whatever it was measured for. All tables count
-    the same rows, so their totals are first pooled into one estimate. Noise is smoothed out along
-    ordered bins. The estimate is projected onto the probability simplex, which keeps the noise of
+    They use every table that contains the column, whatever it was measured for, on levels or on
+    groups of them. All tables count the same rows, so their totals are first pooled into one
+    estimate. Noise is smoothed out along ordered bins. The estimate is projected onto the probability simplex, which keeps the noise of
     empty cells from becoming mass, as plain clipping at zero would.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
-    margins = [(column, pooled(tables, (column.name,))) for column in columns]
+    margins = [(column, with_group_sums(tables, column.name)) for column in columns]
     return [
         project_to_simplex(smoothed_margin(column, noisy.counts / total, noisy.sigma / total))
         for column, noisy in margins
@@ -46,13 +36,13 @@ def one_way_probabilities(
 
 
 def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable:
-    """The margin over `columns` of all tables that contain them: an inverse-variance mean.
+    """The margin over `columns` of all tables that have their levels: an inverse-variance mean.
 
     The noise of a margin's cell grows with the number of cells in its sum.
     """
     counts, precision = [], []
     for table in tables:
-        if set(columns) <= set(table.columns):
+        if table.has(columns):
             summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
             kept = [name for name in table.columns if name in columns]
             axes = [kept.index(name) for name in columns]
@@ -61,6 +51,26 @@ def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable
             precision.append(1 / (table.sigma**2 * cells))
     mean = np.average(counts, weights=precision, axis=0)
     return NoisyTable(columns, mean, math.fsum(precision) ** -0.5)
+
+
+def with_group_sums(tables: Sequence[NoisyTable], name: str) -> NoisyTable:
+    """The pooled counts of a column's levels, moved towards the sums of tables on its groups.
+
+    Where levels have noise of variance s^2, and the sum over a group of m levels was counted with
+    t^2, the mean of least variance adds s^2 / (m s^2 + t^2) of the difference of both sums to each
+    level: weighted least squares. What is left is not white; its `sigma` is the mean over levels.
+    """
+    levels = pooled(tables, (name,))
+    grouped = [replace(t, starts={}) for t in tables if name in t.starts]
+    if not grouped:
+        return levels
+    starts = next(t.starts[name] for t in tables if name in t.starts)
+    sums = pooled(grouped, (name,))
+    size = np.diff([*starts, len(levels.counts)])
+    weight = levels.sigma**2 / (size * levels.sigma**2 + sums.sigma**2)
+    move = weight * (sums.counts - np.add.reduceat(levels.counts, starts))
+    left = levels.sigma * math.sqrt(1 - float(np.average(weight, weights=size)))
+    return NoisyTable((name,), levels.counts + np.repeat(move, size), left)
 
 
 def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
@@ -89,52 +99,3 @@ def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
     raised: Probabilities = np.maximum(p, floor)
     normal: Probabilities = raised / raised.sum()
     return normal
-
-
-def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:
-    """The noisy `shares` `[levels]` of a column, smoothed along its ordered bins.
-
-    `sigma` is the standard deviation of a share. Spikes, categories and the missing level stay. The
-    shares are taken to be a Gaussian process along the bins, whose range, roughness and strength
-    the marginal likelihood chooses; the result is its posterior mean (Rasmussen and Williams,
-    "Gaussian Processes for Machine Learning", 2006, Sections 2.2 and 5.4). Where bins that have
-    nothing in common are likelier, as with one heap among empty bins, the shares stay.
-    """
-    body = body_of(column)
-    if not column.ordered or len(body) <= FEW_LEVELS:
-        return shares
-    values, distance = shares[body], distances(len(body))
-    scale = max(float(values.sum()), 1e-3) / len(body)
-    apart = max(shrunk(values, s * np.ones_like(values), sigma**2)[0] for s in scale**2 * APART)
-    best: tuple[float, Floats] = apart, values
-    for reach in MARGIN_RANGES:
-        # The 1 is the unknown level of all.
-        spectrum, turn = np.linalg.eigh(np.exp(-distance / reach) + 1.0)
-        turned = turn.T @ values
-        for rough in MARGIN_ROUGHNESS:
-            rougher = (1 - rough) * spectrum + rough
-            for strength in scale**2 * MARGIN_STRENGTHS:
-                likelihood, kept = shrunk(turned, strength * rougher, sigma**2)
-                if likelihood > best[0]:
-                    best = likelihood, turn @ kept
-    out = shares.copy()
-    out[body] = best[1]
-    return out
-
-
-def shrunk(turned: Floats, signal: Floats, noise: float) -> tuple[float, Floats]:
-    """Log likelihood, less its constant, and posterior mean of values in their eigenbasis."""
-    variance = signal + noise
-    likelihood = -0.5 * float((np.log(variance) + turned**2 / variance).sum())
-    return likelihood, turned * signal / variance
-
-
-def body_of(column: ColumnDomain) -> npt.NDArray[np.intp]:
-    """The levels whose order means something: no spikes, and not the missing one."""
-    return np.arange(len(column.spikes), column.levels - column.missing)
-
-
-def distances(count: int) -> Floats:
-    """Distances of `count` bins, whose whole length is 1."""
-    place = np.arange(count) / count
-    return np.abs(place[:, None] - place)

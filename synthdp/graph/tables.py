@@ -50,7 +50,8 @@ class NoisyTables:
         positions: dict[str, set[int]] = {}
         for i, table in enumerate(self.tables):
             for name in table.columns:
-                positions.setdefault(name, set()).add(i)
+                if table.has([name]):
+                    positions.setdefault(name, set()).add(i)
         return positions
 
     def best(

@@ -14,7 +14,8 @@ import torch
 
 from synthdp.data.domain import Domain
 from synthdp.graph.discovery import Releaser
-from synthdp.graph.margins import Probabilities, one_way_probabilities, smoothed
+from synthdp.graph.margins import Probabilities, smoothed
+from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.build import (
@@ -159,7 +160,7 @@ class TrainingStart:
     """The start of a training, all of it public or released.
 
     `network` and `regression` have their starting weights. `margins` are the one-way probabilities
-    of all columns, `[levels]` each, and `paid` the tables behind them.
+    of all columns, `[levels of the network]` each, and `paid` the tables behind them.
     """
 
     network: CausalVae
@@ -183,27 +184,28 @@ def build_start(
 ) -> TrainingStart:
     """The network, and the regression of the targets if there are any, before training.
 
-    Both start from the one-way margins of all noisy tables.
+    Both start from the one-way margins of all noisy tables, and have the levels of their groups.
     """
-    network = causal_vae(spec, domain, graph.graph)
-    architecture = architecture_for(spec, domain, graph.graph)
-    floor = START_FLOOR_ROWS / expected_fit_rows(spec)
     tables = all_tables(marginals, graph)
-    margins = one_way_probabilities(tables.value, domain.columns)
+    law = LevelLaw.of_tables(tables.value, domain)
+    margins, modelled = law.coarse_margins, law.groups.coarse
+    network = causal_vae(spec, modelled, graph.graph)
+    architecture = architecture_for(spec, modelled, graph.graph)
+    floor = START_FLOOR_ROWS / expected_fit_rows(spec)
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)
-    targets = targets_of(spec, domain, architecture)
+    targets = targets_of(spec, modelled, architecture)
     if architecture.direct:
         known = pair_tables(tables.value, domain)
         rows, rng = expected_fit_rows(spec), fresh_generator()
-        fitted = fit_log_linear(architecture, domain, known, rows=rows, rng=rng)
-        own = architecture.rows_of_all(c for c in range(len(domain)) if c not in targets)
+        fitted = fit_log_linear(architecture, modelled, known, rows=rows, rng=rng)
+        own = architecture.rows_of_all(c for c in range(len(modelled)) if c not in targets)
         network.start_from_tables(fitted.direct[own], fitted.biases)
-    regression = target_regression(domain, architecture, targets, starts) if targets else None
+    regression = target_regression(modelled, architecture, targets, starts) if targets else None
     if regression:
-        regression.start_from(marginals.value, domain)
+        regression.start_from(marginals.value, modelled)
     paid = tables if graph.released is None else tables.zip(graph.released).map(lambda w: w[0])
-    return TrainingStart(network, regression, architecture, domain.names, margins, paid)
+    return TrainingStart(network, regression, architecture, modelled.names, margins, paid)
 
 
 def assemble(

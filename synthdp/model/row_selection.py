@@ -83,7 +83,8 @@ def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[M
     for table in tables:
         columns = sorted(table.columns, key=position.__getitem__)
         for pair in itertools.combinations(columns, 2):
-            by_pair[pair].append(table)
+            if table.has(pair):
+                by_pair[pair].append(table)
     margins = [pooled(containing, pair) for pair, containing in by_pair.items()]
     margins = sorted(margins, key=lambda t: (t.sigma, t.counts.size))[:MAX_PAIRS]
     cells = np.cumsum([t.counts.size for t in margins])
@@ -128,7 +129,8 @@ def balanced(
 ) -> Codes:
     """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the weighted pool's.
 
-    `weights` is `[pool rows]`. Tables that were `measured` follow measurement and pool together.
+    `sizes` are the levels of the first columns; further ones are carried along. `weights` is
+    `[pool rows]`. Tables that were `measured` follow measurement and pool together.
     The search starts from a systematic sample by weight. A round exchanges rows in overfull cells
     for rows in underfull ones; a cell's deviation counts in proportion to one over its size, as in
     chi-square.

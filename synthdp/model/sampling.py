@@ -9,7 +9,8 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.graph.margins import Probabilities, one_way_probabilities
+from synthdp.graph.margins import Probabilities
+from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.build import targets_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress
@@ -56,9 +57,10 @@ def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generat
     constraints = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
     if not constraints.expressions:
         return
-    synthesizer = fitted.synthesizer.value
+    synthesizer, threads = fitted.synthesizer.value, spec.compute.threads
+    law = LevelLaw.of_tables(fitted.tables.value, constraints.domain)
     codes = constraints.draw(
-        lambda n: synthesizer.sample(n, rng=rng, threads=spec.compute.threads),
+        lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=threads), rng=rng),
         TRIED_ROWS,
         rng=rng,
     )
@@ -100,30 +102,45 @@ class _TableDraw:
 
     def draw(self, synthesizer: Synthesizer, tables: Sequence[NoisyTable]) -> Codes:
         """The table, `[rows, columns]`."""
-        pool = self.pool(synthesizer)
+        law = LevelLaw.of_tables(tables, self.domain)
+        pool = self.pool(synthesizer, law)
         if not self.spec.sampling.rake:
             return pool
         self.begin("raking")
-        margins = one_way_probabilities(tables, self.domain.columns)
-        columns = range(len(margins))
+        columns, groups, margins = range(len(self.domain)), law.groups, law.coarse_margins
         if not self.spec.sampling.balance:
-            return rake(pool, margins, columns=columns, rows=self.rows, rng=self.rng)
-        factors = raking_factors(pool, margins, columns=columns)
-        weights = raking_weights(pool, factors, columns=columns)
+            return rake(pool, law.margins, columns=columns, rows=self.rows, rng=self.rng)
+        coarse = groups.of(pool)
+        factors = raking_factors(coarse, margins, columns=columns)
+        weights = raking_weights(coarse, factors, columns=columns)
         self.begin("choosing rows")
         sizes = synthesizer.architecture.sizes
         smooth = synthesizer.architecture.direct
         measured = pairs_to_follow(tables, self.domain, smooth=smooth)
-        chosen = balanced(pool, weights, sizes, rows=self.rows, rng=self.rng, measured=measured)
+        kept = [self.domain.index(c.name) for c in self.constraints.columns]
+        carrying = np.hstack([coarse, pool[:, kept]])
+        chosen = balanced(carrying, weights, sizes, rows=self.rows, rng=self.rng, measured=measured)
+        coarse, levels = chosen[:, : len(sizes)], chosen[:, len(sizes) :]
         self.begin("drawing what comes last")
-        self.redraw(chosen, synthesizer, margins, measured)
-        return chosen
+        last = self.redraw(coarse, synthesizer, groups.coarse, margins, measured)
+        codes = law.drawn(coarse, rng=self.rng)
+        for place, own in zip(kept, levels.T, strict=True):
+            if place not in last:  # its constraints hold for the level that was drawn
+                codes[:, place] = own
+        return codes
 
-    def pool(self, synthesizer: Synthesizer) -> Codes:
+    def pool(self, synthesizer: Synthesizer, law: LevelLaw) -> Codes:
         """Rows that fulfil the constraints; more than the table has if it is raked."""
         sampling, threads = self.spec.sampling, self.spec.compute.threads
+
+        def drawn(rows: int) -> Codes:
+            codes = synthesizer.sample(
+                rows, rng=self.rng, threads=threads, progress=self.progress
+            )
+            return law.drawn(codes, rng=self.rng)
+
         return self.constraints.draw(
-            lambda n: synthesizer.sample(n, rng=self.rng, threads=threads, progress=self.progress),
+            drawn,
             self.rows * sampling.oversample if sampling.rake else self.rows,
             rng=self.rng,
         )
@@ -132,19 +149,24 @@ class _TableDraw:
         self,
         codes: Codes,
         synthesizer: Synthesizer,
+        domain: Domain,
         margins: Sequence[Probabilities],
         measured: Sequence[MeasuredPair],
-    ) -> None:
-        """Draw the last columns of `codes` again, in place, stratified over similar rows."""
+    ) -> list[int]:
+        """Draw the last columns of `codes` again, in place, stratified over similar rows.
+
+        `domain` has the model's levels. Returns the positions of these columns.
+        """
         architecture = synthesizer.architecture
-        last = drawn_last(self.spec, self.domain, architecture, self.constraints)
+        last = drawn_last(self.spec, domain, architecture, self.constraints)
         if not last:
-            return
+            return last
         first = [i for i in range(len(margins)) if i not in last]
-        order = kd_tree_order(codes[:, first], [self.domain.columns[i] for i in first])
+        order = kd_tree_order(codes[:, first], [domain.columns[i] for i in first])
         conditionals = synthesizer.probabilities(codes, last, rng=self.rng)
         for target, probabilities in zip(last, conditionals, strict=True):
             raked = raked_probabilities(
                 probabilities, codes, target, margins[target], measured, architecture.sizes
             )
             codes[:, target] = stratified_draw(raked, order, rng=self.rng)
+        return last

@@ -10,10 +10,12 @@ import pandas as pd
 from synthdp.audit.membership import attack_release, declared_facts
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.evaluate.dp_scores import DpScores, headline
 from synthdp.evaluate.fidelity import noisy_tv1
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.prediction.groups import groups_of, on_groups
 from synthdp.model.fit import Fitted
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Released
@@ -74,7 +76,12 @@ def judge(
 
     `folder` holds shadow results while the attack runs.
     """
-    tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
+    groups = groups_of(fitted.tables.value, domain)
+    tv1 = codes.zip(fitted.marginals).map(
+        lambda pair: noisy_tv1(
+            groups.of(pair[0]), [on_groups(t, groups) for t in pair[1]], groups.coarse
+        )
+    )
     evaluation, attack = None, None
     if spec.evaluation.enabled:
         with reporter.stage("judge on real rows") as progress:
@@ -82,7 +89,7 @@ def judge(
                 lambda table: _evaluate(
                     table,
                     spec,
-                    domain,
+                    groups,
                     codes.value,
                     synthetic.value,
                     fitted.graph.graph,
@@ -107,21 +114,23 @@ def judge(
 def _evaluate(
     table: Table,
     spec: ReleaseSpec,
-    domain: Domain,
+    groups: LevelGroups,
     codes: Codes,
     synthetic: pd.DataFrame,
     graph: CausalGraph,
     progress: Advance,
 ) -> EvaluationReport:
+    """Tables are compared on the groups of levels that the model knows."""
     held_out = table.held_out
+    fitted, tested = groups.of(table.codes[~held_out]), groups.of(table.codes[held_out])
     return evaluate(
         table.frame[~held_out].reset_index(drop=True),
         table.frame[held_out].reset_index(drop=True),
         synthetic,
-        domain=domain,
+        domain=groups.coarse,
         settings=spec.evaluation,
         rng=fresh_generator(),
-        codes=(table.codes[~held_out], table.codes[held_out], codes),
+        codes=(fitted, tested, groups.of(codes)),
         graph=graph,
         columns=spec.columns,
         progress=progress,

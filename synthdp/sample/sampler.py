@@ -14,7 +14,7 @@ on a first draw so that hardly any row is used twice.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +23,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from synthdp.bundle.noisy_tables import level_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
-from synthdp.files import check_sums, parse_json, read_text
-from synthdp.graph.margins import one_way_probabilities
+from synthdp.files import check_sums
+from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.ancestral import CHUNK_ROWS
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
 from synthdp.model.raking import raking_factors, raking_weights
-from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, LogWeights, Synthesizer
-from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.sample.conditions import Setting, settings_of
 from synthdp.spec.load.loader import load_spec
@@ -88,6 +88,8 @@ class Weighing:
 class Sampler:
     """A bundle's model with what calibrates and constrains its rows; `columns` are the spec's.
 
+    `law` has the groups of levels that the model draws, and their levels; rows are `raked` to it.
+
     The arrows of a `predictive` model claim no cause, so that nothing can be intervened on.
     """
 
@@ -95,7 +97,8 @@ class Sampler:
     domain: Domain
     synthesizer: Synthesizer
     constraints: Constraints
-    tables: tuple[NoisyTable, ...] | None
+    law: LevelLaw
+    raked: bool
     predictive: bool = False
 
     @classmethod
@@ -111,20 +114,20 @@ class Sampler:
         check_sums(bundle, READ)
         spec = load_spec(bundle / "spec.yaml")
         domain = Domain.from_spec(spec.columns)
-        synthesizer = Synthesizer.load(bundle)
-        if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, domain.sizes):
+        synthesizer, law = Synthesizer.load(bundle), level_law(bundle, domain)
+        sizes = law.groups.coarse.sizes
+        if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, sizes):
             raise VerifyError(
                 f"the model in {bundle} is not over the columns and levels of its spec",
                 hint=f"see `synthdp verify {bundle}`",
             )
-        tables = _tables(bundle, domain) if spec.sampling.rake else None
-        constraints = Constraints.from_spec(spec, domain)
+        constraints, raked = Constraints.from_spec(spec, domain), spec.sampling.rake
         predictive = spec.graph.mode == "predict"
-        return cls(spec.columns, domain, synthesizer, constraints, tables, predictive)
+        return cls(spec.columns, domain, synthesizer, constraints, law, raked, predictive)
 
     def calibrated(self, do: Sequence[str]) -> bool:
         """Whether rows under these interventions are raked to the noisy marginals."""
-        return self.tables is not None and not do
+        return self.raked and not do
 
     def sample(
         self,
@@ -177,16 +180,15 @@ class Sampler:
             return Weighing()
         first = min(FIRST_ROWS, max(CHUNK_ROWS, FIRST_CELLS // len(self.domain)))
         factors: tuple[npt.NDArray[np.float64], ...] = ()
-        if self.tables is not None and not fixed:
-            targets = one_way_probabilities(self.tables, self.domain.columns)
+        if self.raked and not fixed:
             pool = self.constraints.draw(
-                lambda n: self.synthesizer.sample(n, rng=rng), first, rng=rng
+                lambda n: self.law.drawn(self.synthesizer.sample(n, rng=rng), rng=rng),
+                first,
+                rng=rng,
             )
-            factors = tuple(raking_factors(pool, targets, columns=range(len(targets))))
-        sizes = [CHUNK_ROWS] * (first // CHUNK_ROWS)
-        draws = list(
-            self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed))
-        )
+            targets, columns = self.law.coarse_margins, range(len(self.domain))
+            factors = tuple(raking_factors(self.law.groups.of(pool), targets, columns=columns))
+        draws = list(self._draws([CHUNK_ROWS] * (first // CHUNK_ROWS), fixed, observed, rng))
         weights = np.concatenate([Weighing(factors).weights(*draw) for draw in draws])
         if observed:
             _check_possible(np.exp(np.concatenate([log for _, log in draws]).astype(np.float64)))
@@ -204,13 +206,14 @@ class Sampler:
         block = max(1024, BLOCK_CELLS // len(self.domain))
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(self.constraints.expressions))
         sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
-        with closing(
-            self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed))
-        ) as draws:
+        with closing(self._draws(sizes, fixed, observed, rng)) as draws:
             used = (weighing.used(codes, logs, rng) for codes, logs in draws)
             while done < rows:
                 least = CONSTRAINED_ROWS if self.constraints.expressions else 0
-                codes = _gather(used, min(block, max(rows - done, least)))
+                groups = _gather(used, min(block, max(rows - done, least)))
+                codes = self.law.drawn(groups, rng=rng)
+                for name, setting in {**fixed, **observed}.items():
+                    codes[:, self.domain.index(name)] = setting.level
                 frame = self._values(codes, {**fixed, **observed}, rng)
                 if self.constraints.expressions:
                     violated = self.constraints.violated_by(codes, frame)
@@ -220,6 +223,22 @@ class Sampler:
                 done += len(frame := frame.iloc[: rows - done])
                 progress(done, rows)
                 yield self.constraints.derived.added(frame)
+
+    def _draws(
+        self,
+        sizes: Iterable[int],
+        fixed: Mapping[str, Setting],
+        observed: Mapping[str, Setting],
+        rng: np.random.Generator,
+    ) -> Draws:
+        """Groups of levels from the model, with the log weights of their rows."""
+        do, given = (self._groups(settings) for settings in (fixed, observed))
+        return self.synthesizer.draws(sizes, rng=rng, do=do, given=given)
+
+    def _groups(self, settings: Mapping[str, Setting]) -> dict[str, int]:
+        """The group of each column's level."""
+        groups = self.law.groups
+        return {name: int(groups.group_of(name)[s.level]) for name, s in settings.items()}
 
     def _values(
         self, codes: Codes, settings: Mapping[str, Setting], rng: np.random.Generator
@@ -272,45 +291,6 @@ def _gather(used: Iterator[Codes], rows: int) -> Codes:
     while sum(map(len, parts)) < rows:
         parts.append(next(used))
     return np.concatenate(parts)[:rows]
-
-
-def _levels(settings: Mapping[str, Setting]) -> dict[str, int]:
-    return {name: setting.level for name, setting in settings.items()}
-
-
-def _tables(bundle: Path, domain: Domain) -> tuple[NoisyTable, ...]:
-    """The noisy tables of a bundle.
-
-    Raises:
-        VerifyError: they cannot be read, or are not over the spec's columns.
-    """
-    try:
-        stated = parse_json(read_text(bundle / "marginals.json"))["tables"]
-        tables = tuple(
-            NoisyTable(
-                tuple(t["columns"]),
-                np.asarray(t["counts"], dtype=np.float64).reshape(t["shape"]),
-                float(t["sigma"]),
-            )
-            for t in stated
-        )
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise VerifyError(
-            f"cannot read marginals.json in {bundle}: {type(error).__name__}",
-            hint=f"see `synthdp verify {bundle}`",
-        ) from None
-    names = {name for t in tables for name in t.columns}
-    if names != set(domain.names) or not all(_fits(t, domain) for t in tables):
-        raise VerifyError(
-            f"marginals.json in {bundle} is not over the columns and levels of its spec",
-            hint=f"see `synthdp verify {bundle}`",
-        )
-    return tables
-
-
-def _fits(table: NoisyTable, domain: Domain) -> bool:
-    shape = tuple(domain[n].levels for n in table.columns)
-    return table.counts.shape == shape and bool(np.isfinite(table.counts).all()) and table.sigma > 0
 
 
 def generator(seed: int | None) -> np.random.Generator:

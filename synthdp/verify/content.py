@@ -14,11 +14,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
+from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.prediction.groups import groups_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kinds import event_from_json, kind_of
@@ -184,14 +187,23 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArr
 def _check_marginals(reader: Reader) -> Iterator[str]:
     """The noisy tables have the domain's shape, and no more precision than was paid for."""
     domain = Domain.from_spec(reader.spec.columns)
-    precision = 0.0
+    precision, grouped = 0.0, dict[str, tuple[int, ...]]()
     for table in reader.json("marginals.json")["tables"]:
         columns = [str(c) for c in table["columns"]]
         name = f"marginals.json: table {', '.join(columns)}"
         if len(set(columns)) != len(columns) or not set(columns) <= set(domain.names):
             yield f"{name}: is not over the spec's columns"
             continue
-        shape = [domain[c].levels for c in columns]
+        starts = {c: tuple(s) for c, s in table.get("starts", {}).items()}
+        if any(grouped.setdefault(c, s) != s for c, s in starts.items()):
+            yield f"{name}: groups levels otherwise than the tables before it"
+            continue
+        try:
+            coarse = LevelGroups(domain, starts).coarse
+        except ValueError as error:
+            yield f"{name}: has {error}"
+            continue
+        shape = [coarse[c].levels for c in columns]
         if table["shape"] != shape or len(table["counts"]) != math.prod(shape):
             yield f"{name}: its shape is not {shape}"
         if not np.isfinite(np.asarray(table["counts"], dtype=np.float64)).all():
@@ -246,7 +258,8 @@ def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[st
     """The model has the spec's columns and levels, and the parents of the graph."""
     domain = Domain.from_spec(reader.spec.columns)
     columns, architecture = model["columns"], model["architecture"]
-    if columns != list(domain.names) or architecture["sizes"] != list(domain.sizes):
+    levels = groups_of(read_tables(reader.folder), domain).coarse.sizes
+    if columns != list(domain.names) or architecture["sizes"] != list(levels):
         yield "model.json: columns or levels are not the spec's"
         return
     graph = CausalGraph.from_json(reader.json("graph.json"))

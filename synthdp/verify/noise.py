@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,7 @@ from scipy.sparse import csr_array
 from scipy.stats import chi2
 
 from synthdp.bundle.certificate.audit_record import TableNoise
-from synthdp.files import parse_json, read_text
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify.reader import Check, Reader
 
@@ -28,19 +27,6 @@ MAX_COMPARED = 1500  # differences, whose covariance is a matrix
 
 Floats = npt.NDArray[np.float64]
 Contrast = dict[int, float]  # weights of cells by their position
-
-
-def published_tables(folder: Path) -> tuple[NoisyTable, ...]:
-    """The noisy tables of a bundle whose marginals.json was checked."""
-    stated = parse_json(read_text(folder / "marginals.json"))["tables"]
-    return tuple(
-        NoisyTable(
-            tuple(t["columns"]),
-            np.asarray(t["counts"], dtype=np.float64).reshape(t["shape"]),
-            float(t["sigma"]),
-        )
-        for t in stated
-    )
 
 
 def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise | None:
@@ -164,21 +150,24 @@ def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contr
 def _margins(
     table: NoisyTable, single: Mapping[str, NoisyTable], starts: Mapping[str, int], start: int
 ) -> Iterator[Contrast]:
-    """Each level of each margin minus its one-way count.
+    """Each level of each margin minus its one-way count, or that of its group of levels.
 
     The last level of later margins follows from the others and the totals.
     """
     for axis, name in enumerate(table.columns):
         level_of = np.ravel(np.indices(table.counts.shape)[axis])
+        levels = single[name].counts.size
+        first = [*table.starts.get(name, range(levels)), levels]
         for level in range(table.counts.shape[axis] - (axis > 0)):
-            yield {starts[name] + level: -1.0} | dict.fromkeys(
+            own = range(starts[name] + first[level], starts[name] + first[level + 1])
+            yield dict.fromkeys(own, -1.0) | dict.fromkeys(
                 (start + np.flatnonzero(level_of == level)).tolist(), 1.0
             )
 
 
 def _check_noise(reader: Reader) -> Iterator[str]:
     """Noise of the size that is claimed is in the noisy tables."""
-    found = noise_of(published_tables(reader.folder), false_alarms=FALSE_ALARMS)
+    found = noise_of(read_tables(reader.folder), false_alarms=FALSE_ALARMS)
     if found is not None and found.too_little:
         yield (
             "marginals.json: its tables agree better than noise of the size that is claimed lets"

@@ -12,20 +12,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
+from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.evaluate.fidelity import nearest_distribution
-from synthdp.files import parse_json, read_text
 
 FloatArray = npt.NDArray[np.float64]
-Columns = tuple[str, ...]
+
+
+class Cells(NamedTuple):
+    """The cells of a table: its columns, and the groups of levels of those that have any."""
+
+    columns: tuple[str, ...]
+    starts: tuple[tuple[str, Starts], ...] = ()
+
+
 CHUNK_ROWS = 100_000
 DRAWS = 64  # of the reference's noise
 CLEAR = 2.0  # standard deviations of the reference's noise beyond which a difference is called one
@@ -70,21 +79,19 @@ class Distance:
         return "better" if self.b < self.a else "worse"
 
 
-def measured_tables(bundle: Path) -> dict[Columns, PooledTable]:
+def measured_tables(bundle: Path) -> dict[Cells, PooledTable]:
     """The noisy tables of a verified bundle; several of the same columns are pooled."""
-    found: dict[Columns, PooledTable] = {}
-    for table in parse_json(read_text(bundle / "marginals.json"))["tables"]:
-        columns, new = (
-            tuple(table["columns"]),
-            PooledTable(np.asarray(table["counts"], dtype=np.float64), float(table["sigma"])),
-        )
-        found[columns] = found[columns].pooled(new) if columns in found else new
+    found: dict[Cells, PooledTable] = {}
+    for table in read_tables(bundle):
+        cells = Cells(table.columns, tuple(sorted(table.starts.items())))
+        new = PooledTable(table.counts.ravel(), table.sigma)
+        found[cells] = found[cells].pooled(new) if cells in found else new
     return found
 
 
 def references(
-    a: Mapping[Columns, PooledTable], b: Mapping[Columns, PooledTable]
-) -> dict[Columns, PooledTable]:
+    a: Mapping[Cells, PooledTable], b: Mapping[Cells, PooledTable]
+) -> dict[Cells, PooledTable]:
     """The tables of both bundles, pooled where both have them."""
     return {
         c: a[c].pooled(b[c]) if c in a and c in b else (a if c in a else b)[c]
@@ -99,8 +106,8 @@ def distances(a: Path, b: Path, domain: Domain) -> Iterator[Distance]:
     """
     against = references(measured_tables(a), measured_tables(b))
     shares = [synthetic_shares(bundle, domain, tuple(against)) for bundle in (a, b)]
-    for ways in sorted({len(c) for c in against}):
-        chosen = [c for c in against if len(c) == ways]
+    for ways in sorted({len(c.columns) for c in against}):
+        chosen = [c for c in against if len(c.columns) == ways]
         true = {c: nearest_distribution(against[c].counts) for c in chosen}
         means = [float(np.mean([np.abs(s[c] - true[c]).sum() / 2 for c in chosen])) for s in shares]
         yield Distance(
@@ -113,7 +120,7 @@ def distances(a: Path, b: Path, domain: Domain) -> Iterator[Distance]:
 
 
 def _noise_of(
-    shares: Sequence[Mapping[Columns, FloatArray]], against: Mapping[Columns, PooledTable]
+    shares: Sequence[Mapping[Cells, FloatArray]], against: Mapping[Cells, PooledTable]
 ) -> float:
     """Standard deviation of the difference of two mean distances.
 
@@ -135,19 +142,20 @@ def _noise_of(
 
 def apart(a: Path, b: Path, domain: Domain) -> float:
     """Mean total variation between the one-way tables of the two synthetic tables, in [0, 1]."""
-    singles = [(name,) for name in domain.names]
+    singles = [Cells((name,)) for name in domain.names]
     first, second = (synthetic_shares(bundle, domain, singles) for bundle in (a, b))
     return float(np.mean([np.abs(first[c] - second[c]).sum() / 2 for c in singles]))
 
 
 def synthetic_shares(
-    bundle: Path, domain: Domain, tables: Sequence[Columns]
-) -> dict[Columns, FloatArray]:
+    bundle: Path, domain: Domain, tables: Sequence[Cells]
+) -> dict[Cells, FloatArray]:
     """Shares of the cells of each table in a verified bundle's synthetic rows.
 
     Each has shape `[cells]` in C order.
     """
-    counts = {c: np.zeros(domain.cells(c), dtype=np.int64) for c in tables}
+    groups = {c: LevelGroups(domain, dict(c.starts)) for c in tables}
+    counts = {c: np.zeros(groups[c].coarse.cells(c.columns), np.int64) for c in tables}
     options: dict[str, Any] = {
         "dtype": str,
         "keep_default_na": False,
@@ -157,10 +165,10 @@ def synthetic_shares(
     with pd.read_csv(bundle / CSV_NAME, chunksize=CHUNK_ROWS, **options) as chunks:
         for chunk in chunks:
             codes, _ = encode(domain, chunk)
-            for columns in tables:
-                places = [domain.index(n) for n in columns]
-                cells = np.ravel_multi_index(
-                    tuple(codes[:, p] for p in places), tuple(domain.sizes[p] for p in places)
-                )
-                counts[columns] += np.bincount(cells, minlength=len(counts[columns]))
+            for table in tables:
+                own = groups[table]
+                levels = [own.group_of(n)[codes[:, domain.index(n)]] for n in table.columns]
+                sizes = [own.coarse[n].levels for n in table.columns]
+                cells = np.ravel_multi_index(tuple(levels), tuple(sizes))
+                counts[table] += np.bincount(cells, minlength=len(counts[table]))
     return {c: n / n.sum() for c, n in counts.items()}

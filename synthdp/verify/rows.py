@@ -18,16 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.graph.margins import one_way_probabilities
+from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.constraints import Constraints
 from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.row_selection import MeasuredPair, blended, pairs_to_follow
 from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
-from synthdp.verify.noise import FALSE_ALARMS, published_tables
+from synthdp.verify.noise import FALSE_ALARMS
 from synthdp.verify.reader import Check, Reader
 
 MAX_DRAWN = 50_000  # rows of the model
@@ -60,9 +62,11 @@ def _check_rows(reader: Reader) -> Iterator[str]:
     domain = Domain.from_spec(spec.columns)
     if len(domain) < 2 or not reader.rows:
         return
-    table, rng = np.concatenate(reader.rows), fresh_generator()
+    tables, rng = read_tables(reader.folder), fresh_generator()
+    law = LevelLaw.of_tables(tables, domain)
+    table, domain = law.groups.of(np.concatenate(reader.rows)), law.groups.coarse
     rows = len(table)
-    measured, drawn = _drawn(reader, domain, rows, rng)
+    measured, drawn = _drawn(reader, tables, law, rows, rng)
     worth = (
         rows
         if not spec.sampling.rake
@@ -92,25 +96,29 @@ def _check_rows(reader: Reader) -> Iterator[str]:
 
 
 def _drawn(
-    reader: Reader, domain: Domain, rows: int, rng: np.random.Generator
+    reader: Reader,
+    tables: Sequence[NoisyTable],
+    law: LevelLaw,
+    rows: int,
+    rng: np.random.Generator,
 ) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
     """Rows of the distribution that the release drew from, and the measured pairs it used.
 
-    They fulfil the constraints and are weighted to the noisy margins.
+    They fulfil the constraints and are weighted to the noisy margins. Levels are groups.
     """
-    spec = reader.spec
+    spec, domain = reader.spec, law.groups.domain
     synthesizer = Synthesizer.load(reader.folder)
     constraints = Constraints.from_spec(spec, domain)
     count = max(1000, min(MAX_DRAWN, 4 * rows, MAX_CELLS // len(domain)))
-    codes = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=1), count, rng=rng)
+    codes = constraints.draw(
+        lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=1), rng=rng), count, rng=rng
+    )
+    codes = law.groups.of(codes)
     if not spec.sampling.rake:
         return {}, _Drawn(codes, np.full(len(codes), 1 / len(codes)))
-    tables, columns = published_tables(reader.folder), range(len(domain))
-    weights = raking_weights(
-        codes,
-        raking_factors(codes, one_way_probabilities(tables, domain.columns), columns=columns),
-        columns=columns,
-    )
+    columns = range(len(domain))
+    factors = raking_factors(codes, law.coarse_margins, columns=columns)
+    weights = raking_weights(codes, factors, columns=columns)
     smooth = synthesizer.architecture.direct
     heard = pairs_to_follow(tables, domain, smooth=smooth) if spec.sampling.balance else []
     return {(min(m.columns), max(m.columns)): m for m in heard}, _Drawn(

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms.count_noise import sampler_for
-from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.plan import SCORES
 from synthdp.spec.model import Gate
@@ -71,10 +71,4 @@ def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:
     scored = Scored(
         np.zeros((0, len(domain)), dtype=np.uint16), misplaced, answers, stated.scores[0].sigma
     )
-    tables = [
-        NoisyTable(
-            tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64), float(t["sigma"])
-        )
-        for t in reader.json("marginals.json")["tables"]
-    ]
-    return dp_scores_of(reader.spec, domain, scored, tables)
+    return dp_scores_of(reader.spec, domain, scored, read_tables(reader.folder))

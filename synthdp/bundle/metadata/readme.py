@@ -118,24 +118,3 @@ def graph_title(spec: ReleaseSpec) -> str:
     """Title of `graph.svg`."""
     kind = "Predictive" if spec.graph.mode == "predict" else "Causal"
     return f"{kind} graph of {spec.dataset.title or spec.dataset.id}"
-
-
-def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
-    """Noisy tables as JSON: counts flattened in C order, whole numbers where they are whole."""
-
-    def flat(table: NoisyTable) -> list[int | float]:
-        return [
-            int(v) if float(v).is_integer() else float(v) for v in np.asarray(table.counts).ravel()
-        ]
-
-    return {
-        "tables": [
-            {
-                "columns": list(t.columns),
-                "shape": list(t.counts.shape),
-                "sigma": t.sigma,
-                "counts": flat(t),
-            }
-            for t in tables
-        ]
-    }

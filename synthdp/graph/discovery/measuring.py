@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
@@ -21,9 +22,12 @@ MAX_CELLS = 4096
 
 
 def measure_round(
-    releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]
+    releaser: Releaser,
+    name: str,
+    tables: Sequence[tuple[str, ...]],
+    groups: LevelGroups | None = None,
 ) -> Released[tuple[NoisyTable, ...]]:
-    """Release `tables` as the planned round `name`.
+    """Release `tables` as the planned round `name`, counted on `groups` of levels if there are any.
 
     Raises:
         SynthdpError: the plan has no such round.
@@ -31,7 +35,7 @@ def measure_round(
     purpose, planned = graph_purpose(name), releaser.plan.in_graph(name, AdaptiveMarginals)
     if planned is None:
         raise SynthdpError(f"the plan has no measuring round {purpose!r}")
-    return releaser.release(planned.choose(tables), purpose=purpose)
+    return releaser.release(planned.choose(tables, groups), purpose=purpose)
 
 
 def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:

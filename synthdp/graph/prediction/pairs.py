@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from synthdp.data.domain import Domain
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
+from synthdp.graph.prediction.groups import groups_of, on_groups
 from synthdp.graph.prediction.smoothing import (
     SmoothPair,
     axis,
@@ -22,9 +23,9 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 class PairTables:
     """Margins and two-way tables after smoothing, by the names of their columns.
 
-    `margins` are probabilities `[levels]`; `pairs` has one entry for each pair that some table
-    contains, in the order of the domain; `sigmas` is the noise of each pair's table, and `rows` the
-    noisy number of rows.
+    All are over the levels of the coarse domain of the tables' groups. `margins` are probabilities
+    `[levels]`; `pairs` has one entry for each pair that some table contains, in the order of the
+    domain; `sigmas` is the noise of each pair's table, and `rows` the noisy number of rows.
     """
 
     rows: float
@@ -48,14 +49,15 @@ class PairTables:
 def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
     """All `tables` together, each margin from every table that contains it, then smoothed."""
     rows = max(1.0, float(pooled(tables, ()).counts))
+    groups = groups_of(tables, domain)
     one_way = one_way_probabilities(tables, domain.columns)
-    margins = dict(zip(domain.names, one_way, strict=True))
-    axes = {c.name: axis(c, margins[c.name], rows) for c in domain.columns}
+    margins = {c.name: groups.sums(c.name, p) for c, p in zip(domain.columns, one_way, strict=True)}
+    axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}
     sigmas: dict[Pair, float] = {}
     for pair in _pairs_of(tables, domain):
-        containing = [table for table in tables if set(pair) <= set(table.columns)]
-        noisy = pooled(containing, pair)
+        containing = [on_groups(t, groups) for t in tables if set(pair) <= set(t.columns)]
+        noisy = pooled([replace(table, starts={}) for table in containing], pair)
         first, second = (axes[name] for name in pair)
         pairs[pair] = smoothed_pair(first, second, noisy.counts / rows, noisy.sigma / rows)
         sigmas[pair] = noisy.sigma

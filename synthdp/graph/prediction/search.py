@@ -19,10 +19,13 @@ from itertools import combinations
 import numpy as np
 
 from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.algorithm import Releaser
 from synthdp.graph.discovery.measuring import measure_round
 from synthdp.graph.knowledge import Pair
+from synthdp.graph.margins import one_way_probabilities
+from synthdp.graph.prediction.groups import equal_groups
 from synthdp.graph.prediction.pairs import PairTables, pair_tables
 from synthdp.graph.tables import cells
 from synthdp.privacy.calibration import adaptive_round
@@ -59,17 +62,21 @@ def predict(
 ) -> Released[CausalGraph]:
     """Measure pairs, and draw an arrow for each pair that shows a dependence.
 
-    `known` are noisy tables that were paid for before, all one-way tables among them.
+    `known` are noisy tables that were paid for before, all one-way tables among them. Where the
+    tables alone make the model, pairs are counted on groups of levels: training would see levels.
     """
-    pairs = possible_pairs(domain, targets)
+    groups = LevelGroups(domain, {})
+    if releaser.plan.train is None:
+        groups = equal_groups(domain, one_way_probabilities(known.value, domain.columns))
+    pairs = possible_pairs(groups.coarse, targets)
     everything = known
     if pairs:
-        first = measure_round(releaser, ALL, pairs)
+        first = measure_round(releaser, ALL, pairs, groups)
         everything = known.zip(first).map(lambda both: (*both[0], *both[1]))
         planned = needed(releaser.plan.in_graph(CHOSEN, AdaptiveMarginals), graph_purpose(CHOSEN))
         seen = pair_tables(everything.value, domain)
         again = worth_measuring(seen, planned.noise_multiplier, targets)
-        second = measure_round(releaser, CHOSEN, again or pairs)
+        second = measure_round(releaser, CHOSEN, again or pairs, groups)
         everything = everything.zip(second).map(lambda both: (*both[0], *both[1]))
     order = prediction_order(settings, domain.names, targets)
     return everything.map(lambda tables: _graph(tables, domain, order))

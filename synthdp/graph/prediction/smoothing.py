@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.graph.margins import body_of, distances, shrunk
+from synthdp.graph.margin_smoothing import body_of, distances, shrunk
 
 Floats = npt.NDArray[np.float64]
 

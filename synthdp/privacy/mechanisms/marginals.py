@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dp_accounting
@@ -13,13 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
 from synthdp.privacy.mechanisms.counting import Columns as Columns
-from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.mechanisms.counting import count_tables, cut
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
+
+STARTS = "starts-"
+"""Of the key of a column's groups in the journal, before the column's position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +31,18 @@ class NoisyTable:
     """A released table: true counts plus noise of standard deviation `sigma` per cell; may be
     negative.
 
-    `counts` has one axis per column, of that column's levels.
+    `counts` has one axis per column, of that column's levels, or of the groups of its levels that
+    begin at its `starts`.
     """
 
     columns: Columns
     counts: npt.NDArray[np.float64]
     sigma: float
+    starts: Mapping[str, Starts] = field(default_factory=dict)
+
+    def has(self, columns: Iterable[str]) -> bool:
+        """Whether it has every level of all these columns."""
+        return set(columns) <= set(self.columns) - self.starts.keys()
 
 
 @dataclass(frozen=True)
@@ -154,16 +164,23 @@ class AdaptiveMarginals:
         """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
-    def choose(self, tables: Sequence[Columns]) -> ChosenMarginals:
-        """The mechanism for `tables`."""
-        return ChosenMarginals(self, tuple(tables))
+    def choose(
+        self, tables: Sequence[Columns], groups: LevelGroups | None = None
+    ) -> ChosenMarginals:
+        """The mechanism for `tables`, counted on groups of levels if there are any."""
+        return ChosenMarginals(self, tuple(tables), groups or LevelGroups(self.domain, {}))
 
 
 @dataclass(frozen=True)
 class ChosenMarginals(Prepaid[AdaptiveMarginals]):
-    """`AdaptiveMarginals` with its tables chosen."""
+    """`AdaptiveMarginals` with its tables chosen, and the `groups` of levels they are counted on.
+
+    Groups are chosen like the tables, from public or released facts. A row's level lies in exactly
+    one group, so a row still moves one cell of each table by one: the sensitivity is the same.
+    """
 
     tables: tuple[Columns, ...]
+    groups: LevelGroups
 
     @property
     def sigma(self) -> float:
@@ -177,39 +194,54 @@ class ChosenMarginals(Prepaid[AdaptiveMarginals]):
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
-        counted = count_tables(table.fit_codes, self.budget.domain, self.tables)
+        blocks = map(self.groups.of, cut(table.fit_codes)) if self.groups.starts else table.fit_codes
+        counted = count_tables(blocks, self.groups.coarse, self.tables)
         return _noisy(
             self.tables,
             [randomness.rounded_gaussian(counts, sigma=self.sigma) for counts in counted],
             self.sigmas,
+            self.groups.starts,
         )
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
-        """Counts in the order of `tables`, under the positions of their columns.
+        """Counts in the order of `tables`, under the positions of their columns, and the groups.
 
         A run that goes on elsewhere may choose otherwise by a rounding error; what was measured
         is then still known.
         """
         index = self.budget.domain.index
+        starts = {name: s for t in value for name, s in t.starts.items()}
         return {
             "-".join([f"{i:06d}", *(str(index(c)) for c in t.columns)]): t.counts
             for i, t in enumerate(value)
-        }
+        } | {f"{STARTS}{index(name)}": np.array(s) for name, s in starts.items()}
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
-        """The tables that were measured, from their counts."""
-        names, keys = dict(enumerate(self.budget.domain.names)), sorted(arrays)
+        """The tables that were measured, from their counts and groups."""
+        names = dict(enumerate(self.budget.domain.names))
+        keys = sorted(key for key in arrays if not key.startswith(STARTS))
+        starts = {
+            names[int(key.removeprefix(STARTS))]: tuple(map(int, arrays[key]))
+            for key in arrays.keys() - set(keys)
+        }
         measured = tuple(tuple(names[int(at)] for at in key.split("-")[1:]) for key in keys)
         counts = {f"{i:06d}": arrays[key] for i, key in enumerate(keys)}
-        sigma = self.budget.choose(measured).sigma
-        return _unpack(counts, self.budget.domain, measured, (sigma,) * len(measured))
+        groups = LevelGroups(self.budget.domain, starts)
+        sigma = self.budget.choose(measured, groups).sigma
+        return _unpack(counts, groups.coarse, measured, (sigma,) * len(measured), starts)
 
 
 def _noisy(
-    tables: Sequence[Columns], counts: Sequence[npt.NDArray[Any]], sigmas: Sequence[float]
+    tables: Sequence[Columns],
+    counts: Sequence[npt.NDArray[Any]],
+    sigmas: Sequence[float],
+    starts: Mapping[str, Starts] | None = None,
 ) -> tuple[NoisyTable, ...]:
+    groups = starts or {}
     return tuple(
-        NoisyTable(c, n.astype(np.float64), sigma)
+        NoisyTable(
+            c, n.astype(np.float64), sigma, {name: groups[name] for name in c if name in groups}
+        )
         for c, n, sigma in zip(tables, counts, sigmas, strict=True)
     )
 
@@ -219,7 +251,11 @@ def _pack(tables: tuple[NoisyTable, ...]) -> Arrays:
 
 
 def _unpack(
-    arrays: Arrays, domain: Domain, tables: tuple[Columns, ...], sigmas: Sequence[float]
+    arrays: Arrays,
+    domain: Domain,
+    tables: tuple[Columns, ...],
+    sigmas: Sequence[float],
+    starts: Mapping[str, Starts] | None = None,
 ) -> tuple[NoisyTable, ...]:
     if len(arrays) != len(tables):
         raise ValueError("another number of tables")
@@ -231,4 +267,4 @@ def _unpack(
             or not np.isfinite(counts).all()
         ):
             raise ValueError(f"not the counts of table {', '.join(columns)}")
-    return _noisy(tables, [arrays[f"{i:06d}"] for i in range(len(tables))], sigmas)
+    return _noisy(tables, [arrays[f"{i:06d}"] for i in range(len(tables))], sigmas, starts)

@@ -9,7 +9,7 @@ release: that would be one more use of them, and would have to be paid for.
 
 from __future__ import annotations
 
-from synthdp.spec.model import ReleaseSpec, Shares
+from synthdp.spec.model import Ranged, ReleaseSpec, Shares
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
@@ -19,12 +19,14 @@ WIDE, WIDEST = (
 )  # columns, each of which has hidden units of its own: more columns, fewer units
 MAX_LEVELS = 256  # of a target, that hidden units are added for
 # On five public tables a tenth of the precision for one-way tables did best; shares are in epsilon.
+FINE_BINS = 256  # most bins of a range whose bins are left out, where tables alone make the model
 PREDICT_SHARES = Shares(measure=0.2, graph=0.8, train=0.0)
 
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
-    """The spec with the shares and the settings of its synthesizer that it leaves out."""
-    spec, synthesizer = _with_shares(spec), spec.synthesizer
+    """The spec with the shares, bins and settings of its synthesizer that it leaves out."""
+    spec = _with_fine_bins(_with_shares(spec))
+    synthesizer = spec.synthesizer
     rules = {
         "latent": latent(spec),
         "hidden": hidden(spec),
@@ -43,6 +45,22 @@ def _with_shares(spec: ReleaseSpec) -> ReleaseSpec:
         return spec
     privacy = spec.privacy.model_copy(update={"shares": PREDICT_SHARES})
     return spec.model_copy(update={"privacy": privacy})
+
+
+def _with_fine_bins(spec: ReleaseSpec) -> ReleaseSpec:
+    """Where tables alone make the model, a range whose bins are left out gets fine ones.
+
+    A one-way table of fine bins costs no more than one of wide bins, and pairs are counted on
+    groups of them, by released counts.
+    """
+    if not tables_only(spec):
+        return spec
+    fine = {
+        name: column.model_copy(update={"edges": column.fine_edges(FINE_BINS)})
+        for name, column in spec.columns.items()
+        if isinstance(column, Ranged) and not {"bins", "edges"} & column.model_fields_set
+    }
+    return spec.model_copy(update={"columns": {**spec.columns, **fine}}) if fine else spec
 
 
 def tables_only(spec: ReleaseSpec) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Unit
@@ -60,6 +62,7 @@ class _Range:
 
     ranged: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    continuous: ClassVar[bool] = False
     operand: ClassVar[Operand] = "number"
     sketch: ClassVar[tuple[str, ...]] = (
         f"lower: 0, upper: 120   {CODEBOOK}",
@@ -78,6 +81,26 @@ class _Range:
     def step_seconds(self) -> int | None:
         """Seconds between two neighbouring instants; None for numbers."""
         return None
+
+    def fine_edges(self, most: int) -> tuple[Any, ...]:
+        """Left edges of about `most` bins at most, whose width is a round number of steps.
+
+        Every bin holds the same number of the values that can be written, but for the ends. Where
+        each whole number is a bin, a spike has none: the bin before reaches over it.
+        """
+        column: Any = self
+        step = Fraction(1, 10 ** getattr(column, "decimals", 0))
+        lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
+        width = _round_width((upper - lower) / step / most) * step
+        last = math.floor(upper / width) if not column.continuous else math.ceil(upper / width) - 1
+        inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
+        single = width == 1 and not column.continuous
+        alone = set(map(column.number, column.spikes)) if single else set()
+        return (column.lower, *(column.value(edge) for edge in inner if edge not in alone))
+
+    def value(self, number: float) -> Any:
+        """A value from the column's numeric scale: what `number` makes of it."""
+        return number if self.continuous else int(number)
 
     def number(self, value: Any) -> float:
         """A bound, edge or spike on the column's numeric scale.
@@ -212,6 +235,10 @@ class Datetime(_Range, ColumnBase):
         """Seconds of one step of the resolution."""
         return RESOLUTION_SECONDS[self.resolution]
 
+    def value(self, number: float) -> Any:
+        """The instant of so many steps since 1970-01-01."""
+        return EPOCH + timedelta(seconds=self.step_seconds) * number
+
     def number(self, value: Any) -> float:
         """An instant in whole steps since 1970-01-01."""
         return float((value - EPOCH) // timedelta(seconds=self.step_seconds))
@@ -247,6 +274,12 @@ def _check_range(column: _Ranged) -> _Ranged:
     if problems:
         raise wrong(*problems)
     return column
+
+
+def _round_width(steps: Fraction) -> int:
+    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`."""
+    power = 10 ** max(0, math.floor(math.log10(max(steps, 1))))
+    return next(power * m for m in (1, 2, 5, 10) if steps <= power * m)
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,101 @@
+"""`marginals.json`: the noisy tables of a bundle, written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import VerifyError
+from synthdp.files import parse_json, read_text
+from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+
+MARGINALS = "marginals.json"
+
+
+def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
+    """Noisy tables as JSON: counts flattened in C order, whole numbers where they are whole.
+
+    `starts` names the columns that are counted on groups of levels: where each group begins.
+    """
+    return {"tables": [_stated(table) for table in tables]}
+
+
+def _stated(table: NoisyTable) -> dict[str, Any]:
+    counts = (float(v) for v in np.asarray(table.counts).ravel())
+    starts = {name: list(s) for name, s in table.starts.items()}
+    return {
+        "columns": list(table.columns),
+        "shape": list(table.counts.shape),
+        "sigma": table.sigma,
+        **({"starts": starts} if starts else {}),
+        "counts": [int(v) if v.is_integer() else v for v in counts],
+    }
+
+
+def table_from_json(stated: Mapping[str, Any]) -> NoisyTable:
+    """The table that `tables_json` stated.
+
+    Raises:
+        ValueError, KeyError, TypeError, OverflowError: it is none.
+    """
+    return NoisyTable(
+        tuple(stated["columns"]),
+        np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]),
+        float(stated["sigma"]),
+        {name: tuple(starts) for name, starts in stated.get("starts", {}).items()},
+    )
+
+
+def read_tables(bundle: Path) -> tuple[NoisyTable, ...]:
+    """The noisy tables of a bundle.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, OverflowError: the file cannot be read.
+    """
+    stated = parse_json(read_text(bundle / MARGINALS))["tables"]
+    return tuple(map(table_from_json, stated))
+
+
+def _over_domain(table: NoisyTable, domain: Domain) -> bool:
+    """Whether a table has columns of the domain, and the shape of their levels or groups."""
+    if len(set(table.columns)) < len(table.columns) or not set(table.columns) <= {*domain.names}:
+        return False
+    if not table.starts.keys() <= set(table.columns):
+        return False
+    try:
+        coarse = LevelGroups(domain, table.starts).coarse
+    except ValueError:
+        return False
+    return table.counts.shape == tuple(coarse[name].levels for name in table.columns)
+
+
+def level_law(bundle: Path, domain: Domain) -> LevelLaw:
+    """What the noisy tables of a bundle say of levels.
+
+    Raises:
+        VerifyError: they cannot be read, or are not over the spec's columns.
+    """
+    try:
+        tables = read_tables(bundle)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise VerifyError(
+            f"cannot read marginals.json in {bundle}: {type(error).__name__}",
+            hint=f"see `synthdp verify {bundle}`",
+        ) from None
+    single = {t.columns[0] for t in tables if len(t.columns) == 1}
+    if not single.issuperset(domain.names) or not all(_fits(t, domain) for t in tables):
+        raise VerifyError(
+            f"marginals.json in {bundle} is not over the columns and levels of its spec",
+            hint=f"see `synthdp verify {bundle}`",
+        )
+    return LevelLaw.of_tables(tables, domain)
+
+
+def _fits(table: NoisyTable, domain: Domain) -> bool:
+    return _over_domain(table, domain) and bool(np.isfinite(table.counts).all()) and table.sigma > 0

@@ -1,0 +1,102 @@
+"""Groups of levels on which pairs of columns are counted: post-processing of one-way tables.
+
+A group holds about as many rows as any other, so that cells of a pair are neither empty nor crowded
+where both columns are spread out. A heavy level is a group of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups, Starts
+from synthdp.graph.margin_smoothing import body_of
+from synthdp.graph.margins import Probabilities, one_way_probabilities
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+
+MAX_GROUPS = 20
+"""A group of bins has at least one part in so many of the rows in bins; fewer levels stay."""
+
+
+def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroups:
+    """Groups of about equal mass by the probabilities `margins`, `[levels]` of each column."""
+    fine = [
+        (column, margin)
+        for column, margin in zip(domain.columns, margins, strict=True)
+        if column.ranged and len(body_of(column)) > MAX_GROUPS
+    ]
+    return LevelGroups(domain, {column.name: starts_of(column, p) for column, p in fine})
+
+
+def starts_of(column: ColumnDomain, margin: Probabilities) -> Starts:
+    """The first level of each group of a column with the probabilities `margin` `[levels]`.
+
+    A level that alone has a group's share is a group, and ends the one before it.
+
+    >>> spread = ColumnDomain("x", "integer", tuple("abcd"), False, edges=(0, 1, 2, 3), stop=4)
+    >>> starts_of(spread, np.array([0.49, 0.01, 0.01, 0.49]))
+    (0, 1, 3)
+    """
+    body = body_of(column)
+    mass = margin[body] / max(float(margin[body].sum()), 1e-300)
+    heavy = mass >= 1 / MAX_GROUPS
+    starts, begins = list[int](), True
+    filled = 0.0
+    for level, share, alone in zip(body.tolist(), mass.tolist(), heavy.tolist(), strict=True):
+        # Half of what a level brings may lie beyond the group's share.
+        if begins or alone or filled + share / 2 > 1 / MAX_GROUPS:
+            starts.append(level)
+            filled = 0.0
+        filled += share
+        begins = alone
+    missing = [column.levels - 1] if column.missing else []
+    return (*range(len(column.spikes)), *starts, *missing)
+
+
+def groups_of(tables: Sequence[NoisyTable], domain: Domain) -> LevelGroups:
+    """The groups of levels that some of the `tables` are counted on."""
+    return LevelGroups(domain, {name: s for table in tables for name, s in table.starts.items()})
+
+
+@dataclass(frozen=True)
+class LevelLaw:
+    """What noisy tables say of levels: their groups, and `margins` `[levels]` of each column."""
+
+    groups: LevelGroups
+    margins: Sequence[Probabilities]
+
+    @classmethod
+    def of_tables(cls, tables: Sequence[NoisyTable], domain: Domain) -> LevelLaw:
+        """The law by the released `tables`, all one-way tables among them."""
+        return cls(groups_of(tables, domain), one_way_probabilities(tables, domain.columns))
+
+    @cached_property
+    def coarse_margins(self) -> list[Probabilities]:
+        """Probabilities of the groups of each column."""
+        names = self.groups.domain.names
+        return [self.groups.sums(name, p) for name, p in zip(names, self.margins, strict=True)]
+
+    def drawn(self, codes: Codes, *, rng: np.random.Generator) -> Codes:
+        """Levels inside groups `[rows, columns]`: a column's law inside a group is its margin's."""
+        return self.groups.drawn(codes, self.margins, rng=rng)
+
+
+def on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:
+    """The table with its columns' levels summed over groups.
+
+    Cells that sum more levels have more noise; the result's `sigma` is their root mean square.
+    """
+    counts, cells = table.counts, 1.0
+    for axis, name in enumerate(table.columns):
+        if name in groups.starts and name not in table.starts:
+            before = counts.shape[axis]
+            counts = groups.sums(name, counts, axis)
+            cells *= before / counts.shape[axis]
+    starts = {name: groups.starts[name] for name in table.columns if name in groups.starts}
+    return NoisyTable(table.columns, counts, table.sigma * cells**0.5, starts)
