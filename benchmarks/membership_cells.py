@@ -133,7 +133,7 @@ class Learner:
         synthetic = sample(
             fitted, own.spec, rng=np.random.default_rng(seed_sequence), progress=_quiet
         ).value
-        return WhiteBox(synthetic, released_scores(fitted))
+        return WhiteBox(synthetic, released_scores(fitted, own.domain))
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,9 @@ def measured(
 ) -> dict[str, object]:
     """One case, in this process."""
     from synthdp.data.domain import Domain
+    from synthdp.data.level_groups import LevelGroups
     from synthdp.graph.causal import CausalGraph
+    from synthdp.graph.prediction.groups import LevelLaw
     from synthdp.model.build import architecture_for
     from synthdp.model.constraints import Constraints
     from synthdp.model.synthesizer import untrained
@@ -97,7 +99,8 @@ def measured(
         lambda: model.sample(rows, rng=np.random.default_rng(1), threads=threads), repeats
     )
     peak = peak_mb()
-    sampler = Sampler(release.columns, domain, model, Constraints(domain, ()), None)
+    law = LevelLaw(LevelGroups(domain, {}), ())
+    sampler = Sampler(release.columns, domain, model, Constraints(domain, ()), law, raked=False)
     with tempfile.TemporaryDirectory() as folder:
         blocks = sampler.sample(
             rows // 4, rng=np.random.default_rng(1), progress=lambda done, total: None

@@ -39,20 +39,11 @@ TABLES = ("employee", "wine", "bike", "grid", "hotel")
 RESULTS = Path(__file__).parent / "results" / "tables.csv"
 KEY = ["table", "mode", "bins", "epsilon", "run"]
 DELTA, RUN = 1e-5, "run"
-DECIMALS = {
-    "employee": 2,
-    "wine": 3,
-    "bike": 4,
-    "grid": 9,
-    "hotel": 2,
-}
-"""Digits after the point, as the tables' descriptions say; of wine, density has more."""
-MORE_DECIMALS = {"density": 5, "temp": 2, "hum": 2}
 
 
 def newcomer_spec(table: PublicTable, *, rows: int, epsilon: float, mode: str, bins: str) -> str:
     """The spec as YAML."""
-    columns = {name: _column(table.name, name, grid, bins) for name, grid in table.columns.items()}
+    columns = {name: _column(grid, bins) for name, grid in table.columns.items()}
     spec = {
         "synthdp": 1,
         "dataset": {
@@ -70,7 +61,7 @@ def newcomer_spec(table: PublicTable, *, rows: int, epsilon: float, mode: str, b
     return yaml.safe_dump(spec, sort_keys=False)
 
 
-def _column(table: str, name: str, grid: dict[str, Any], bins: str) -> dict[str, Any]:
+def _column(grid: dict[str, Any], bins: str) -> dict[str, Any]:
     """The column as `init` writes it from the table's description."""
     if grid["kind"] == "cat":
         entry: dict[str, Any] = {"type": "categorical", "categories": grid["categories"]}
@@ -79,7 +70,7 @@ def _column(table: str, name: str, grid: dict[str, Any], bins: str) -> dict[str,
         lower, upper = grid["lower"], 1.0 if grid["upper"] == 1.0001 else grid["upper"]
         entry = {"type": "integer" if whole else "number", "lower": lower, "upper": upper}
         if not whole:
-            entry["decimals"] = MORE_DECIMALS.get(name, DECIMALS[table])
+            entry["decimals"] = grid["decimals"]
         if bins == "grid":
             entry |= {"edges": grid["edges"], "spikes": grid["spikes"]}
     return entry | ({"missing": True} if grid.get("missing") else {})

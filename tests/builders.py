@@ -40,7 +40,7 @@ PREDICT_ROWS = 1500
 PREDICT_COLUMNS: dict[str, Any] = {
     "smoker": {"type": "boolean", "false": "no", "true": "yes"},
     "sex": {"type": "categorical", "categories": ["female", "male"]},
-    "age": {"type": "integer", "lower": 18, "upper": 90, "bins": 6},
+    "age": {"type": "integer", "lower": 18, "upper": 90},
     "grade": {"type": "ordinal", "categories": ["low", "middle", "high"], "missing": True},
     "visits": {"type": "integer", "lower": 0, "upper": 20, "spikes": [0], "edges": [1, 3, 8]},
 }

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
+from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.constraints import Constraints
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
@@ -93,12 +94,9 @@ def sampler(*constraints: str, rake: bool = True, rare: float = 0.0) -> Sampler:
         c.name: np.bincount(own[:, i], minlength=c.levels) / 20_000
         for i, c in enumerate(DOMAIN.columns)
     } | TARGETS
-    tables = (
-        tuple(NoisyTable((name,), 1e5 * np.asarray(p), 1.0) for name, p in margins.items())
-        if rake
-        else None
-    )
-    return Sampler(wanted.columns, DOMAIN, model, Constraints.from_spec(wanted, DOMAIN), tables)
+    tables = [NoisyTable((name,), 1e5 * np.asarray(p), 1.0) for name, p in margins.items()]
+    constraints, law = Constraints.from_spec(wanted, DOMAIN), LevelLaw.of_tables(tables, DOMAIN)
+    return Sampler(wanted.columns, DOMAIN, model, constraints, law, rake)
 
 
 def draw(

@@ -103,7 +103,11 @@ class ShadowTrainer:
     ) -> AnyCodes | WhiteBox:
         """The synthetic table; with `white_box` also the scores that the bundle allows."""
         synthetic = self._sampled(fitted, np.random.default_rng(seed_sequence))
-        return WhiteBox(synthetic, released_scores(fitted, self.domain)) if self.white_box else synthetic
+        return (
+            WhiteBox(synthetic, released_scores(fitted, self.domain))
+            if self.white_box
+            else synthetic
+        )
 
     def _sampled(self, fitted: Fitted, rng: np.random.Generator) -> AnyCodes:
         """The synthetic table.

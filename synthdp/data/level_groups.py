@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +115,8 @@ class LevelGroups:
         rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(rows) - rows, rows)
         uniform = (rank + rng.random(len(groups))) / rows[groups]
         levels = np.searchsorted(ends, before[groups] + uniform * mass[groups], side="right")
-        return np.clip(levels, starts[groups], (starts + count - 1)[groups])
+        inside: npt.NDArray[np.intp] = levels.clip(starts[groups], (starts + count - 1)[groups])
+        return inside
 
 
 def _are_groups(column: ColumnDomain, starts: Starts) -> bool:
@@ -124,7 +126,7 @@ def _are_groups(column: ColumnDomain, starts: Starts) -> bool:
         column.ranged
         and all(type(start) is int for start in starts)
         and starts[:1] == (0,)
-        and all(a < b for a, b in zip(starts, starts[1:], strict=False))
+        and all(a < b for a, b in pairwise(starts))
         and starts[-1] < column.levels
         and alone <= set(starts)
     )
@@ -135,7 +137,9 @@ def _merged(column: ColumnDomain, starts: Starts) -> ColumnDomain:
     spikes, bins = len(column.spikes), len(column.edges)
     inner = [start - spikes for start in starts if spikes <= start < spikes + bins]
     ends = [*inner[1:], bins]
-    labels = [_label(column.labels[spikes + a : spikes + b]) for a, b in zip(inner, ends, strict=True)]
+    labels = [
+        _label(column.labels[spikes + a : spikes + b]) for a, b in zip(inner, ends, strict=True)
+    ]
     return replace(
         column,
         labels=(*column.labels[:spikes], *labels, *column.labels[spikes + bins :]),

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from synthdp.data.column_domain import ColumnDomain
 
@@ -58,10 +59,9 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
 def _smooth_with_heaps(values: Floats, sigma: float) -> Iterator[tuple[float, Floats]]:
     """Log likelihoods and posterior means of a Gaussian process with more and more heaps."""
     heaps, smooth = np.zeros(len(values), bool), values
-    spectra = [np.linalg.eigh(np.exp(-distances(len(values)) / r) + 1.0) for r in RANGES]
     for _ in range(HEAP_ROUNDS):
-        # The 1 in the kernel is the unknown level of all. A heap says nothing of its neighbours.
-        likelihood, smooth = _smooth(np.where(heaps, smooth, values), sigma, spectra)
+        # A heap says nothing of its neighbours.
+        likelihood, smooth = _smooth(np.where(heaps, smooth, values), sigma)
         yield likelihood - HEAP_COST * heaps.sum(), np.where(heaps, values, smooth)
         found = values - smooth > HEAP * sigma
         if (found == heaps).all():
@@ -69,9 +69,7 @@ def _smooth_with_heaps(values: Floats, sigma: float) -> Iterator[tuple[float, Fl
         heaps = found
 
 
-def _smooth(
-    values: Floats, sigma: float, spectra: list[tuple[Floats, Floats]]
-) -> tuple[float, Floats]:
+def _smooth(values: Floats, sigma: float) -> tuple[float, Floats]:
     """Log likelihood and posterior mean of a Gaussian process along the bins.
 
     The likelihood chooses its range, roughness and strength [Rasmussen and Williams, "Gaussian
@@ -79,7 +77,7 @@ def _smooth(
     """
     scale = max(float(values.sum()), 1e-3) / len(values)
     best: tuple[float, Floats] = -math.inf, values
-    for spectrum, turn in spectra:
+    for spectrum, turn in _spectra(len(values)):
         turned = turn.T @ values
         for rough, strength in product(ROUGHNESS, scale**2 * STRENGTHS):
             signal = strength * ((1 - rough) * spectrum + rough)
@@ -89,35 +87,38 @@ def _smooth(
     return best
 
 
+@lru_cache(maxsize=64)
+def _spectra(bins: int) -> list[tuple[Floats, Floats]]:
+    """Eigenvalues and eigenvectors of the covariance of so many bins, for each range.
+
+    The 1 in it is the unknown level of all.
+    """
+    return [np.linalg.eigh(np.exp(-distances(bins) / reach) + 1.0) for reach in RANGES]
+
+
 def _separate(values: Floats, sigma: float) -> Iterator[tuple[float, Floats]]:
     """Log likelihood and posterior mean where bins are empty, or hold shares on their own.
 
     A bin is empty with a probability 1 - p; else its share has an exponential law of mean m. The
     noisy share then has the law of exponential plus normal, in closed form. The likelihood chooses
-    p and m.
+    p and m. Likelihoods are without the constant that `shrunk` leaves out, too.
     """
-    mean = max(float(values.sum()), 1e-3) / len(values)
-    empty = -((values / sigma) ** 2) / 2 - math.log(sigma)
+    mean, scaled = max(float(values.sum()), 1e-3) / len(values), values / sigma
+    empty = -(scaled**2) / 2 - math.log(sigma)
     best: tuple[float, Floats] = -math.inf, values
     for share, size in product(HEAP_SHARES, mean * HEAP_SIZES):
-        centre = values - sigma**2 / size
-        some = (
-            log_ndtr(centre / sigma)
-            + (sigma / size) ** 2 / 2
-            - values / size
-            - math.log(size)
-            + math.log(2 * math.pi) / 2
-        )
-        with_some = math.log(share) + some
-        without = math.log1p(-share) + empty if share < 1 else np.full(len(values), -np.inf)
-        both = np.logaddexp(with_some, without)
+        centre = scaled - sigma / size
+        below = np.minimum(centre, 0)  # erfcx is finite there, and log_ndtr exact above
+        tail = np.log(erfcx(-below / math.sqrt(2)) / 2) - scaled**2 / 2
+        body = log_ndtr(centre) + (centre**2 - scaled**2) / 2
+        some = math.log(share * math.sqrt(2 * math.pi) / size) + np.where(centre < 0, tail, body)
+        none = math.log1p(-share) + empty if share < 1 else np.full(len(values), -np.inf)
+        both = np.logaddexp(some, none)
         if both.sum() > best[0]:
-            hazard = np.exp(
-                -((centre / sigma) ** 2) / 2
-                - math.log(2 * math.pi) / 2
-                - log_ndtr(centre / sigma)
-            )
-            best = float(both.sum()), np.exp(with_some - both) * (centre + sigma * hazard)
+            # The mean of a normal law of deviation 1 around `centre`, cut off at 0.
+            hazard = math.sqrt(2 / math.pi) / erfcx(-np.minimum(centre, 25) / math.sqrt(2))
+            kept = sigma * np.maximum(centre + hazard, 0)
+            best = float(both.sum()), np.exp(some - both) * kept
     yield best
 
 

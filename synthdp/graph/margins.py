@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 Probabilities = npt.NDArray[np.float64]
 """Probabilities over levels; the last axis sums to 1."""
 
+
 def one_way_probabilities(
     tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
 ) -> list[Probabilities]:
@@ -24,8 +25,9 @@ def one_way_probabilities(
 
     They use every table that contains the column, whatever it was measured for, on levels or on
     groups of them. All tables count the same rows, so their totals are first pooled into one
-    estimate. Noise is smoothed out along ordered bins. The estimate is projected onto the probability simplex, which keeps the noise of
-    empty cells from becoming mass, as plain clipping at zero would.
+    estimate. Noise is smoothed out along ordered bins. The estimate is projected onto the
+    probability simplex, which keeps the noise of empty cells from becoming mass, as plain clipping
+    at zero would.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
     margins = [(column, with_group_sums(tables, column.name)) for column in columns]

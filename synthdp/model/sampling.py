@@ -134,9 +134,7 @@ class _TableDraw:
         sampling, threads = self.spec.sampling, self.spec.compute.threads
 
         def drawn(rows: int) -> Codes:
-            codes = synthesizer.sample(
-                rows, rng=self.rng, threads=threads, progress=self.progress
-            )
+            codes = synthesizer.sample(rows, rng=self.rng, threads=threads, progress=self.progress)
             return law.drawn(codes, rng=self.rng)
 
         return self.constraints.draw(

@@ -16,6 +16,7 @@ from synthdp.bundle.certificate.scores_text import in_words
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.prediction.groups import groups_of
 from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
@@ -74,6 +75,7 @@ def internal_report(
     begin("budget step by step")
     content = replace(
         _content(run, audits=audits, seconds=seconds),
+        domain=groups_of(fitted.tables.value, run.domain).coarse,
         gates=tuple(
             GateResult(
                 metric=v.gate.metric,

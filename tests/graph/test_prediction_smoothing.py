@@ -9,13 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.margins import (
-    body_of,
-    one_way_probabilities,
-    pooled,
-    project_to_simplex,
-    smoothed_margin,
-)
+from synthdp.graph.margin_smoothing import body_of, smoothed_margin
+from synthdp.graph.margins import one_way_probabilities, pooled, project_to_simplex
 from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.graph.prediction.smoothing import (
     Axis,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy import accounting
 from synthdp.privacy.calibration import (
     EPSILON_TOLERANCE,
@@ -134,6 +135,34 @@ def test_what_was_measured_is_known_where_another_choice_would_be_made(
     for damaged in ({"000000-9": np.zeros(3)}, {"000000-0": np.zeros(2)}, {"x": np.zeros(3)}):
         with pytest.raises((KeyError, ValueError)):
             other.unpack(damaged)
+
+
+def test_chosen_tables_are_counted_on_groups_of_levels(
+    domain_of: MakeDomain, table_of: Callable[..., Table]
+) -> None:
+    """Each row in the cell of its groups, and in no other; what was kept says the groups."""
+    plain = domain_of(3, 6)
+    b = ColumnDomain("b", "integer", tuple("012345"), False, (), (0, 1, 2, 3, 4, 5), 6)
+    domain = Domain((plain["a"], b))
+    groups = LevelGroups(domain, {"b": (0, 2, 5)})
+    budget, codes = AdaptiveMarginals(domain, 2.0), codes_of(domain, 500)
+    chosen = budget.choose([("a", "b"), ("a",)], groups)
+    assert chosen.event(1) == budget.event(1) and chosen.sigma == budget.choose(TABLES[:2]).sigma
+    quiet = replace(chosen, budget=AdaptiveMarginals(domain, 1e-9))
+    pair, single = quiet.run(table_of(domain, codes), Streams.fresh())
+    expected = np.zeros((3, 3))
+    for first, second in codes:
+        expected[first, (0, 0, 1, 1, 1, 2)[second]] += 1
+    np.testing.assert_array_equal(pair.counts, expected)
+    np.testing.assert_array_equal(single.counts, expected.sum(1))
+    assert (pair.starts, single.starts) == ({"b": (0, 2, 5)}, {})
+    kept, other = budget.choose([("b",)]).unpack(quiet.pack((pair, single)))
+    assert (kept.starts, other.starts) == (pair.starts, {})
+    np.testing.assert_array_equal(kept.counts, pair.counts)
+    packed = quiet.pack((pair, single))
+    for damaged in ({"starts-1": np.array([0, 9])}, {"starts-7": np.array([0])}):
+        with pytest.raises((KeyError, ValueError)):
+            budget.choose([("b",)]).unpack({**packed, **damaged})
 
 
 @pytest.mark.parametrize("k", [1, 4, 9])

@@ -14,10 +14,10 @@ import pytest
 from synthdp.audit.bundle import FALSE_ALARMS, audit_bundle
 from synthdp.bundle.certificate.audit_record import AuditRecord, TableNoise, spends_of
 from synthdp.bundle.certificate.audit_text import audit_markdown
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify import noise
-from synthdp.verify.noise import published_tables
 
 pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
 
@@ -193,7 +193,7 @@ def test_tables_that_a_graph_was_found_with_agree_with_the_others(
     tiny: Any, modes: Any, mode: str
 ) -> None:
     tiny.write(**modes[mode]).release()
-    found = noise_of(published_tables(tiny.bundle))
+    found = noise_of(read_tables(tiny.bundle))
     assert (
         found is not None and found.comparisons > 1 and not found.too_little and not found.too_much
     )

@@ -184,7 +184,7 @@ def test_scores_are_those_of_the_model_and_the_tables_that_were_released() -> No
             codes[0]
         )  # the attacker's draws are the same for all
     (fitted,) = fitted_shadows([codes], trainer.spec, trainer.domain, trainer.plan, trainer.graph)
-    scores, record = released_scores(fitted), codes[7]
+    scores, record = released_scores(fitted, trainer.domain), codes[7]
     cells = [
         (t.counts[tuple(record[trainer.domain.index(c)] for c in t.columns)], t.sigma)
         for t in fitted.tables.value

@@ -18,6 +18,7 @@ from synthdp.audit.mechanisms.small_model import SmallModel, stretched
 from synthdp.data.basis import MAX_LEVELS, Basis
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores
@@ -72,11 +73,23 @@ def _noisy_marginals(domain: Domain) -> tuple[NoisyMarginals, ...]:
 
 def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
     choices = (_tables(domain), _tables(domain)[-1:], ())
+    levels, groups = LevelGroups(domain, {}), _halves(domain)
     return tuple(
-        AdaptiveMarginals(domain, noise).choose(tables)
-        for noise in (0.5, 20.0)
+        AdaptiveMarginals(domain, noise).choose(tables, counted)
+        for noise, counted in ((0.5, levels), (20.0, levels), (3.0, groups))
         for tables in choices
     )
+
+
+def _halves(domain: Domain) -> LevelGroups:
+    """Two groups of bins in each range, beside its spikes and the missing level."""
+    starts = {}
+    for column in domain.columns:
+        spikes, bins = len(column.spikes), len(column.edges)
+        if bins > 1:
+            missing = [spikes + bins] if column.missing else []
+            starts[column.name] = (*range(spikes + 1), spikes + bins // 2, *missing)
+    return LevelGroups(domain, starts)
 
 
 def _trainings(domain: Domain) -> tuple[Training, ...]:

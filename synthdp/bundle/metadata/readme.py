@@ -6,17 +6,14 @@ release, so `public_spec` leaves them out or replaces them by values that still 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.metadata.datacard import NOT_FOR
 from synthdp.bundle.wording import code, plain, up
-from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Compute, CsvSource, ParquetSource, ReleaseSpec, Signing, SqlSource
 
 WITHHELD = "withheld"

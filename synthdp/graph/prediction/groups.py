@@ -20,8 +20,9 @@ from synthdp.graph.margin_smoothing import body_of
 from synthdp.graph.margins import Probabilities, one_way_probabilities
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-MAX_GROUPS = 20
-"""A group of bins has at least one part in so many of the rows in bins; fewer levels stay."""
+MAX_GROUPS = 16
+"""A group of bins has about one part in so many of the rows in bins. Up to so many bins stay as
+they are. On five public tables 12 to 24 gave the same two-way tables, within 3%."""
 
 
 def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroups:

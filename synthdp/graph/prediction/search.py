@@ -105,13 +105,15 @@ def worth_measuring(
 
     k tables share the round's budget, so each gets noise `noise_multiplier` sqrt(k) per cell, which
     is pooled with the noise of the first round. For each k the k pairs with the largest expected
-    gain are taken; the best k wins. Of many k only `TRIED_COUNTS` are tried.
+    gain are taken; the best k wins. Of many k only `TRIED_COUNTS` are tried. Pairs with a target
+    are measured again whatever the first round says: what it does not show may still predict.
     """
+    sure = [p for p in seen.pairs if targets_in(p, targets) and not seen.pairs[p].dependent]
     best, chosen = 0.0, list[Pair]()
     now = {p: seen.pairs[p].expected_error(seen.sigmas[p] / seen.rows) for p in seen.dependent}
     counts = np.geomspace(1, len(now), TRIED_COUNTS).round() if now else ()
     for count in map(int, np.unique(counts)):
-        sigma = noise_multiplier * math.sqrt(count)
+        sigma = noise_multiplier * math.sqrt(count + len(sure))
         gains = {
             p: (error - seen.pairs[p].expected_error(_both(sigma, seen.sigmas[p]) / seen.rows))
             * (TARGET_WEIGHT if targets_in(p, targets) else 1.0)
@@ -121,7 +123,7 @@ def worth_measuring(
         gain = math.fsum(gains[p] for p in largest)
         if gain > best:
             best, chosen = gain, largest
-    return chosen
+    return chosen + sure
 
 
 def _both(first: float, second: float) -> float:

@@ -194,7 +194,9 @@ class ChosenMarginals(Prepaid[AdaptiveMarginals]):
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
-        blocks = map(self.groups.of, cut(table.fit_codes)) if self.groups.starts else table.fit_codes
+        blocks = (
+            map(self.groups.of, cut(table.fit_codes)) if self.groups.starts else table.fit_codes
+        )
         counted = count_tables(blocks, self.groups.coarse, self.tables)
         return _noisy(
             self.tables,

@@ -152,7 +152,7 @@ def _answer(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> An
 def _edges(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> list[Scalar]:
     """Left ends of bins: the suggested ones, none, or those that the user gives.
 
-    Bounds, unit and spikes suggest them. None means bins of equal width.
+    Bounds, unit and spikes suggest them. None leaves them to the engine (`spec.model.rules`).
     """
     lower, upper = float(said["lower"]), float(said["upper"])
     if not lower < upper:

@@ -31,7 +31,7 @@ DERIVED = Field(
 )
 
 
-_EDGES = "take them (yes), 32 of equal width (no), or give left ends of your own, parted by commas?"
+_EDGES = "take them (yes), leave bins to the engine (no), or give left ends, parted by commas?"
 
 
 def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
@@ -53,8 +53,14 @@ def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
     return (
         *asked,
         Question("unit", "unit, e.g. years (none: empty)?", default=""),
-        Question("edges", _EDGES, tuple[bound, ...], many=True, default="yes"),
+        Question("edges", _EDGES, tuple[bound, ...], many=True, default="no"),
     )
+
+
+BINS = (
+    "number of equal-width bins; mode predict without training chooses up to 256 fine ones instead"
+    " where neither `bins` nor `edges` is given"
+)
 
 
 class _Range:
@@ -66,7 +72,7 @@ class _Range:
     operand: ClassVar[Operand] = "number"
     sketch: ClassVar[tuple[str, ...]] = (
         f"lower: 0, upper: 120   {CODEBOOK}",
-        "bins: 32   or edges: [0, 18, 65], the left ends of the bins",
+        "edges: [0, 18, 65]   left ends of the bins; left out, the engine chooses fine ones",
         "spikes: [0]   values that are very common by themselves",
     )
 
@@ -95,8 +101,11 @@ class _Range:
         last = math.floor(upper / width) if not column.continuous else math.ceil(upper / width) - 1
         inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
         single = width == 1 and not column.continuous
-        alone = set(map(column.number, column.spikes)) if single else set()
-        return (column.lower, *(column.value(edge) for edge in inner if edge not in alone))
+        spikes = set(map(column.number, column.spikes))
+        # A spike at the lower end of whole numbers is not part of the bins beside it.
+        first = float(lower) + (not column.continuous and float(lower) in spikes)
+        rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
+        return tuple(map(column.value, (first, *rest)))
 
     def value(self, number: float) -> Any:
         """A value from the column's numeric scale: what `number` makes of it."""
@@ -125,7 +134,7 @@ class Integer(_Range, ColumnBase):
     )
     upper: Whole = Field(description="the greatest value that is allowed", examples=[100])
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
-        default=32, description="number of equal-width bins", examples=[16]
+        default=32, description=BINS, examples=[16]
     )
     edges: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=1024)] | None = Field(
         default=None,
@@ -168,7 +177,7 @@ class Number(_Range, ColumnBase):
     )
     upper: Real = Field(description="the greatest value that is allowed", examples=[4.6])
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
-        default=32, description="number of equal-width bins", examples=[20]
+        default=32, description=BINS, examples=[20]
     )
     edges: Annotated[tuple[Real, ...], Field(min_length=1, max_length=1024)] | None = Field(
         default=None,
@@ -210,7 +219,7 @@ class Datetime(_Range, ColumnBase):
         description="the greatest value that is allowed", examples=["2020-12-31T23:00:00"]
     )
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
-        default=32, description="number of equal-width bins", examples=[20]
+        default=32, description=BINS, examples=[20]
     )
     edges: Annotated[tuple[Instant, ...], Field(min_length=1, max_length=1024)] | None = Field(
         default=None,
@@ -278,7 +287,9 @@ def _check_range(column: _Ranged) -> _Ranged:
 
 def _round_width(steps: Fraction) -> int:
     """The least of 1, 2, 5, 10, 20, ... that is not below `steps`."""
-    power = 10 ** max(0, math.floor(math.log10(max(steps, 1))))
+    power = 1
+    while 10 * power < steps:
+        power *= 10
     return next(power * m for m in (1, 2, 5, 10) if steps <= power * m)
 
 
