@@ -41,7 +41,7 @@ def simulated_twin(
     rows = spec.dataset.rows.value
     if bundle is None:
         return _random_network(spec, domain, rng).sample(rows, rng=rng)
-    model, law = Synthesizer.load(bundle), level_law(bundle, domain)
+    model, law = Synthesizer.load(bundle), level_law(bundle, domain, margins=False)
     if model.columns != domain.names or model.architecture.sizes != law.groups.coarse.sizes:
         raise OutputError(
             f"the model in {bundle} is of other columns than the spec",

@@ -75,8 +75,10 @@ def _over_domain(table: NoisyTable, domain: Domain) -> bool:
     return table.counts.shape == tuple(coarse[name].levels for name in table.columns)
 
 
-def level_law(bundle: Path, domain: Domain) -> LevelLaw:
+def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     """What the noisy tables of a bundle say of levels.
+
+    `margins` says that the law of every column will be asked for, not only of those with groups.
 
     Raises:
         VerifyError: they cannot be read, or are not over the spec's columns.
@@ -88,8 +90,10 @@ def level_law(bundle: Path, domain: Domain) -> LevelLaw:
             f"cannot read marginals.json in {bundle}: {type(error).__name__}",
             hint=f"see `synthdp verify {bundle}`",
         ) from None
-    single = {t.columns[0] for t in tables if len(t.columns) == 1}
-    if not single.issuperset(domain.names) or not all(_fits(t, domain) for t in tables):
+    known = {name for t in tables for name in t.columns if t.has([name])}
+    grouped = {name for t in tables for name in t.starts}
+    asked = domain.names if margins or grouped else ()
+    if not known.issuperset(asked) or not all(_fits(t, domain) for t in tables):
         raise VerifyError(
             f"marginals.json in {bundle} is not over the columns and levels of its spec",
             hint=f"see `synthdp verify {bundle}`",

@@ -114,14 +114,15 @@ class Sampler:
         check_sums(bundle, READ)
         spec = load_spec(bundle / "spec.yaml")
         domain = Domain.from_spec(spec.columns)
-        synthesizer, law = Synthesizer.load(bundle), level_law(bundle, domain)
+        synthesizer, raked = Synthesizer.load(bundle), spec.sampling.rake
+        law = level_law(bundle, domain, margins=raked)
         sizes = law.groups.coarse.sizes
         if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, sizes):
             raise VerifyError(
                 f"the model in {bundle} is not over the columns and levels of its spec",
                 hint=f"see `synthdp verify {bundle}`",
             )
-        constraints, raked = Constraints.from_spec(spec, domain), spec.sampling.rake
+        constraints = Constraints.from_spec(spec, domain)
         predictive = spec.graph.mode == "predict"
         return cls(spec.columns, domain, synthesizer, constraints, law, raked, predictive)
 

@@ -97,7 +97,7 @@ def test_pairs_are_over_groups_and_levels_follow_the_one_way_law() -> None:
         NoisyTable((c.name,), np.bincount(rows[:, i], minlength=c.levels).astype(float), 1.0)
         for i, c in enumerate(domain.columns)
     ]
-    law = LevelLaw(equal_groups(domain, [t.counts / 20_000 for t in one_way]), [])
+    law = LevelLaw(equal_groups(domain, [t.counts / 20_000 for t in one_way]), one_way)
     coarse = law.groups.of(rows)
     counts = np.zeros((law.groups.coarse["a"].levels, 3))
     np.add.at(counts, (coarse[:, 0], coarse[:, 1]), 1)

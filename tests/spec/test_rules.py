@@ -4,12 +4,20 @@ says.
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+from synthdp.data.domain import Domain
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import ReleaseSpec, SynthesizerSettings, rules
-from synthdp.spec.model.rules import batch
+from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
+from synthdp.spec.model.rules import FINE_BINS, FINE_SHARES, PREDICT_SHARES, batch
+from tests.builders import skeleton
 
 ROWS = """\
 synthdp: 1
@@ -108,3 +116,82 @@ def test_a_batch_is_a_part_of_the_rows() -> None:
     assert all(0 < size < max(2, 7 * i + 1) for i, size in enumerate(sizes)) and sizes == sorted(
         sizes
     )
+
+
+# --- bins that are left out ---
+
+LOOSE: dict[str, Any] = {
+    "age": {"type": "integer", "lower": 0, "upper": 120, "spikes": [0]},
+    "price": {"type": "number", "lower": 0.1, "upper": 9.93, "decimals": 2},
+    "pay": {"type": "integer", "lower": 0, "upper": 1_000_000},
+    "day": {"type": "datetime", "lower": "2001-01-01", "upper": "2020-12-31"},
+    "told": {"type": "number", "lower": 0.0, "upper": 1.0, "bins": 5},
+    "sex": {"type": "boolean"},
+}
+
+
+def loose(mode: str = "predict", **privacy: Any) -> ReleaseSpec:
+    text = yaml.safe_dump(
+        {**skeleton(), "columns": LOOSE, "graph": {"mode": mode}}
+        | ({"privacy": {"epsilon": 1.0, "delta": 1e-5, **privacy}} if privacy else {})
+    )
+    return parse_spec(text, path="spec.yaml")
+
+
+def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
+    spec = loose()
+    domain = Domain.from_spec(spec.columns)
+    assert [domain[name].levels for name in ("age", "price", "pay", "day")] == [121, 197, 201, 147]
+    assert spec.columns["told"].edges is None and domain["told"].levels == 5  # type: ignore[union-attr]
+    assert spec.privacy.shares == FINE_SHARES
+    age = domain["age"]
+    assert age.labels[:3] == ("0", "1", "2"), "the spike, then every other age"
+    assert domain["price"].labels[:2] == ("[0.1, 0.15)", "[0.15, 0.2)")
+    assert domain["pay"].labels[-2:] == ("995000 to 999999", "1000000")
+
+
+@pytest.mark.parametrize(
+    ("mode", "privacy"),
+    [("none", {}), ("predict", {"shares": {"measure": 0.2, "graph": 0.4, "train": 0.4}})],
+)
+def test_other_models_keep_the_usual_bins(mode: str, privacy: dict[str, Any]) -> None:
+    """Training sees levels, so that it has no groups."""
+    spec = loose(mode, **privacy)
+    assert Domain.from_spec(spec.columns)["price"].levels == 32
+
+
+def test_told_bins_are_kept_and_so_are_the_shares_that_go_with_them() -> None:
+    columns = {name: {**c, "bins": 7} for name, c in LOOSE.items() if c["type"] != "boolean"}
+    spec = parse_spec(
+        yaml.safe_dump({**skeleton(), "columns": columns, "graph": {"mode": "predict"}}), path="s"
+    )
+    assert spec.privacy.shares == PREDICT_SHARES
+    assert set(Domain.from_spec(spec.columns).sizes) <= {7, 8}
+
+
+@given(
+    lower=st.integers(-10_000, 10_000),
+    span=st.integers(1, 10_000_000),
+    decimals=st.integers(0, 6),
+    spikes=st.lists(st.integers(0, 10), max_size=3, unique=True),
+)
+def test_fine_bins_cover_the_range_and_hold_values(
+    lower: int, span: int, decimals: int, spikes: list[int]
+) -> None:
+    whole = Integer(
+        type="integer",
+        lower=lower,
+        upper=lower + span,
+        spikes=tuple(lower + s for s in spikes if s <= span),
+    )
+    real = Number(
+        type="number", lower=lower / 8, upper=(lower + span) / 8, decimals=max(decimals, 1)
+    )
+    for column in (whole, real):
+        edges = column.fine_edges(FINE_BINS)
+        assert 1 <= len(edges) <= FINE_BINS + 1
+        assert all(a < b for a, b in itertools.pairwise(edges)) and edges[-1] <= column.upper
+        first = whole.lower + (whole.lower in whole.spikes) if column is whole else real.lower
+        assert edges[0] == first
+        again = type(column).model_validate({**column.model_dump(exclude={"bins"}), "edges": edges})
+        Domain.from_spec({"x": again})

@@ -67,15 +67,20 @@ def groups_of(tables: Sequence[NoisyTable], domain: Domain) -> LevelGroups:
 
 @dataclass(frozen=True)
 class LevelLaw:
-    """What noisy tables say of levels: their groups, and `margins` `[levels]` of each column."""
+    """What noisy `tables` say of levels: their groups, and the law of each column."""
 
     groups: LevelGroups
-    margins: Sequence[Probabilities]
+    tables: Sequence[NoisyTable]
 
     @classmethod
     def of_tables(cls, tables: Sequence[NoisyTable], domain: Domain) -> LevelLaw:
-        """The law by the released `tables`, all one-way tables among them."""
-        return cls(groups_of(tables, domain), one_way_probabilities(tables, domain.columns))
+        """The law by the released `tables`."""
+        return cls(groups_of(tables, domain), tables)
+
+    @cached_property
+    def margins(self) -> list[Probabilities]:
+        """Probabilities of the levels of each column; every column must have a table."""
+        return one_way_probabilities(self.tables, self.groups.domain.columns)
 
     @cached_property
     def coarse_margins(self) -> list[Probabilities]:
@@ -85,7 +90,7 @@ class LevelLaw:
 
     def drawn(self, codes: Codes, *, rng: np.random.Generator) -> Codes:
         """Levels inside groups `[rows, columns]`: a column's law inside a group is its margin's."""
-        return self.groups.drawn(codes, self.margins, rng=rng)
+        return self.groups.drawn(codes, self.margins, rng=rng) if self.groups.starts else codes
 
 
 def on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:

@@ -19,9 +19,10 @@ WIDE, WIDEST = (
 )  # columns, each of which has hidden units of its own: more columns, fewer units
 MAX_LEVELS = 256  # of a target, that hidden units are added for
 FINE_BINS = 256  # most bins of a range whose bins are left out, where tables alone make the model
-# Shares are in epsilon. On five public tables .4 for one-way tables did best, of .2 to .5: they
-# alone say how a column is spread inside groups of its levels.
-PREDICT_SHARES = Shares(measure=0.4, graph=0.6, train=0.0)
+# Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins
+# alone say how a column is spread inside the groups of levels on which pairs are counted.
+PREDICT_SHARES = Shares(measure=0.2, graph=0.8, train=0.0)
+FINE_SHARES = Shares(measure=0.4, graph=0.6, train=0.0)
 
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
@@ -44,7 +45,8 @@ def _with_shares(spec: ReleaseSpec) -> ReleaseSpec:
     """Mode predict spends what other modes spend on training on pairs of columns."""
     if spec.graph.mode != "predict" or "shares" in spec.privacy.model_fields_set:
         return spec
-    privacy = spec.privacy.model_copy(update={"shares": PREDICT_SHARES})
+    shares = FINE_SHARES if _left_out(spec) else PREDICT_SHARES
+    privacy = spec.privacy.model_copy(update={"shares": shares})
     return spec.model_copy(update={"privacy": privacy})
 
 
@@ -54,14 +56,21 @@ def _with_fine_bins(spec: ReleaseSpec) -> ReleaseSpec:
     A one-way table of fine bins costs no more than one of wide bins, and pairs are counted on
     groups of them, by released counts.
     """
-    if not tables_only(spec):
-        return spec
+    left_out = _left_out(spec) if tables_only(spec) else {}
     fine = {
         name: column.model_copy(update={"edges": column.fine_edges(FINE_BINS)})
-        for name, column in spec.columns.items()
-        if isinstance(column, Ranged) and not {"bins", "edges"} & column.model_fields_set
+        for name, column in left_out.items()
     }
     return spec.model_copy(update={"columns": {**spec.columns, **fine}}) if fine else spec
+
+
+def _left_out(spec: ReleaseSpec) -> dict[str, Ranged]:
+    """The modelled ranges whose bins the spec leaves out."""
+    return {
+        name: column
+        for name, column in spec.modelled.items()
+        if isinstance(column, Ranged) and not {"bins", "edges"} & column.model_fields_set
+    }
 
 
 def tables_only(spec: ReleaseSpec) -> bool:
