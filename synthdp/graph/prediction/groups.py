@@ -22,7 +22,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 MAX_GROUPS = 16
 """A group of bins has about one part in so many of the rows in bins. Up to so many bins stay as
-they are. On five public tables 12 to 24 gave the same two-way tables, within 3%."""
+they are. On five public tables 24 gave 3% more TV of pairs; on three of them 12 as much."""
 
 
 def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroups:
