@@ -23,7 +23,8 @@ class ColumnDomain:
 
     For ranges, `edges` are the left edges of the bins and `stop` the end of the last bin (exclusive
     for whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole
-    resolution steps since 1970-01-01).
+    resolution steps since 1970-01-01). `grouped` says that bins are groups of narrower ones, chosen
+    by how many rows they hold.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ColumnDomain:
     upper: float = 0.0
     decimals: int = 0
     resolution: str = "day"
+    grouped: bool = False
 
     @property
     def levels(self) -> int:
@@ -74,6 +76,19 @@ class ColumnDomain:
         if COLUMN_TYPES[self.type].operand != "date":
             return None
         return RESOLUTION_SECONDS[self.resolution]
+
+    @property
+    def relative_widths(self) -> FloatArray | None:
+        """Widths of grouped bins, of mean 1, shape `[levels]`; None where none are grouped.
+
+        A picture of them must show them: groups hold about as many rows as each other. Spikes and
+        the missing level have the width 1.
+        """
+        if not self.grouped:
+            return None
+        bins = np.diff([*self.edges, self.stop])
+        ones = (np.ones(len(self.spikes)), np.ones(int(self.missing)))
+        return np.concatenate([ones[0], bins / bins.mean(), ones[1]])
 
     @cached_property
     def centres(self) -> FloatArray:

@@ -144,6 +144,7 @@ def _merged(column: ColumnDomain, starts: Starts) -> ColumnDomain:
         column,
         labels=(*column.labels[:spikes], *labels, *column.labels[spikes + bins :]),
         edges=tuple(column.edges[start] for start in inner),
+        grouped=True,
     )
 
 

@@ -27,14 +27,21 @@ _line = partial(line, width=1, colour="var(--line)", number=compact)
 
 
 def overlay(
-    labels: Sequence[str], first: FloatArray, second: FloatArray, *, ordered: bool, alt: str
+    labels: Sequence[str],
+    first: FloatArray,
+    second: FloatArray,
+    *,
+    ordered: bool,
+    alt: str,
+    widths: FloatArray | None = None,
 ) -> str:
     """Shares of one column's levels, shape `[levels]` each.
 
-    Few levels give paired bars; a long ordered list gives steps.
+    Few levels give paired bars; a long ordered list gives steps. With `widths` `[levels]` a step is
+    as wide as its level, and its area is its share.
     """
     return (
-        _steps(labels, first, second, alt)
+        _steps(labels, first, second, alt, np.ones(len(labels)) if widths is None else widths)
         if ordered and len(labels) > 6
         else _bars(labels, first, second, ordered, alt)
     )
@@ -115,10 +122,13 @@ def intervals(
     return inline_frame(body, width=left + wide + 60, height=high + 38, alt=alt)
 
 
-def _steps(labels: Sequence[str], first: FloatArray, second: FloatArray, alt: str) -> str:
+def _steps(
+    labels: Sequence[str], first: FloatArray, second: FloatArray, alt: str, widths: FloatArray
+) -> str:
     left, top, wide, high = 44.0, 8.0, 318.0, 150.0
+    first, second = first / widths, second / widths
     most = max(float(first.max()), float(second.max())) or 1.0
-    x = left + wide * np.arange(len(labels) + 1) / len(labels)
+    x = left + wide * np.append(0, np.cumsum(widths)) / widths.sum()
     body = [
         _text(left - 5, top + 9, f"{most:.0%}", anchor="end", size=10.5, colour="var(--muted)"),
         _text(left - 5, top + high, "0", anchor="end", size=10.5),

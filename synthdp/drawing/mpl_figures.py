@@ -36,15 +36,16 @@ def overlay(
     ordered: bool,
     name: str,
     alt: str,
+    widths: FloatArray | None = None,
 ) -> str:
     """Shares of one column's levels, real beside synthetic, shape `[levels]` each.
 
     Bars for a few categories (the largest real shares first), steps for an ordered or long list of
-    levels.
+    levels. With `widths` `[levels]` a step is as wide as its level, and its area is its share.
     """
     with drawing():
         if ordered and len(labels) > 6:
-            figure = _steps(labels, real, synthetic)
+            figure = _steps(labels, real, synthetic, widths)
         else:
             figure = _bars(labels, real, synthetic, ordered)
         return as_svg(figure, name, alt)
@@ -70,18 +71,23 @@ def _bars(labels: Sequence[str], real: FloatArray, synthetic: FloatArray, ordere
     return figure
 
 
-def _steps(labels: Sequence[str], real: FloatArray, synthetic: FloatArray) -> Figure:
+def _steps(
+    labels: Sequence[str], real: FloatArray, synthetic: FloatArray, widths: FloatArray | None
+) -> Figure:
     figure, axes = new_axes(3.9, 2.3)
-    edges = np.arange(len(labels) + 1) - 0.5
-    axes.stairs(real, edges, fill=True, color=REAL, alpha=0.55, label="real")
-    axes.stairs(synthetic, edges, color=SYNTHETIC, linewidth=1.8, label="synthetic")
+    scale = np.ones(len(labels)) if widths is None else widths
+    edges = np.append(0, np.cumsum(scale)) - 0.5
+    axes.stairs(real / scale, edges, fill=True, color=REAL, alpha=0.55, label="real")
+    axes.stairs(synthetic / scale, edges, color=SYNTHETIC, linewidth=1.8, label="synthetic")
     ends = [0, len(labels) - 1]
     middle = (len(labels) - 1) // 2
-    ticks = sorted({*ends, middle}) if max(len(labels[i]) for i in (*ends, middle)) <= 11 else ends
-    axes.set_xticks(ticks, [short(labels[i], 20) for i in ticks])
+    few = widths is None and max(len(labels[i]) for i in (*ends, middle)) <= 11
+    ticks = sorted({*ends, middle}) if few else ends
+    places = (edges[:-1] + edges[1:]) / 2
+    axes.set_xticks(places[ticks], [short(labels[i], 20) for i in ticks])
     axes.get_xticklabels()[0].set_horizontalalignment("left")
     axes.get_xticklabels()[-1].set_horizontalalignment("right")
-    axes.set_ylabel("share of rows")
+    axes.set_ylabel("share of rows" if widths is None else "share by width")
     axes.set_ylim(bottom=0)
     _percent(axes.yaxis)
     return figure

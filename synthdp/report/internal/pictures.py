@@ -52,6 +52,7 @@ def _overlay(place: int, column: ColumnDomain, report: FidelityReport) -> Pictur
         ordered=column.ordered,
         name=f"overlay{place}",
         alt=f"Shares of {name}. {sentence}",
+        widths=column.relative_widths,
     )
     return Picture(name, Markup(svg), sentence)
 

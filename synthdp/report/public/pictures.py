@@ -70,7 +70,14 @@ def overlay(domain: Domain, measured: Column) -> Picture:
         f" {measured.by_noise:.2%} on average, or less); most at {where}."
     )
     alt = f"Shares of {measured.name}. {sentence}"
-    svg = draw.overlay(column.labels, noisy, synthetic, ordered=column.ordered, alt=alt)
+    svg = draw.overlay(
+        column.labels,
+        noisy,
+        synthetic,
+        ordered=column.ordered,
+        alt=alt,
+        widths=column.relative_widths,
+    )
     return Picture(measured.name, Markup(svg), sentence)
 
 
