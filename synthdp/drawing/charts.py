@@ -40,11 +40,9 @@ def overlay(
     Few levels give paired bars; a long ordered list gives steps. With `widths` `[levels]` a step is
     as wide as its level, and its area is its share.
     """
-    return (
-        _steps(labels, first, second, alt, np.ones(len(labels)) if widths is None else widths)
-        if ordered and len(labels) > 6
-        else _bars(labels, first, second, ordered, alt)
-    )
+    if ordered and len(labels) > 6:
+        return _steps(labels, first, second, alt, widths)
+    return _bars(labels, first, second, ordered, alt)
 
 
 def _bars(
@@ -74,15 +72,8 @@ def bars(
             _bar(left, y, wide * a / most, 9, FIRST),
             _bar(left, y + 10, wide * b / most, 9, SECOND),
         ]
-        body.append(
-            _text(
-                left + 5 + wide * max(a, b) / most,
-                y + 14,
-                f"{a:.1%} / {b:.1%}",
-                size=10.5,
-                colour="var(--muted)",
-            )
-        )
+        end, shares = left + 5 + wide * max(a, b) / most, f"{a:.1%} / {b:.1%}"
+        body.append(_text(end, y + 14, shares, size=10.5, colour="var(--muted)"))
     return inline_frame(body, width=left + wide + 86, height=10 + 26 * len(rows), alt=alt)
 
 
@@ -123,26 +114,25 @@ def intervals(
 
 
 def _steps(
-    labels: Sequence[str], first: FloatArray, second: FloatArray, alt: str, widths: FloatArray
+    labels: Sequence[str],
+    first: FloatArray,
+    second: FloatArray,
+    alt: str,
+    widths: FloatArray | None,
 ) -> str:
     left, top, wide, high = 44.0, 8.0, 318.0, 150.0
-    first, second = first / widths, second / widths
+    scale = np.ones(len(labels)) if widths is None else widths
+    first, second = first / scale, second / scale
     most = max(float(first.max()), float(second.max())) or 1.0
-    x = left + wide * np.append(0, np.cumsum(widths)) / widths.sum()
+    x = left + wide * np.append(0, np.cumsum(scale)) / scale.sum()
     body = [
         _text(left - 5, top + 9, f"{most:.0%}", anchor="end", size=10.5, colour="var(--muted)"),
         _text(left - 5, top + high, "0", anchor="end", size=10.5),
-    ]
-    body.append(_line(left, top + high, left + wide, top + high))
-    body.append(
+        _line(left, top + high, left + wide, top + high),
         f'<path d="{_stairs(x, top + high * (1 - first / most), top + high)}" fill="{FIRST}"'
-        ' fill-opacity=".5"/>'
-    )
-    body.append(
+        ' fill-opacity=".5"/>',
         f'<path d="{_stairs(x, top + high * (1 - second / most), top + high)}" fill="none"'
-        f' stroke="{SECOND}" stroke-width="1.8"/>'
-    )
-    body += [
+        f' stroke="{SECOND}" stroke-width="1.8"/>',
         _text(left, top + high + 16, short(labels[0], 22)),
         _text(left + wide, top + high + 16, short(labels[-1], 22), anchor="end"),
     ]
@@ -335,16 +325,14 @@ def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
         ' fill="var(--bound)" fill-opacity=".12"/>'
     )
     body.append(f'<path d="{path}" fill="none" stroke="var(--bound)" stroke-width="2.4"/>')
-    body.append(_line(left, top + side, left + side, top, colour="currentColor", dashes="2 4"))
     body += [
+        _line(left, top + side, left + side, top, colour="currentColor", dashes="2 4"),
         _text(left + 10, top + 20, "no attack can be here"),
         _text(left + side - 8, top + side - 12, "dotted: guessing", anchor="end"),
-    ]
-    body.append(_text(left + side / 2, top + side + 36, "false positive rate", anchor="middle"))
-    body.append(
+        _text(left + side / 2, top + side + 36, "false positive rate", anchor="middle"),
         f'<text x="14" y="{compact(top + side / 2)}" text-anchor="middle" transform="rotate(-90 14'
-        f' {compact(top + side / 2)})">true positive rate</text>'
-    )
+        f' {compact(top + side / 2)})">true positive rate</text>',
+    ]
     return inline_frame(body, width=left + side + 24, height=top + side + 46, alt=alt)
 
 

@@ -16,6 +16,7 @@ from synthdp.bundle.metadata.readme import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
+from synthdp.spec.model.columns.fine_bins import fine_edges
 from synthdp.spec.model.rules import FINE_BINS, FINE_SHARES, PREDICT_SHARES, batch
 from tests.builders import skeleton
 
@@ -188,7 +189,7 @@ def test_fine_bins_cover_the_range_and_hold_values(
         type="number", lower=lower / 8, upper=(lower + span) / 8, decimals=max(decimals, 1)
     )
     for column in (whole, real):
-        edges = column.fine_edges(FINE_BINS)
+        edges = fine_edges(column, FINE_BINS)
         assert 1 <= len(edges) <= FINE_BINS + 1
         assert all(a < b for a, b in itertools.pairwise(edges)) and edges[-1] <= column.upper
         first = whole.lower + (whole.lower in whole.spikes) if column is whole else real.lower

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Unit
@@ -87,25 +85,6 @@ class _Range:
     def step_seconds(self) -> int | None:
         """Seconds between two neighbouring instants; None for numbers."""
         return None
-
-    def fine_edges(self, most: int) -> tuple[Any, ...]:
-        """Left edges of about `most` bins at most, whose width is a round number of steps.
-
-        Every bin holds the same number of the values that can be written, but for the ends. Where
-        each whole number is a bin, a spike has none: the bin before reaches over it.
-        """
-        column: Any = self
-        step = Fraction(1, 10 ** getattr(column, "decimals", 0))
-        lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
-        width = _round_width((upper - lower) / step / most) * step
-        last = math.floor(upper / width) if not column.continuous else math.ceil(upper / width) - 1
-        inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
-        single = width == 1 and not column.continuous
-        spikes = set(map(column.number, column.spikes))
-        # A spike at the lower end of whole numbers is not part of the bins beside it.
-        first = float(lower) + (not column.continuous and float(lower) in spikes)
-        rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
-        return tuple(map(column.value, (first, *rest)))
 
     def value(self, number: float) -> Any:
         """A value from the column's numeric scale: what `number` makes of it."""
@@ -283,14 +262,6 @@ def _check_range(column: _Ranged) -> _Ranged:
     if problems:
         raise wrong(*problems)
     return column
-
-
-def _round_width(steps: Fraction) -> int:
-    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`."""
-    power = 1
-    while 10 * power < steps:
-        power *= 10
-    return next(power * m for m in (1, 2, 5, 10) if steps <= power * m)
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,40 @@
+"""Fine bins for a range whose bins are left out, by its bounds, decimals and spikes alone."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from synthdp.spec.model.columns.ranges import Ranged
+
+
+def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
+    """Left edges of about `most` bins at most, whose width is a round number of steps.
+
+    Every bin holds the same number of the values that can be written, but for the ends. Where each
+    whole number is a bin, a spike has none: the bin before reaches over it.
+
+    >>> from synthdp.spec.model import Integer
+    >>> fine_edges(Integer(type="integer", lower=3, upper=40), 10)
+    (3, 5, 10, 15, 20, 25, 30, 35, 40)
+    """
+    step = Fraction(1, 10 ** getattr(column, "decimals", 0))
+    lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
+    width = _round_width((upper - lower) / step / most) * step
+    last = math.ceil(upper / width) - 1 if column.continuous else math.floor(upper / width)
+    inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
+    single = width == 1 and not column.continuous
+    spikes = set(map(column.number, column.spikes))
+    # A spike at the lower end of whole numbers is not part of the bins beside it.
+    first = float(lower) + (not column.continuous and float(lower) in spikes)
+    rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
+    return tuple(map(column.value, (first, *rest)))
+
+
+def _round_width(steps: Fraction) -> int:
+    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`."""
+    power = 1
+    while 10 * power < steps:
+        power *= 10
+    return next(power * m for m in (1, 2, 5, 10) if steps <= power * m)
