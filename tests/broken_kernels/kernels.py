@@ -69,7 +69,10 @@ KERNELS = {
             "test_each_table_has_the_noise_of_its_own_scale",
             "test_worst_case",
         ),
-        place=r"[Dd]iscrete|test_each_table_has_the_noise|test_audit_of_a_plan|test_worst_case.*\[tables",
+        place=(
+            r"[Dd]iscrete|test_each_table_has_the_noise|test_a_plan_gives_units"
+            r"|test_audit_of_a_plan|test_worst_case.*\[tables"
+        ),
         says=r"(?i)discrete",
     ),
     "half the noise on chosen tables": Broken(
@@ -86,7 +89,7 @@ KERNELS = {
             "test_worst_case",
         ),
         place=(
-            r"[Rr]ounded|test_noise_of_chosen_tables|test_audit_of_a_plan|test_worst_case.*\[chosen"
+            r"test_a_plan_gives_units|[Rr]ounded|test_noise_of_chosen_tables|test_audit_of_a_plan|test_worst_case.*\[chosen"
             r" tables"
         ),
         says=r"(?i)rounded",
@@ -237,6 +240,6 @@ KERNELS = {
         ),
         caught=("test_every_opening_of_a_run_draws_its_noise_anew",),
         place="test_noise_keys",
-        says="key_of",
+        says="Extra items in the left set",
     ),
 }
