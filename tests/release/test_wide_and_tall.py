@@ -26,7 +26,7 @@ RELEASE = """
 import json, sys
 from pathlib import Path
 from benchmarks.memory import peak_mb
-from synthdp.release import release
+from synthdp.release.run import release
 outcome = release(Path(sys.argv[1]), out=Path(sys.argv[2]))
 print(json.dumps({"peak_mb": peak_mb(), "seconds": outcome.seconds, "metrics": outcome.metrics, "bundle": str(outcome.bundle)}))
 """  # noqa: E501
