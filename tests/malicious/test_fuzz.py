@@ -107,7 +107,7 @@ files.read_graph = broken
 """
 LETS_IN = """
 import synthdp.privacy.source as source
-source.check_misfits = lambda encoded, dataset: {name: {"x": column.misfits} for name, column in encoded.items()}
+source.check_misfits = lambda encoded, domain, dataset: {name: {"x": column.misfits} for name, column in encoded.items()}
 """  # noqa: E501
 PLANTED = {
     "a loader that stumbles over a null": ("spec", STUMBLES),
