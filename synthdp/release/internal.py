@@ -16,7 +16,6 @@ from synthdp.bundle.certificate.scores_text import in_words
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.prediction.groups import groups_of
 from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
@@ -75,7 +74,6 @@ def internal_report(
     begin("budget step by step")
     content = replace(
         _content(run, audits=audits, seconds=seconds),
-        domain=groups_of(fitted.tables.value, run.domain).coarse,
         gates=tuple(
             GateResult(
                 metric=v.gate.metric,
@@ -92,6 +90,8 @@ def internal_report(
         attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
         misfits=judgement.misfits.for_steward(),
     )
+    if judgement.domain is not None:
+        content = replace(content, domain=judgement.domain)
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
     begin("internal report")

@@ -32,7 +32,8 @@ class Judgement:
     """What was measured about the synthetic table.
 
     `tv1_noisy` compares two released values and `scores` were paid for: both are public. The rest
-    was computed on real rows.
+    was computed on real rows. `domain` is what it is on, if it is not that of the run: the groups
+    of levels that the model knows.
     """
 
     tv1_noisy: Released[float]
@@ -40,6 +41,7 @@ class Judgement:
     attack: Confidential[MembershipReport] | None
     misfits: Confidential[dict[str, dict[str, int]]]
     scores: Released[DpScores] | None = None
+    domain: Domain | None = None
 
     def figures_for_steward(self) -> dict[str, Figure]:
         """Every figure that a gate may name; confidential ones included."""
@@ -108,6 +110,7 @@ def judge(
         attack,
         session.inspect(lambda table: table.misfits, reason="values outside the domain"),
         scores,
+        groups.coarse,
     )
 
 

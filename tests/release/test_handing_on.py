@@ -20,6 +20,7 @@ from synthdp.audit import membership
 from synthdp.audit.folder import AttackFolder
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
+from synthdp.data.level_groups import LevelGroups
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
@@ -81,7 +82,7 @@ def test_fitted_rows_teach_and_held_out_rows_judge(
     judging._evaluate(
         rows,
         loaded,
-        Domain.from_spec(loaded.columns),
+        LevelGroups(Domain.from_spec(loaded.columns), {}),
         drawn,
         synthetic,
         graph,
@@ -112,7 +113,7 @@ def test_the_attack_is_on_the_rows_that_were_fitted(
         inspect=lambda fn, *, reason: Confidential(fn(rows), reason, key=_KERNEL_KEY)
     )
     domain, graph = (
-        Domain.from_spec(loaded.columns),
+        LevelGroups(Domain.from_spec(loaded.columns), {}),
         CausalGraph.from_spec(loaded.graph, tuple(loaded.columns)),
     )
     membership.attack_release(

@@ -105,7 +105,7 @@ class TableGame:
         if isinstance(mechanism, NoisyMarginals):
             return cls(replace(mechanism, domain=narrow), rows, adjacency, levels)
         budget = replace(mechanism.budget, domain=narrow)
-        return cls(replace(mechanism, budget=budget), rows, adjacency, levels)
+        return cls(replace(mechanism, budget=budget, starts={}), rows, adjacency, levels)
 
     @property
     def mechanism(self) -> str:

@@ -168,19 +168,20 @@ class AdaptiveMarginals:
         self, tables: Sequence[Columns], groups: LevelGroups | None = None
     ) -> ChosenMarginals:
         """The mechanism for `tables`, counted on groups of levels if there are any."""
-        return ChosenMarginals(self, tuple(tables), groups or LevelGroups(self.domain, {}))
+        return ChosenMarginals(self, tuple(tables), groups.starts if groups else {})
 
 
 @dataclass(frozen=True)
 class ChosenMarginals(Prepaid[AdaptiveMarginals]):
-    """`AdaptiveMarginals` with its tables chosen, and the `groups` of levels they are counted on.
+    """`AdaptiveMarginals` with its tables chosen, and the groups of levels they are counted on.
 
-    Groups are chosen like the tables, from public or released facts. A row's level lies in exactly
-    one group, so a row still moves one cell of each table by one: the sensitivity is the same.
+    `starts` has the groups of each column that has any. They are chosen like the tables, from
+    public or released facts. A row's level lies in exactly one group, so a row still moves one cell
+    of each table by one: the sensitivity is the same.
     """
 
     tables: tuple[Columns, ...]
-    groups: LevelGroups
+    starts: Mapping[str, Starts] = field(default_factory=dict)
 
     @property
     def sigma(self) -> float:
@@ -194,15 +195,14 @@ class ChosenMarginals(Prepaid[AdaptiveMarginals]):
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
-        blocks = (
-            map(self.groups.of, cut(table.fit_codes)) if self.groups.starts else table.fit_codes
-        )
-        counted = count_tables(blocks, self.groups.coarse, self.tables)
+        groups = LevelGroups(self.budget.domain, self.starts)
+        blocks = map(groups.of, cut(table.fit_codes)) if self.starts else table.fit_codes
+        counted = count_tables(blocks, groups.coarse, self.tables)
         return _noisy(
             self.tables,
             [randomness.rounded_gaussian(counts, sigma=self.sigma) for counts in counted],
             self.sigmas,
-            self.groups.starts,
+            self.starts,
         )
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
