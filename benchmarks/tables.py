@@ -4,10 +4,10 @@
                                 [--mode predict none] [--bins grid]
 
 The spec has types, bounds, categories, decimals and the label of each table, and nothing else: no
-graph, no shares, bins as `init` suggests them. With `--bins grid` the bins are those of the public
-grid on which tables are compared, as peers get them. Delta is 1e-5; the number of rows is declared.
-CPU seconds are those of fit and sample on one thread. Writes results/tables.csv, a row for each
-run; runs that it holds are not run again.
+graph, no shares, no bins. With `--bins grid` the bins are those of the public grid on which tables
+are compared, as peers get them. Delta is 1e-5; the number of rows is declared. CPU seconds are
+those of fit and sample on one thread. Writes results/tables.csv, a row for each run; runs that it
+holds are not run again.
 """
 
 from __future__ import annotations
