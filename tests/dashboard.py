@@ -99,7 +99,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         *(
             f"{what}: neighbours replayed, {rows} rows, {adjacency}"
             for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one"))
-            for what in ("Sieve", "Selection")
+            for what in ("SparseVector", "Selection")
         ),
         *(
             f"neighbours of small tables within {statistic}'s bounds"
