@@ -142,12 +142,13 @@ def loose(mode: str = "predict", **privacy: Any) -> ReleaseSpec:
 def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
     spec = loose()
     domain = Domain.from_spec(spec.columns)
-    assert [domain[name].levels for name in ("age", "price", "pay", "day")] == [121, 197, 201, 147]
+    assert [domain[name].levels for name in ("age", "price", "pay", "day")] == [121, 197, 202, 147]
     assert spec.columns["told"].edges is None and domain["told"].levels == 5  # type: ignore[union-attr]
     assert spec.privacy.shares == FINE_SHARES
     age = domain["age"]
     assert age.labels[:3] == ("0", "1", "2"), "the spike, then every other age"
     assert domain["price"].labels[:2] == ("[0.1, 0.15)", "[0.15, 0.2)")
+    assert domain["pay"].labels[:2] == ("0", "1 to 4999"), "none of something is a level"
     assert domain["pay"].labels[-2:] == ("995000 to 999999", "1000000")
 
 

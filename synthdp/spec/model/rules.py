@@ -10,7 +10,7 @@ release: that would be one more use of them, and would have to be paid for.
 from __future__ import annotations
 
 from synthdp.spec.model import Ranged, ReleaseSpec, Shares
-from synthdp.spec.model.columns.fine_bins import fine_edges
+from synthdp.spec.model.columns.fine_bins import with_fine_bins
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
@@ -58,10 +58,7 @@ def _with_fine_bins(spec: ReleaseSpec) -> ReleaseSpec:
     groups of them, by released counts.
     """
     left_out = _left_out(spec) if tables_only(spec) else {}
-    fine = {
-        name: column.model_copy(update={"edges": fine_edges(column, FINE_BINS)})
-        for name, column in left_out.items()
-    }
+    fine = {name: with_fine_bins(column, FINE_BINS) for name, column in left_out.items()}
     return spec.model_copy(update={"columns": {**spec.columns, **fine}}) if fine else spec
 
 

@@ -6,7 +6,21 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from synthdp.spec.model.columns.ranges import Ranged
+from synthdp.spec.model.columns.ranges import Datetime, Ranged
+
+
+def with_fine_bins(column: Ranged, most: int) -> Ranged:
+    """The column with about `most` bins at most.
+
+    Where 0 is the lower bound and would share a bin with other values, it becomes a spike, unless
+    the spec names spikes: nothing is as common in numbers as none of something.
+    """
+    edges = fine_edges(column, most)
+    alone = "spikes" in column.model_fields_set or isinstance(column, Datetime) or column.lower != 0
+    if alone or _width(column, most) == _step(column):
+        return column.model_copy(update={"edges": edges})
+    spiked = column.model_copy(update={"spikes": (column.lower,)})
+    return spiked.model_copy(update={"edges": fine_edges(spiked, most)})
 
 
 def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
@@ -19,9 +33,8 @@ def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
     >>> fine_edges(Integer(type="integer", lower=3, upper=40), 10)
     (3, 5, 10, 15, 20, 25, 30, 35, 40)
     """
-    step = Fraction(1, 10 ** getattr(column, "decimals", 0))
     lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
-    width = _round_width((upper - lower) / step / most) * step
+    width = _width(column, most)
     last = math.ceil(upper / width) - 1 if column.continuous else math.floor(upper / width)
     inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
     single = width == 1 and not column.continuous
@@ -30,6 +43,18 @@ def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
     first = float(lower) + (not column.continuous and float(lower) in spikes)
     rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
     return tuple(map(column.value, (first, *rest)))
+
+
+def _step(column: Ranged) -> Fraction:
+    """The difference of two neighbouring values, on the column's numeric scale."""
+    return Fraction(1, 10 ** getattr(column, "decimals", 0))
+
+
+def _width(column: Ranged, most: int) -> Fraction:
+    """Width of the bins."""
+    step = _step(column)
+    span = Fraction(column.number(column.upper)) - Fraction(column.number(column.lower))
+    return _round_width(span / step / most) * step
 
 
 def _round_width(steps: Fraction) -> int:
