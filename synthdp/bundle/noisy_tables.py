@@ -44,11 +44,14 @@ def table_from_json(stated: Mapping[str, Any]) -> NoisyTable:
     Raises:
         ValueError, KeyError, TypeError, OverflowError: it is none.
     """
+    columns, starts = stated["columns"], stated.get("starts", {})
+    if not isinstance(starts, dict) or not all(isinstance(name, str) for name in columns):
+        raise TypeError("columns are texts, and starts has lists by column")
     return NoisyTable(
-        tuple(stated["columns"]),
+        tuple(columns),
         np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]),
         float(stated["sigma"]),
-        {name: tuple(starts) for name, starts in stated.get("starts", {}).items()},
+        {name: tuple(begins) for name, begins in starts.items()},
     )
 
 
@@ -83,6 +86,10 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     Raises:
         VerifyError: they cannot be read, or are not over the spec's columns.
     """
+    foreign = VerifyError(
+        f"marginals.json in {bundle} is not over the columns and levels of its spec",
+        hint=f"see `synthdp verify {bundle}`",
+    )
     try:
         tables = read_tables(bundle)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
@@ -94,11 +101,11 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     grouped = {name for t in tables for name in t.starts}
     asked = domain.names if margins or grouped else ()
     if not known.issuperset(asked) or not all(_fits(t, domain) for t in tables):
-        raise VerifyError(
-            f"marginals.json in {bundle} is not over the columns and levels of its spec",
-            hint=f"see `synthdp verify {bundle}`",
-        )
-    return LevelLaw.of_tables(tables, domain)
+        raise foreign
+    try:
+        return LevelLaw.of_tables(tables, domain)
+    except ValueError:
+        raise foreign from None
 
 
 def _fits(table: NoisyTable, domain: Domain) -> bool:

@@ -195,6 +195,9 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
             yield f"{name}: is not over the spec's columns"
             continue
         starts = {c: tuple(s) for c, s in table.get("starts", {}).items()}
+        if not starts.keys() <= set(columns):
+            yield f"{name}: groups levels of a column that it does not have"
+            continue
         if any(grouped.setdefault(c, s) != s for c, s in starts.items()):
             yield f"{name}: groups levels otherwise than the tables before it"
             continue

@@ -61,8 +61,17 @@ def starts_of(column: ColumnDomain, margin: Probabilities) -> Starts:
 
 
 def groups_of(tables: Sequence[NoisyTable], domain: Domain) -> LevelGroups:
-    """The groups of levels that some of the `tables` are counted on."""
-    return LevelGroups(domain, {name: s for table in tables for name, s in table.starts.items()})
+    """The groups of levels that some of the `tables` are counted on.
+
+    Raises:
+        ValueError: two tables group a column in two ways, or these are no groups of levels.
+    """
+    starts = dict[str, Starts]()
+    for table in tables:
+        for name, begins in table.starts.items():
+            if starts.setdefault(name, begins) != begins:
+                raise ValueError(f"two groupings of the levels of column {name!r}")
+    return LevelGroups(domain, starts)
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,11 @@ class LevelLaw:
 
     @classmethod
     def of_tables(cls, tables: Sequence[NoisyTable], domain: Domain) -> LevelLaw:
-        """The law by the released `tables`."""
+        """The law by the released `tables`.
+
+        Raises:
+            ValueError: as `groups_of`.
+        """
         return cls(groups_of(tables, domain), tables)
 
     @cached_property
