@@ -2,12 +2,13 @@
 and memory.
 
     python -m benchmarks.adult [--epsilon 1] [--runs 3]
-                               [--variants given partial learned predict none]
+                               [--variants given partial learned predict newcomer none]
 
 `given` has the expert graph of specs/adult.yaml. `learned` has one that is learned from noisy
 tables within the same total, knowing only what comes before what (`TIERS`); `partial` besides
 declares that income may depend on everything that comes before it, and learns the rest. `predict`
-declares nothing but the label. `none` is a plain VAE. Only `given` and `partial` have a stage for
+declares nothing but the label, and `newcomer` no bins either, as `synthdp init` drafts a spec.
+`none` is a plain VAE. Only `given` and `partial` have a stage for
 the target: a graph that is learned as a whole misses some of its causes, without which the network
 does better; there the target is drawn evenly all the same.
 
@@ -60,6 +61,7 @@ VARIANTS = {
     "partial": "synthdp, causes of the label declared, the rest learned",
     "learned": "synthdp, learned graph",
     "predict": "synthdp, mode predict (no arrow declared)",
+    "newcomer": "synthdp, as init drafts it: mode predict, no bins",
     "none": "synthdp, no graph (plain VAE)",
 }
 PLAIN_LATENT = 4  # without a graph z carries every dependence
@@ -67,6 +69,7 @@ FIGURES = (
     "tv1",
     "tv2",
     "tv3",
+    "c2st",
     "mean_auc",
     "lr_auc",
     "hgb_auc",
@@ -134,7 +137,7 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
     from synthdp.spec.load.loader import load_spec
     from synthdp.spec.model import CsvSource, DeclaredRows, Graph, Shares
 
-    base = load_spec(ROOT / "specs" / "adult.yaml")
+    base = newcomers() if variant == "newcomer" else load_spec(ROOT / "specs" / "adult.yaml")
     rows = sum(1 for _ in train.open(encoding="utf-8")) - 1
     dataset = base.dataset.model_copy(
         update={
@@ -153,6 +156,7 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
         ),
         "learned": Graph(mode="learn", tiers=TIERS),
         "predict": Graph(mode="predict"),
+        "newcomer": Graph(mode="predict"),
         "none": Graph(mode="none"),
     }
     shares = {
@@ -166,13 +170,36 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
                 update={"epsilon": epsilon, "delta": DELTA, "cap": None, "shares": shares}
             ),
             "graph": graphs[variant],
-            "evaluation": base.evaluation.model_copy(update={"targets": ()}),
+            "evaluation": base.evaluation.model_copy(
+                update={"targets": TIERS[-1] if variant == "newcomer" else ()}
+            ),
         }
     )
     changed = {"learned": evenly, "predict": predictive, "none": plain}
     release = check(changed.get(variant, lambda own: own)(release))
     judged_elsewhere = release.evaluation.model_copy(update={"holdout": 0.0})
     return release.model_copy(update={"evaluation": judged_elsewhere})
+
+
+def newcomers() -> ReleaseSpec:
+    """The spec as `init` drafts it: types, bounds, categories and the label."""
+    import yaml
+
+    from synthdp.spec.load.loader import parse_spec
+
+    written = yaml.safe_load((ROOT / "specs" / "adult.yaml").read_text(encoding="utf-8"))
+    kept = {key: written[key] for key in ("synthdp", "dataset", "evaluation")}
+    columns = {
+        name: {k: v for k, v in column.items() if k not in ("bins", "edges", "spikes")}
+        for name, column in written["columns"].items()
+    }
+    drafted = {
+        **kept,
+        "columns": columns,
+        "privacy": {"epsilon": 1.0, "delta": DELTA},
+        "graph": {"mode": "predict"},
+    }
+    return parse_spec(yaml.safe_dump(drafted, sort_keys=False), path="adult")
 
 
 def predictive(spec: ReleaseSpec) -> ReleaseSpec:

@@ -9,6 +9,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.margins import with_group_sums
 from synthdp.graph.prediction.groups import (
+    FEW_BINS,
     MAX_GROUPS,
     LevelLaw,
     equal_groups,
@@ -45,7 +46,7 @@ def test_groups_have_about_equal_mass_and_heavy_levels_are_alone() -> None:
 
 
 def test_few_levels_and_categories_stay() -> None:
-    few, many = numeric("few", MAX_GROUPS), numeric("many", MAX_GROUPS + 1)
+    few, many = numeric("few", FEW_BINS), numeric("many", FEW_BINS + 1)
     words = ColumnDomain("words", "categorical", tuple(map(str, range(50))), False)
     domain = Domain((few, many, words))
     groups = equal_groups(domain, [np.full(size, 1 / size) for size in domain.sizes])
