@@ -105,6 +105,14 @@ class BudgetPlan:
                 f"and {expected['memory_mb']} MB, for measuring, fitting and sampling",
             ),
         ]
+        quality = facts["quality"]
+        cards.append(
+            Card(
+                "Expected quality",
+                f"TV1 about {quality['tv1']:.2g}",
+                "mean total variation of single columns, by public facts and the planned noise",
+            )
+        )
         spends = ReportTable(
             "Spends, each with its epsilon alone",
             ("spend", "epsilon alone", "mechanism", "serves"),

@@ -103,8 +103,8 @@ class Spec:
         entries, balance = entries_of(self.content, self.path), balance_of(self.content, self.path)
         check_nearby(entries, dataset, Path("releases") / dataset)
         check_affordable(self.content, balance)
-        warnings = {"warnings": other_ids(self.content, entries)}
-        return BudgetPlan.of_facts(plan_facts(self.content, balance) | warnings)
+        warnings = other_ids(self.content, entries)
+        return BudgetPlan.of_facts(plan_facts(self.content, balance, warnings=warnings))
 
     def release(
         self,

@@ -78,7 +78,7 @@ def plan(spec: SpecArgument, as_json: Json = False) -> None:
     loaded = load_spec(spec)
     entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
     check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
-    facts = plan_facts(loaded, balance) | {"warnings": other_ids(loaded, entries)}
+    facts = plan_facts(loaded, balance, warnings=other_ids(loaded, entries))
     show(facts, as_json=as_json, text=lambda: _plan_text(facts))
     check_affordable(loaded, balance)
 

@@ -15,24 +15,25 @@ from synthdp.cli.options import Json, SpecArgument, show, write_file
 
 def validate(spec: SpecArgument, as_json: Json = False) -> None:
     """Check a spec and list every mistake at once; reads no data."""
+    from synthdp.release.plan_view import spec_warnings
     from synthdp.spec.load.loader import load_spec
 
     loaded = load_spec(spec)
+    warnings = spec_warnings(loaded)
     facts = {
         "valid": True,
         "dataset": loaded.dataset.id,
         "columns": len(loaded.columns),
         "epsilon": loaded.privacy.epsilon,
         "graph": loaded.graph.mode,
+        "warnings": warnings,
     }
-    show(
-        facts,
-        as_json=as_json,
-        text=lambda: (
-            f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g},"
-            f" graph {loaded.graph.mode})"
-        ),
+    valid = (
+        f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g},"
+        f" graph {loaded.graph.mode})"
     )
+    told = [valid, *(f"warning: {warning}" for warning in warnings)]
+    show(facts, as_json=as_json, text=lambda: "\n".join(told))
 
 
 def schema(as_json: Json = False) -> None:

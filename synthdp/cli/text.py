@@ -59,9 +59,34 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
         " for measuring, fitting and sampling",
+        *quality_lines(facts["quality"]),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     )
+
+
+def quality_lines(quality: Mapping[str, Any]) -> list[str]:
+    """What a plan says of quality, in words."""
+    columns = quality["columns"]
+    worst = max(columns, key=lambda c: c["tv1"])
+    hidden = sorted(c["hidden_rows"] for c in columns)
+    lines = [
+        f"expected quality: single columns off by about {quality['tv1']:.2g} (mean total"
+        f" variation), {worst['column']!r} by {worst['tv1']:.2g}",
+        f"hidden by noise: a category or level with fewer than {hidden[0]:.0f} to"
+        f" {hidden[-1]:.0f} rows, by column",
+    ]
+    if quality["weakest_correlation"] is not None:
+        lines.append(
+            "between two numbers: a correlation below about"
+            f" {quality['weakest_correlation']:.2g} is easily lost"
+        )
+    if quality["open_pairs"] is not None:
+        lines.append(
+            f"graph search: of {quality['open_pairs']} open pairs, a medium dependence would be"
+            f" seen in about {quality['decidable_pairs']}"
+        )
+    return lines
 
 
 def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:

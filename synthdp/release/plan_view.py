@@ -1,17 +1,40 @@
-"""What `synthdp plan` shows: spends, the ledger before and after, expected cost. No row is read."""
+"""What `synthdp plan` shows: spends, the ledger before and after, expected cost and quality.
+
+No row is read.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from synthdp.errors import BudgetError
 from synthdp.ledger.balance import Balance
 from synthdp.ledger.connect import cap_of
+from synthdp.spec.checks.traps import traps
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import tables_only
 
+if TYPE_CHECKING:
+    from synthdp.privacy.plan import ReleasePlan
+    from synthdp.release.expected_quality import ExpectedQuality
 
-def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
-    """The plan, what the ledger has (`balance`) and will have, and about what a release costs.
+
+def spec_warnings(spec: ReleaseSpec) -> list[str]:
+    """What is valid in a spec and will disappoint: `validate` tells it. `plan` tells more."""
+    found = traps(spec)
+    if spec.graph.mode == "learn":
+        with suppress(BudgetError):  # `plan` says so
+            found += _quality(spec, _plan(spec)).warnings
+    return found
+
+
+def plan_facts(
+    spec: ReleaseSpec, balance: Balance, *, warnings: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The plan, what the ledger has (`balance`) and will have, and about what a release costs and
+    how good it will be. `warnings` are told with those of the spec.
 
     Raises:
         BudgetError: the accountant cannot resolve the spec's budget.
@@ -21,7 +44,9 @@ def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
     steps = spec.synthesizer.steps if spec.privacy.shares.train else 0
     rows = spec.sampling.rows or spec.dataset.rows.value
     cells = len(spec.modelled) * spec.synthesizer.hidden
-    return _planned_spends(spec) | {
+    plan = _plan(spec)
+    quality = _quality(spec, plan)
+    return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
         "ledger": {
             "spent_before": balance.epsilon,
@@ -43,7 +68,9 @@ def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
                 700 + 3 * rows * spec.sampling.oversample * len(spec.modelled) * 8e-6
             ),
         },
+        "quality": quality.to_json(),
         "notes": _notes(spec),
+        "warnings": [*warnings, *traps(spec), *quality.warnings],
     }
 
 
@@ -60,12 +87,22 @@ def _notes(spec: ReleaseSpec) -> list[str]:
     return [order, "noisy tables make the model, and DP-SGD trains it further"]
 
 
-def _planned_spends(spec: ReleaseSpec) -> dict[str, Any]:
-    """Every planned spend with its event, its epsilon alone, and what it serves."""
+def _plan(spec: ReleaseSpec) -> ReleasePlan:
     from synthdp.data.domain import Domain
     from synthdp.model.planning import plan_for
 
-    plan = plan_for(spec, Domain.from_spec(spec.columns))
+    return plan_for(spec, Domain.from_spec(spec.columns))
+
+
+def _quality(spec: ReleaseSpec, plan: ReleasePlan) -> ExpectedQuality:
+    from synthdp.data.domain import Domain
+    from synthdp.release.expected_quality import expected_quality
+
+    return expected_quality(spec, Domain.from_spec(spec.columns), plan)
+
+
+def _planned_spends(plan: ReleasePlan) -> dict[str, Any]:
+    """Every planned spend with its event, its epsilon alone, and what it serves."""
     facts = plan.to_json()
     return facts | {
         "spends": [

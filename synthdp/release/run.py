@@ -52,6 +52,7 @@ from synthdp.release.publish import (
     withhold_refuted,
 )
 from synthdp.release.run_folder import RunFolder
+from synthdp.spec.checks.traps import traps
 from synthdp.spec.load.loader import parse_spec, spec_text
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.tracker import Tracker, tracker
@@ -111,7 +112,7 @@ def _release(
         check_target(out / "bundle", force=force)
         entries = entries_of(loaded, spec_path)
         check_nearby(entries, loaded.dataset.id, out)
-        reporter.warn(other_ids(loaded, entries))
+        reporter.warn([*other_ids(loaded, entries), *traps(loaded)])
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
     folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)

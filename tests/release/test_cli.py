@@ -85,6 +85,7 @@ def test_validate(tiny: Any, synthdp: Any) -> None:
         "columns": 6,
         "epsilon": 1.0,
         "graph": "given",
+        "warnings": [],
     }
 
 

@@ -17,8 +17,8 @@ from synthdp.data.domain import Domain
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
 from synthdp.spec.model.columns.fine_bins import fine_edges
-from synthdp.spec.model.rules import FINE_BINS, FINE_SHARES, PREDICT_SHARES, batch
-from tests.builders import skeleton
+from synthdp.spec.model.rules import FINE_SHARES, MAX_FINE, PREDICT_SHARES, batch, fine_bins
+from tests.builders import build_spec, skeleton
 
 ROWS = """\
 synthdp: 1
@@ -133,7 +133,7 @@ LOOSE: dict[str, Any] = {
 
 def loose(mode: str = "predict", **privacy: Any) -> ReleaseSpec:
     text = yaml.safe_dump(
-        {**skeleton(), "columns": LOOSE, "graph": {"mode": mode}}
+        {**skeleton(50_000), "columns": LOOSE, "graph": {"mode": mode}}
         | ({"privacy": {"epsilon": 1.0, "delta": 1e-5, **privacy}} if privacy else {})
     )
     return parse_spec(text, path="spec.yaml")
@@ -150,6 +150,28 @@ def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
     assert domain["price"].labels[:2] == ("[0.1, 0.15)", "[0.15, 0.2)")
     assert domain["pay"].labels[:2] == ("0", "1 to 4999"), "none of something is a level"
     assert domain["pay"].labels[-2:] == ("995000 to 999999", "1000000")
+
+
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "columns", "bins"),
+    [
+        (100, 1.0, 1, 64),
+        (5000, 0.3, 14, 64),
+        (5000, 1.0, 14, 128),
+        (15_000, 1.0, 14, 256),
+        (15_000, 1.0, 400, 64),
+        (10**7, 10.0, 2, 256),
+    ],
+)
+def test_fine_bins_are_fewer_where_noise_is_larger(
+    rows: int, epsilon: float, columns: int, bins: int
+) -> None:
+    spec = build_spec(
+        {f"x{i}": {"type": "integer", "lower": 0, "upper": 999} for i in range(columns)},
+        rows=rows,
+        privacy={"epsilon": epsilon, "delta": 1e-9},
+    )
+    assert fine_bins(spec) == bins
 
 
 @pytest.mark.parametrize(
@@ -190,8 +212,8 @@ def test_fine_bins_cover_the_range_and_hold_values(
         type="number", lower=lower / 8, upper=(lower + span) / 8, decimals=max(decimals, 1)
     )
     for column in (whole, real):
-        edges = fine_edges(column, FINE_BINS)
-        assert 1 <= len(edges) <= FINE_BINS + 1
+        edges = fine_edges(column, MAX_FINE)
+        assert 1 <= len(edges) <= MAX_FINE + 1
         assert all(a < b for a, b in itertools.pairwise(edges)) and edges[-1] <= column.upper
         first = whole.lower + (whole.lower in whole.spikes) if column is whole else real.lower
         assert edges[0] == first

@@ -147,7 +147,7 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     )
     assert isinstance(no, Ordinal)
     assert no.categories == ("b", "01", "1.50")
-    assert isinstance(when, Datetime) and when.edges is not None and 100 < len(when.edges) <= 256
+    assert isinstance(when, Datetime) and when.edges is not None and 32 < len(when.edges) <= 256
     assert isinstance(ok, Boolean)
     assert (ok.false, ok.true) == ("false", "yes")
     assert isinstance(gain, Number)

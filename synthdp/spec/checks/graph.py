@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.model import Edge, ReleaseSpec
+from synthdp.spec.model.graph import MAX_PARENTS
 
 Arrow = tuple[str, str]
 MAX_ARROWS = 100_000
@@ -179,7 +180,13 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 f"got {graph.max_parents}, but the given arrows already lead {causes} causes to"
                 f" {name!r}"
             )
-            yield CrossProblem(("graph", "max_parents"), message, f"set it to {causes} or more")
+            hint = f"set it to {causes} or more"
+            if causes > MAX_PARENTS:
+                hint = (
+                    f"it can be {MAX_PARENTS} at most: declare fewer causes of {name!r}, or use"
+                    " graph.mode given or predict, which have no limit"
+                )
+            yield CrossProblem(("graph", "max_parents"), message, hint)
 
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:

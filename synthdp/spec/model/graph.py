@@ -9,6 +9,9 @@ from pydantic import BeforeValidator, Field
 
 from synthdp.spec.model.fields import Model, Name, Names, Real, Whole
 
+MAX_PARENTS = 16
+"""Most parents that mode learn gives a column."""
+
 
 class Edge(Model):
     """Arrows from every name in `causes` to every name in `effects`; in YAML also "a, b -> c"."""
@@ -116,7 +119,7 @@ class Graph(Model):
     level: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
         default=0.05, description="family-wise level of the tests", examples=[0.01]
     )
-    max_parents: Annotated[Whole, Field(ge=1, le=16), Unit("columns")] = Field(
+    max_parents: Annotated[Whole, Field(ge=1, le=MAX_PARENTS), Unit("columns")] = Field(
         default=6,
         description=(
             "most parents that mode learn gives a column: the strongest; svt_pc and em_pc release"

@@ -9,6 +9,8 @@ release: that would be one more use of them, and would have to be paid for.
 
 from __future__ import annotations
 
+import math
+
 from synthdp.spec.model import Ranged, ReleaseSpec, Shares
 from synthdp.spec.model.columns.fine_bins import with_fine_bins
 
@@ -19,7 +21,8 @@ WIDE, WIDEST = (
     400,
 )  # columns, each of which has hidden units of its own: more columns, fewer units
 MAX_LEVELS = 256  # of a target, that hidden units are added for
-FINE_BINS = 256  # most bins of a range whose bins are left out, where tables alone make the model
+MIN_FINE, MAX_FINE = 64, 256  # bins of a range that leaves them out, where tables are the model
+FINE_ROWS = 10.0  # rows of a fine bin, times epsilon, for each root of the number of columns
 # Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins
 # alone say how a column is spread inside the groups of levels on which pairs are counted.
 PREDICT_SHARES = Shares(measure=0.2, graph=0.8, train=0.0)
@@ -58,8 +61,20 @@ def _with_fine_bins(spec: ReleaseSpec) -> ReleaseSpec:
     groups of them, by released counts.
     """
     left_out = _left_out(spec) if tables_only(spec) else {}
-    fine = {name: with_fine_bins(column, FINE_BINS) for name, column in left_out.items()}
+    fine = {name: with_fine_bins(column, fine_bins(spec)) for name, column in left_out.items()}
     return spec.model_copy(update={"columns": {**spec.columns, **fine}}) if fine else spec
+
+
+def fine_bins(spec: ReleaseSpec) -> int:
+    """Most bins of a range whose bins are left out: a power of two, fewer where noise is larger.
+
+    Noise goes by the root of the number of tables over epsilon. On four public tables at epsilon .3
+    64 bins gave 9% less TV of pairs than 256, and 17% less on the smallest; at epsilon 1, on three,
+    2% more.
+    """
+    rows, columns = spec.dataset.rows.value, max(1, len(spec.modelled))
+    wanted = rows * spec.privacy.epsilon / (FINE_ROWS * math.sqrt(columns))
+    return min(max(2 ** round(math.log2(max(wanted, 1))), MIN_FINE), MAX_FINE)
 
 
 def _left_out(spec: ReleaseSpec) -> dict[str, Ranged]:

@@ -56,7 +56,7 @@ def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
 
 
 BINS = (
-    "number of equal-width bins; mode predict without training chooses up to 256 fine ones instead"
+    "number of equal-width bins; mode predict without training chooses 64 to 256 fine ones instead"
     " where neither `bins` nor `edges` is given"
 )
 

@@ -1,0 +1,47 @@
+"""Traps: specs that are valid, and that seldom give what their author wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from synthdp.spec.model import ReleaseSpec
+
+
+def traps(spec: ReleaseSpec) -> list[str]:
+    """A warning for each trap, in words. Nothing here comes from rows."""
+    return [*_targets_without_causes(spec), *_labels_without_graph(spec)]
+
+
+def _targets_without_causes(spec: ReleaseSpec) -> Iterator[str]:
+    """Mode learn predicts a target from the causes it finds, and from nothing else.
+
+    On two public tables that cost .09 to .14 of the classifiers' AUC.
+    """
+    if spec.graph.mode != "learn":
+        return
+    group_of = {name: g for g, members in spec.graph.groups.items() for name in members}
+    known = {effect for edge in spec.graph.edges for effect in edge.effects}
+    for name in spec.synthesizer.targets:
+        if not {name, group_of.get(name, name)} & known:
+            yield (
+                f"synthesizer.targets: no arrow leads to {name!r}, and mode learn predicts it from"
+                " the causes that the search finds alone, often few; declare what may cause it in"
+                " graph.edges, or use graph.mode predict"
+            )
+
+
+def _labels_without_graph(spec: ReleaseSpec) -> Iterator[str]:
+    """Mode none measures nothing of a label and another column, unless the spec names the pair.
+
+    On one public table all pairs with the label took the AUC from .71 to .88.
+    """
+    measured = {name for pair in spec.privacy.pairs for name in pair}
+    if spec.graph.mode != "none" or not spec.evaluation.enabled:
+        return
+    for name in spec.evaluation.targets:
+        if name not in measured:
+            yield (
+                f"evaluation.targets: mode none measures no pair with {name!r}, so that what"
+                " predicts it is easily lost; name pairs with it in privacy.pairs, or use"
+                " graph.mode predict"
+            )

@@ -1,0 +1,202 @@
+"""What a plan says of quality, held against what the plan's mechanisms then give; and the traps
+that a valid spec may hold.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.domain import Domain
+from synthdp.errors import SpecError
+from synthdp.graph.ci_tests.answer import Answer
+from synthdp.graph.margins import one_way_probabilities
+from synthdp.graph.prediction.groups import equal_groups
+from synthdp.graph.prediction.smoothing import axis, smoothed_pair
+from synthdp.graph.tables import NoisyTables
+from synthdp.model.planning import plan_for
+from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.release.expected_quality import ExpectedQuality, expected_quality, stand_in_law
+from synthdp.spec.checks.traps import traps
+from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec.model import ReleaseSpec
+from tests.builders import skeleton
+
+pytestmark = pytest.mark.check
+
+Run = Callable[..., Any]
+COLUMNS: dict[str, Any] = {
+    "age": {"type": "integer", "lower": 0, "upper": 99},
+    "pay": {"type": "number", "lower": 0, "upper": 50, "decimals": 1, "missing": True},
+    "town": {"type": "categorical", "categories": [f"t{i}" for i in range(12)]},
+    "sick": {"type": "boolean", "false": "no", "true": "yes"},
+}
+SEARCHED = {"epsilon": 1.0, "delta": 1e-6, "shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}}
+
+
+def quality(spec: ReleaseSpec) -> ExpectedQuality:
+    domain = Domain.from_spec(spec.columns)
+    return expected_quality(spec, domain, plan_for(spec, domain))
+
+
+def spec_of(columns: dict[str, Any], *, rows: int = 1000, **sections: Any) -> ReleaseSpec:
+    """The spec with what it leaves out."""
+    return parse_spec(yaml.safe_dump({**skeleton(rows), "columns": columns, **sections}), path="s")
+
+
+def predicting(rows: int, epsilon: float = 1.0) -> ReleaseSpec:
+    privacy = {"epsilon": epsilon, "delta": 1e-6}
+    return spec_of(COLUMNS, rows=rows, privacy=privacy, graph={"mode": "predict"})
+
+
+@pytest.mark.parametrize("rows", [1000, 30_000])
+def test_columns_are_off_by_about_what_is_expected(rows: int) -> None:
+    """Of columns with another law than the stand-in. Seeded."""
+    spec, rng = predicting(rows), np.random.default_rng(3)
+    domain = Domain.from_spec(spec.columns)
+    measure = plan_for(spec, domain).measure
+    assert measure is not None
+    expected, fit = quality(spec), expected_fit_rows(spec)
+    laws = [np.roll(stand_in_law(c), c.levels // 10) for c in domain.columns]
+    groups, found = equal_groups(domain, laws), list[float]()
+    for _ in range(10):
+        tables = [
+            NoisyTable((c.name,), fit * law + rng.normal(0, sigma, c.levels), sigma)
+            for c, law, sigma in zip(domain.columns, laws, measure.sigmas, strict=True)
+        ]
+        # One column after another: a total that all of them share hides their own noise.
+        for c, law, table in zip(domain.columns, laws, tables, strict=True):
+            (own,) = one_way_probabilities([table], [c])
+            found.append(np.abs(groups.sums(c.name, own - law)).sum() / 2)
+    assert np.mean(found) == pytest.approx(expected.tv1, rel=0.5)
+    assert [c.hidden_rows for c in expected.columns] == [2 * s for s in measure.sigmas]
+
+
+def test_more_rows_and_more_budget_promise_more() -> None:
+    poor, rich = quality(predicting(1000)), quality(predicting(30_000))
+    spent = quality(predicting(30_000, epsilon=3.0))
+    assert poor.tv1 > 2 * rich.tv1 > 2 * spent.tv1
+    weakest = [q.weakest_correlation or 0 for q in (poor, rich, spent)]
+    assert 1 >= weakest[0] > weakest[1] > weakest[2] > 0
+    assert "noise is large" in "".join(poor.warnings) and rich.warnings == ()
+
+
+def test_a_correlation_of_the_weakest_size_is_seen_and_a_third_of_it_is_not() -> None:
+    """Chance to fail: none, it is seeded; unseeded, 40 tables leave an error of .07 (one sd)."""
+    column = ColumnDomain(
+        "x", "number", tuple("abcdefghijklmnop"), False, edges=tuple(range(16)), stop=16.0
+    )
+    rng, rows, sigma = np.random.default_rng(5), 20_000, 60.0
+    least = 3 * np.sqrt(256 * (sigma**2 + rows / 256)) / rows
+    even = axis(column, np.full(16, 1 / 16), rows)
+    seen = []
+    for strength in (least, least / 3):
+        ranks = np.linspace(-1, 1, 16) * np.sqrt(3 * 15 / 17)
+        law = (1 + strength * np.outer(ranks, ranks)) / 256
+        tables = (rng.multinomial(rows, law.ravel()).reshape(16, 16) for _ in range(40))
+        noisy = [(t + rng.normal(0, sigma, (16, 16))) / rows for t in tables]
+        seen.append(np.mean([smoothed_pair(even, even, t, sigma / rows).dependent for t in noisy]))
+    assert seen[0] > 0.6 and seen[1] < 0.4
+
+
+def test_mode_learn_says_how_many_pairs_it_can_decide() -> None:
+    few = spec_of(COLUMNS, rows=2000, graph={"mode": "learn"}, privacy=SEARCHED)
+    told = quality(few)
+    assert (told.open_pairs, told.weakest_correlation) == (6, None)
+    assert told.decidable_pairs is not None and told.decidable_pairs <= 1
+    assert any("of 6 open pairs" in warning for warning in told.warnings)
+    coarse = {**COLUMNS, "age": COLUMNS["age"] | {"bins": 3}, "pay": COLUMNS["pay"] | {"bins": 3}}
+    rich = spec_of(coarse, rows=300_000, graph={"mode": "learn"}, privacy=SEARCHED)
+    assert quality(rich).decidable_pairs == 6 and quality(rich).warnings == ()
+
+
+def test_what_is_called_detectable_is_found() -> None:
+    """Tables with just that effect, at noise that finds it with probability .8. Seeded."""
+    rng, rows, sigma = np.random.default_rng(0), 20_000, 60.0
+
+    def answers(counts: np.ndarray[Any, Any]) -> list[Answer]:
+        tables = [NoisyTable((f"a{i}", f"b{i}"), c, sigma) for i, c in enumerate(counts)]
+        queries = [(f"a{i}", f"b{i}", ()) for i in range(len(tables))]
+        return NoisyTables(tables).answer(queries, level=0.01, margin=0.1)
+
+    flat = np.full((1, 4, 4), rows / 16)
+    effect = answers(flat)[0].detectable
+    law = (1 + effect * np.outer([1, -1, 1, -1], [1, -1, 1, -1])) / 16
+    counts = rng.multinomial(rows, law.ravel(), size=200).reshape(-1, 4, 4)
+    found = answers(counts + rng.normal(0, sigma, counts.shape))
+    assert 0.65 < np.mean([answer.verdict == "dependent" for answer in found]) < 0.95
+
+
+def test_traps_are_told_and_clean_specs_have_none() -> None:
+    learned = {
+        "graph": {"mode": "learn"},
+        "privacy": SEARCHED | {"shares": SEARCHED["shares"] | {"train": 0.5, "targets": 0.1}},
+        "synthesizer": {"targets": ["sick"]},
+    }
+    assert "no arrow leads to 'sick'" in traps(spec_of(COLUMNS, **learned))[0]
+    declared = learned | {"graph": {"mode": "learn", "edges": ["age -> sick"]}}
+    assert traps(spec_of(COLUMNS, **declared)) == []
+    grouped = {"mode": "learn", "groups": {"state": ["sick", "town"]}, "edges": ["age -> state"]}
+    assert traps(spec_of(COLUMNS, **learned | {"graph": grouped})) == []
+    plain = {"graph": {"mode": "none"}, "evaluation": {"targets": ["sick"]}}
+    assert "measures no pair with 'sick'" in traps(spec_of(COLUMNS, **plain))[0]
+    assert traps(predicting(1000)) == []
+
+
+def test_validate_and_plan_tell_them(tmp_path: Path, synthdp: Run) -> None:
+    spec = {
+        **skeleton(2000),
+        "columns": COLUMNS,
+        "privacy": SEARCHED,
+        "graph": {"mode": "learn"},
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+    validated, planned = synthdp("validate", path, "--json"), synthdp("plan", path, "--json")
+    said = json.loads(planned.out)
+    assert json.loads(validated.out)["warnings"] == said["warnings"] != []
+    assert said["quality"]["open_pairs"] == 6 and len(said["quality"]["columns"]) == 4
+    text = synthdp("plan", path).out
+    assert "expected quality: single columns off by about" in text and "warning: " in text
+    assert "of 6 open pairs" in " ".join(text.split())
+    assert "warning: graph mode learn" in synthdp("validate", path).out
+
+
+def test_a_wide_table_is_looked_at_in_seconds() -> None:
+    columns = {f"q{i}": {"type": "boolean", "false": "no", "true": "yes"} for i in range(400)}
+    spec = spec_of(columns, rows=5000, graph={"mode": "learn"}, privacy=SEARCHED)
+    start = time.process_time()
+    domain = Domain.from_spec(spec.columns)
+    plan = plan_for(spec, domain)
+    planned = time.process_time()
+    told = expected_quality(spec, domain, plan)
+    assert time.process_time() - planned < 10 + (planned - start)
+    assert told.open_pairs == 400 * 399 / 2 and told.decidable_pairs is not None
+
+
+@pytest.mark.parametrize(
+    ("causes", "hint"), [(8, "set it to 8 or more"), (17, "it can be 16 at most")]
+)
+def test_more_causes_than_mode_learn_keeps(causes: int, hint: str, tmp_path: Path) -> None:
+    columns = {f"c{i}": {"type": "boolean", "false": "n", "true": "y"} for i in range(18)}
+    arrows = ", ".join(f"c{i}" for i in range(causes)) + " -> c17"
+    spec = {
+        **skeleton(),
+        "columns": columns,
+        "privacy": SEARCHED,
+        "graph": {"mode": "learn", "edges": [arrows]},
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+    with pytest.raises(SpecError) as refused:
+        load_spec(path)
+    assert hint in str(refused.value) + str(refused.value.__dict__)
