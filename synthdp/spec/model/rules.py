@@ -74,7 +74,8 @@ def fine_bins(spec: ReleaseSpec) -> int:
     """
     rows, columns = spec.dataset.rows.value, max(1, len(spec.modelled))
     wanted = rows * spec.privacy.epsilon / (FINE_ROWS * math.sqrt(columns))
-    return min(max(2 ** round(math.log2(max(wanted, 1))), MIN_FINE), MAX_FINE)
+    power: int = 1 << round(math.log2(max(wanted, 1)))
+    return min(max(power, MIN_FINE), MAX_FINE)
 
 
 def _left_out(spec: ReleaseSpec) -> dict[str, Ranged]:
