@@ -30,6 +30,15 @@ SLOW = {
     "blocks that are never closed": ("x.bif", "variable a { type discrete [ 2 ] { x\n" * 4000),
     "tables that are never closed": ("x.bif", f"{TWO}{'probability ( a ) { table 1,' * 4000}"),
     "brackets without end": ("x.bif", f"{TWO}probability ( a ) {{ {'(' * 50_000} }}"),
+    "an unknown name of 50,000 letters": (
+        "x.bif",
+        f"{TWO}probability ( {'{' * 50_000} a ) {{ table 0.5, 0.5; }}",
+    ),
+    "a long name told twice": (
+        "x.bif",
+        f"{TWO}{f'probability ( {chr(98) * 50_000} ) {{ table 0.5, 0.5; }}' * 2}",
+    ),
+    "a long variable that is not discrete": ("x.bif", f"variable {'b' * 50_000} {{ }} }}"),
     "a comment that is never closed": ("x.dot", "digraph { " + "/* " * 50_000),
     "backslashes without end": ("x.dot", 'digraph { "' + "\\" * 100_001),
     "a name as long as the file": ("x.dot", "d" + "9" * 500_000),

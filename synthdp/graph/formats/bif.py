@@ -92,18 +92,20 @@ def parse_bif(text: str, *, file: str) -> BayesianNetwork:
         if block.given is None:
             if block.name in levels:
                 raise SynthdpError(
-                    f"{block.place}: variable {block.name}: a second block for this variable",
+                    f"{block.place}: variable {block.shown}: a second block for this variable",
                     hint="one block for each variable",
                 )
             levels[block.name] = _levels(block)
         elif block.name in rows:
             raise SynthdpError(
-                f"{block.place}: probability of {block.name}: a second block for this variable",
+                f"{block.place}: probability of {block.shown}: a second block for this variable",
                 hint="one block for each variable",
             )
         else:
             rows[block.name] = _Rows(
-                f"{block.place}: probability of {block.name}", _names(block.given), block.body
+                f"{block.place}: probability of {block.shown}",
+                _names(block.given),
+                block.body,
             )
     if not levels:
         raise SynthdpError(
@@ -137,6 +139,11 @@ class _Block:
     name: str
     given: str | None
     body: str
+
+    @property
+    def shown(self) -> str:
+        """The variable's name in a message."""
+        return _listed([self.name])
 
 
 @dataclass(frozen=True)
@@ -175,13 +182,13 @@ def _levels(block: _Block) -> tuple[str, ...]:
     match = _TYPE.fullmatch(block.body)
     if match is None:
         raise SynthdpError(
-            f"{block.place}: variable {block.name}: is not discrete",
+            f"{block.place}: variable {block.shown}: is not discrete",
             hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }",
         )
     labels = _names(match[2])
     if len(labels) != int(match[1]) or len(set(labels)) != len(labels):
         raise SynthdpError(
-            f"{block.place}: variable {block.name}: {match[1]} different values announced, got"
+            f"{block.place}: variable {block.shown}: {match[1]} different values announced, got"
             f" {_listed(labels)}"
         )
     return labels
@@ -197,7 +204,8 @@ def _check_sizes(
         unknown = [n for n in family if n not in levels]
         if unknown:
             raise SynthdpError(
-                f"{block.where}: unknown variable {unknown[0]!r}; known: {_listed(levels)}"
+                f"{block.where}: unknown variable {_listed(unknown[:1])!r}; known:"
+                f" {_listed(levels)}"
             )
         too_many = len(block.given) > MAX_PARENTS
         size = 0 if too_many else math.prod(len(levels[n]) for n in family)
