@@ -28,14 +28,22 @@ def architecture_for(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> A
     """The network's shape, with the parents of the graph.
 
     Each declared latent cause gets `latent` dimensions of z, which reach its columns alone. Without
-    declared latent causes z reaches every column.
+    declared latent causes z reaches every column. Where every arrow's pair is measured, parents
+    have logits of their own, which start from these tables.
     """
     parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
     everywhere = (tuple(range(len(domain))),)
     causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
     latent_of = tuple(c for c in causes for _ in range(spec.synthesizer.latent))
-    direct = spec.graph.mode == "predict"
+    direct = spec.graph.mode == "predict" or _arrows_measured(spec, graph)
     return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden, direct)
+
+
+def _arrows_measured(spec: ReleaseSpec, graph: CausalGraph) -> bool:
+    """Whether the spec has the pair of every arrow measured, and there are arrows."""
+    measured = {frozenset(pair) for pair in spec.privacy.pairs}
+    arrows = {frozenset((p, name)) for name in graph.nodes for p in graph.parents(name)}
+    return bool(arrows) and arrows <= measured
 
 
 def causal_vae(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:

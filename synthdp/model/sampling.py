@@ -78,7 +78,7 @@ def drawn_last(
     causes = {p for parents in architecture.parents for p in parents}
     read = {domain.index(column.name) for column in constraints.columns}
     named = targets_of(spec, domain, architecture)
-    if architecture.direct:
+    if spec.graph.mode == "predict":
         named = tuple(domain.index(name) for name in spec.evaluation.targets)
     targets = set(named) - causes - read
     return sorted({*targets, *(domain.index(name) for name in spec.sampling.even)})

@@ -91,8 +91,9 @@ class Privacy(Model):
     ] = Field(
         default=(),
         description=(
-            "pairs of columns whose two-way tables are measured too, for shares.pairs; the released"
-            " rows are held to them"
+            "pairs of columns whose two-way tables are measured too, for shares.pairs, which is for"
+            " all pairs where none is named; the released rows are held to them, and where the pair"
+            " of every arrow is measured, the model starts from them"
         ),
         examples=[[["capital-gain", "income"]]],
     )
