@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -183,15 +183,22 @@ def test_empty_levels_and_columns_of_one_level_do_no_harm() -> None:
 # --- its place in a release ---
 
 
-def start_of(targets: tuple[str, ...], arrows: tuple[str, ...]) -> tuple[Synthesizer, Floats]:
-    """The untrained synthesizer of a spec in mode predict, and the law behind its tables; targets,
-    if any, have their starting regression.
+def start_of(
+    targets: tuple[str, ...],
+    arrows: tuple[str, ...],
+    *,
+    mode: str = "predict",
+    pairs: Sequence[tuple[str, ...]] = (),
+) -> tuple[Synthesizer, Floats]:
+    """The untrained synthesizer of a spec, and the law behind its tables; targets, if any, have
+    their starting regression.
     """
     joint, rows = law(5), 20_000
     spec = build_spec(
         {n: {"type": "categorical", "categories": domain_of()[n].labels} for n in NAMES},
         rows=rows,
-        graph={"mode": "predict"},
+        graph={"mode": mode},
+        privacy={"epsilon": 1.0, "delta": 1e-6, "pairs": pairs},
         synthesizer={"targets": targets, "batch": 256, "hidden": 8},
         sampling={"rake": False},
     )
@@ -255,6 +262,37 @@ def test_without_any_arrow_there_are_no_direct_rows() -> None:
     for column in range(4):
         share = np.bincount(codes[:, column], minlength=SIZES[column]) / len(codes)
         np.testing.assert_allclose(share, onto(joint, column), atol=0.015)
+
+
+@pytest.mark.check
+def test_a_causal_model_whose_arrows_are_measured_starts_from_them() -> None:
+    """And from nothing else that is measured: no slope outside a column's parents."""
+    arrows = ("ab", "bc", "bd")
+    made, joint = start_of((), arrows, mode="given", pairs=list(combinations(NAMES, 2)))
+    assert made.architecture.direct and made.architecture.parents == ((), (0,), (1,), (1,))
+    codes = made.sample(200_000, rng=np.random.default_rng(3), threads=1)
+    found = {(i, j): t for i, j, t in tables_of(codes)}
+    for pair in ((0, 1), (1, 2), (1, 3)):
+        assert np.abs(found[pair] - onto(joint, *pair)).sum() / 2 < 0.03
+    for level in range(SIZES[1]):  # c and d, given b
+        rows = codes[codes[:, 1] == level]
+        table = np.histogram2d(
+            rows[:, 2], rows[:, 3], (np.arange(SIZES[2] + 1), np.arange(SIZES[3] + 1))
+        )[0]
+        share = table / table.sum()
+        assert np.abs(share - np.outer(share.sum(1), share.sum(0))).sum() / 2 < 0.03
+    forced = made.sample(100_000, rng=np.random.default_rng(4), threads=1, do={"b": 0})
+    wanted = onto(joint, 1, 2)[0] / onto(joint, 1)[0]
+    share = np.bincount(forced[:, 2], minlength=SIZES[2]) / len(forced)
+    np.testing.assert_allclose(share, wanted, atol=0.03, err_msg="an effect follows")
+    share = np.bincount(forced[:, 0], minlength=SIZES[0]) / len(forced)
+    np.testing.assert_allclose(share, onto(joint, 0), atol=0.02, err_msg="a cause does not")
+
+
+@pytest.mark.parametrize("pairs", [[], ["ab", "bc"], ["ab", "bc", "ac"]])
+def test_other_causal_models_start_from_columns_alone(pairs: list[str]) -> None:
+    made, _ = start_of((), ("ab", "bc", "bd"), mode="given", pairs=[tuple(p) for p in pairs])
+    assert not made.architecture.direct and "direct" not in made.weights
 
 
 def test_rows_are_held_to_smoothed_tables_where_the_model_started_from_them() -> None:

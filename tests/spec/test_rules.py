@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from synthdp.bundle.metadata.readme import public_spec, spec_yaml
 from synthdp.data.domain import Domain
+from synthdp.privacy.calibration import make_plan
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
 from synthdp.spec.model.columns.fine_bins import fine_edges
@@ -117,6 +118,47 @@ def test_a_batch_is_a_part_of_the_rows() -> None:
     assert all(0 < size < max(2, 7 * i + 1) for i, size in enumerate(sizes)) and sizes == sorted(
         sizes
     )
+
+
+# --- pairs that are left out ---
+
+
+def test_a_share_for_pairs_that_names_none_is_for_all_of_them() -> None:
+    """Those of targets first; not those with very many cells; and never where pairs are named."""
+    columns: dict[str, Any] = {
+        "a": {"type": "integer", "lower": 0, "upper": 9},
+        "b": {"type": "integer", "lower": 0, "upper": 999, "bins": 1000},
+        "c": {"type": "integer", "lower": 0, "upper": 999, "bins": 1000},
+        "label": {"type": "boolean"},
+    }
+
+    def spec(mode: str = "given", **privacy: Any) -> ReleaseSpec:
+        shares = {"measure": 0.2, "pairs": 0.3, "train": 0.5}
+        sections = {
+            "columns": columns,
+            "graph": {"mode": mode} | ({"edges": ["a -> label"]} if mode == "given" else {}),
+            "privacy": {"epsilon": 1.0, "delta": 1e-6, "shares": shares, **privacy},
+            "evaluation": {"targets": ["label"]},
+        }
+        return parse_spec(yaml.safe_dump({**skeleton(), **sections}), path="spec.yaml")
+
+    found = spec()
+    assert found.privacy.pairs == (
+        ("a", "label"),
+        ("b", "label"),
+        ("c", "label"),
+        ("a", "b"),
+        ("a", "c"),
+    )
+    assert spec("none").privacy.pairs == found.privacy.pairs
+    assert spec(pairs=[["a", "b"]]).privacy.pairs == (("a", "b"),)
+    plain = {"measure": 0.2, "train": 0.8}
+    assert spec(shares=plain).privacy.pairs == ()
+    scales = make_plan(found, Domain.from_spec(found.columns)).pairs
+    assert scales is not None
+    half, full = scales.scales[0], scales.scales[-1]
+    assert scales.scales == (half,) * 3 + (full,) * 2 and full == 2 * half
+    assert sum(s**-2 for s in scales.scales) == pytest.approx(5), "the cost of equal noise"
 
 
 # --- bins that are left out ---
