@@ -1,4 +1,5 @@
-"""The model that noisy two-way tables ask for: the start of the network in mode predict.
+"""The model that noisy two-way tables ask for: the start of the network in mode predict, and of
+causal models whose arrows were all measured.
 
 Each column's probabilities given its parents are log-linear: p(x | parents) is proportional to
 exp(b(x) + sum over parents q of t_q(level of q, x)). Among all conditional laws whose two-way
