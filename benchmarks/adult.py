@@ -408,7 +408,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
         f"Adult, delta {DELTA:g}, total for everything in the run (crosses: peers at epsilon 1)",
         fontsize=10,
     )
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper center")
     figure.savefig(path, dpi=150)
 
 
