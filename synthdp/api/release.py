@@ -115,7 +115,15 @@ def run_release(
     out: str | Path | None,
     force: bool,
 ) -> Release:
-    """Run the spec `text`, whose relative paths start from the folder of `spec_path`."""
+    """Run the spec `text`, whose relative paths start from the folder of `spec_path`.
+
+    `Spec.release` is the way to call it.
+
+    >>> path = Path("clinic.yaml")
+    >>> made = run_release(path, path.read_text(), None, out="releases/third", force=False)
+    >>> made.bundle.path.as_posix()
+    'releases/third/bundle'
+    """
     from synthdp.release.run import release
 
     target = None if out is None else Path(out)
