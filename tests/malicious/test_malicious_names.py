@@ -272,9 +272,21 @@ def test_plans_are_no_markup() -> None:
         ],
         "ledger": {"spent_before": 0.0, "spent_after": 1.0, "cap": None},
         "expected": {"cpu_seconds": 1, "memory_mb": 1},
+        "quality": {
+            "columns": [{"column": "[link]c[/link]", "levels": 2, "tv1": 0.1, "hidden_rows": 9.0}],
+            "tv1": 0.1,
+            "weakest_correlation": None,
+            "open_pairs": None,
+            "decidable_pairs": None,
+        },
     }
     text = plan_text(facts)
-    assert "[red]d[/red]" in text and "[bold]p[/bold]" in text and "[/nothing]" in text
+    assert (
+        "[red]d[/red]" in text
+        and "[link]c[/link]" in text
+        and "[bold]p[/bold]" in text
+        and "[/nothing]" in text
+    )
 
 
 @pytest.mark.parametrize(
