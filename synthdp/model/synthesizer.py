@@ -28,7 +28,7 @@ from synthdp.errors import VerifyError
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.margins import Probabilities
 from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, draw
-from synthdp.model.calibration import calibrated_bias
+from synthdp.model.margin_biases import calibrated_bias
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.redraw import probabilities_given_others
 

@@ -197,7 +197,7 @@ KERNELS = {
             "test_ledger_that_refuses_keeps_the_rows_shut",
             "test_killed_again",
         ),
-        place=r"test_session|test_fire_kill",
+        place=r"test_session|test_kill",
         says="charge",
     ),
     "rows counted twice on groups of levels": Broken(
@@ -226,12 +226,12 @@ KERNELS = {
             "test_whoever_opens_a_run_takes_it_over",
             "test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used",
         ),
-        place=r"test_session|test_fire_copies",
+        place=r"test_session|test_copies",
         says=r"DID NOT RAISE|IndexError|values",
         tests=(
             "tests/privacy/test_session.py",
             "tests/privacy/test_ledger.py",
-            "tests/fire/test_fire_copies.py",
+            "tests/fire/test_copies.py",
         ),
     ),
     "a run that does not ask what was kept": Broken(
@@ -241,12 +241,12 @@ KERNELS = {
             "test_a_journal_older_than_the_ledger_gives_no_second_look",
             "test_journal_gives_a_released_value_back_without_a_second_look",
         ),
-        place=r"test_session|test_fire_copies",
+        place=r"test_session|test_copies",
         says=r"DID NOT RAISE|values",
         tests=(
             "tests/privacy/test_session.py",
             "tests/privacy/test_ledger.py",
-            "tests/fire/test_fire_copies.py",
+            "tests/fire/test_copies.py",
         ),
     ),
     "noise keyed from what the run stores": Broken(

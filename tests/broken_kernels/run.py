@@ -46,7 +46,7 @@ KERNEL_TESTS = [
 AUDITS = [f"tests/audit/test_{name}.py" for name in ("reading_pairs", "replay", "worst_case")]
 SUITES = (
     ("-m", "not slow", *KERNEL_TESTS, *AUDITS, "tests/release/test_noise_keys.py", "tests/fire"),
-    ("-m", "slow", "tests/fire/test_fire_kill.py::test_killed_again_while_it_resumes"),
+    ("-m", "slow", "tests/fire/test_kill.py::test_killed_again_while_it_resumes"),
 )
 MINUTES = 20
 

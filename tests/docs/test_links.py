@@ -50,7 +50,7 @@ def test_every_result_is_linked_from_the_page_of_benchmarks() -> None:
 
 
 def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.docs.test_docs_links.ROOT", tmp_path)
+    monkeypatch.setattr("tests.docs.test_links.ROOT", tmp_path)
     (tmp_path / "a.md").write_text(
         "# One thing\n[a](b.md) [b](#one-thing) [c](#another) [`d`](../x.md)"
         " [e](https://x.example/) ![f](p.png)\n"
@@ -146,7 +146,7 @@ def _test_exists(name: str) -> bool:
         ("python -m benchmarks.adult", True),
         ("python -m benchmarks.odult", False),
         ("pytest tests/test_specs.py::test_nothing", False),
-        ("tests/spec/test_spec_load.py", True),
+        ("tests/spec/test_load.py", True),
         ("tests/spec/test_spec_lood.py", False),
         ("clip", True),
     ],

@@ -33,7 +33,7 @@ from synthdp.errors import SpecError
 from synthdp.privacy import plan
 from tests.docs.fragments import load_laid_over
 from tests.docs.pages import ROOT, Block, blocks, inline_code
-from tests.docs.test_docs_links import command_exists
+from tests.docs.test_links import command_exists
 
 GUIDES = [
     ROOT / "docs" / f"{name}.md"
@@ -389,7 +389,7 @@ def test_a_page_that_is_wrong_is_found(text: str, reader: Reader, tmp_path: Path
         pytest.skip("quick enough")
     page = ROOT / "docs" / "wrong.md"
     found = Block(page, *_only(text), 1, False)
-    reader.monkeypatch.setattr("tests.docs.test_docs_run.blocks", lambda page: [found])
+    reader.monkeypatch.setattr("tests.docs.test_run.blocks", lambda page: [found])
     with pytest.raises(
         (AssertionError, SpecError, KeyError, subprocess.CalledProcessError, pytest.fail.Exception)
     ):

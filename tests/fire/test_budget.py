@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from test_fire_conformance import TABLE, execute
+from test_conformance import TABLE, execute
 
 from synthdp.cli.budget import budget_facts, budget_svg, budget_text, open_book
 from synthdp.cli.main import main
