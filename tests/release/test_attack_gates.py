@@ -178,7 +178,9 @@ def test_limits_that_chance_fails_or_nothing_are_refused_and_the_lowest_is_told(
     least = lowest_limit(figure, 100)
     assert 0 < least < 1 and not problems(tiny, figure, least, models=100)
     (below,) = problems(tiny, figure, least - 0.001, models=100)
-    assert "chance fails it" in below.message and "100 test models in each world" in below.message
+    assert (
+        "chance alone exceeds" in below.message and "100 test models in each world" in below.message
+    )
     assert below.hint and f"give at least {least:g}" in below.hint
     pairs = int(below.hint.split("attacks.membership.pairs: ")[1])
     assert not problems(tiny, figure, least - 0.001, models=pairs // 2)

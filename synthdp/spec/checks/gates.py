@@ -153,14 +153,14 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
     if least >= 1:
         return (
             (
-                f"got {bound:g}, and chance fails it: with {_told(models)} that is so of every"
+                f"got {bound:g}, which chance alone exceeds: with {_told(models)} it exceeds every"
                 " limit below 1"
             ),
             more.removeprefix("or "),
         )
     message = (
-        f"got {bound:g}, and chance fails it: of no leak at all {_told(models)} may find more in"
-        " over 5% of releases"
+        f"got {bound:g}, which chance alone exceeds: without any leak {_told(models)} measure"
+        " more in over 5% of releases"
     )
     return (
         message,

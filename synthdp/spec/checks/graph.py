@@ -146,7 +146,7 @@ def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Modes given and validate are about given arrows."""
     if spec.graph.mode in ("given", "validate") and not spec.graph.edges:
-        hint = 'give arrows such as "age -> income", or use mode learn or none'
+        hint = 'give arrows such as "age -> income", or use mode predict, learn or none'
         yield CrossProblem(
             ("graph", "edges"),
             f"missing or empty; mode {spec.graph.mode} needs at least one arrow",

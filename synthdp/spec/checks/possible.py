@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-EVEN_ROWS = 50_000
+UNIFORM_ROWS = 50_000
 MIN_EQUAL = 0.1  # of even rows, for an equation between whole numbers
 COMPUTED = (
     "take one column out of the model and have it computed from the others, e.g. `after: {type:"
@@ -74,7 +74,7 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             COMPUTED,
         )
         del holds[i]
-    no_row = f"none of {EVEN_ROWS:,} rows drawn evenly from the declared domain fulfils it"
+    no_row = f"none of {UNIFORM_ROWS:,} rows drawn uniformly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
         hint = (
             "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or"
@@ -105,7 +105,7 @@ def _computed(
     column = spec.columns[name]
     computed, _ = calculation(derived_of(column) or "", spec.columns)
     if computed is None or not isinstance(column, Ranged):
-        return np.full(EVEN_ROWS, np.nan)
+        return np.full(UNIFORM_ROWS, np.nan)
     day = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
     numbers = computed.value(values)
     return np.clip(
@@ -125,7 +125,7 @@ def _by_chance(
 
 
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """`EVEN_ROWS` values of a column as constraints read it.
+    """`UNIFORM_ROWS` values of a column as constraints read it.
 
     Levels are drawn uniformly, and so are the values inside a bin.
     """
@@ -133,7 +133,7 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
 
     if not isinstance(column, Ranged):
         categories = len(column.labels)
-        levels = rng.integers(categories + column.missing, size=EVEN_ROWS).astype(np.float64)
+        levels = rng.integers(categories + column.missing, size=UNIFORM_ROWS).astype(np.float64)
         return np.where(levels == categories, np.nan, levels)
     lower, upper, *others = (
         column.number(v)
@@ -142,9 +142,9 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
     spikes, edges = np.array(others[: len(column.spikes)]), np.array(others[len(column.spikes) :])
     stop = upper if column.continuous else upper + 1
     ends = np.append(edges, stop) if len(edges) else np.linspace(lower, stop, column.bins + 1)
-    level = rng.integers(len(spikes) + len(ends) - 1 + column.missing, size=EVEN_ROWS)
+    level = rng.integers(len(spikes) + len(ends) - 1 + column.missing, size=UNIFORM_ROWS)
     inside = np.clip(level - len(spikes), 0, len(ends) - 2)
-    drawn = ends[inside] + rng.random(EVEN_ROWS) * np.diff(ends)[inside]
+    drawn = ends[inside] + rng.random(UNIFORM_ROWS) * np.diff(ends)[inside]
     drawn = (
         np.clip(np.round(drawn, column.decimals), lower, upper)
         if isinstance(column, Number)
