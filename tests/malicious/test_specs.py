@@ -4,10 +4,11 @@ memory.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,43 @@ def test_budgets_below_what_the_accountant_resolves_are_refused(
     spec["privacy"] |= {"epsilon": epsilon, "delta": delta}
     with pytest.raises(SpecError, match="at least"):
         parse_spec(yaml.safe_dump(spec), path="s")
+
+
+def places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every entry of a tree of maps and lists."""
+    entries = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in entries:
+        yield (*at, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*at, key))
+
+
+PREDICT = """
+synthdp: 1
+dataset:
+  id: people
+  source: {kind: csv, path: people.csv}
+  privacy_unit: {kind: row, meaning: one person}
+  rows: {kind: public, value: 2000}
+columns:
+  age: {type: integer, lower: 0, upper: 99}
+  sex: {type: categorical, categories: [F, M]}
+privacy: {epsilon: 1, delta: 1e-6, shares: {measure: .3, graph: .7, train: 0}}
+graph: {mode: predict, tiers: [[age], [sex]]}
+evaluation: {targets: [sex], holdout: .2}
+"""
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, [], {}], ids=repr)
+@pytest.mark.parametrize("text", [TEXT, PREDICT], ids=["complete", "predict"])
+def test_a_wrong_value_anywhere_ends_in_the_declared_error(text: str, value: Any) -> None:
+    """Rules for what is left out read no section that is lost."""
+    tree = yaml.safe_load(text)
+    for place in places(tree):
+        spoilt = copy.deepcopy(tree)
+        node = spoilt
+        for key in place[:-1]:
+            node = node[key]
+        node[place[-1]] = value
+        with contextlib.suppress(SpecError):
+            parse_spec(yaml.safe_dump(spoilt), path="spec")

@@ -34,8 +34,15 @@ _RULED = {
     "dataset",
     "dataset.rows",
     "columns",
+    "privacy",
+    "privacy.epsilon",
+    "privacy.shares",
+    "privacy.pairs",
     "graph",
     "synthesizer",
+    "synthesizer.targets",
+    "evaluation",
+    "evaluation.targets",
 }  # what the rules for settings that are left out read
 
 
