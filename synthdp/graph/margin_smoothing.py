@@ -1,15 +1,16 @@
 """Noisy margins without most of their noise: free post-processing of released counts.
 
-Two models of a margin compete. Either the shares are a Gaussian process along the bins, with heaps
-on top: single bins that hold far more than their neighbours, such as round numbers. Or bins have
-nothing in common: most are empty, and the others hold any share. The likelier one gives the
-posterior mean.
+Three models of a margin compete. The shares are a Gaussian process along the bins; or their
+logarithm is, and the first and last bins may be empty (`log_density`); both with heaps on top:
+single bins that hold far more than their neighbours, such as round numbers. Or bins have nothing in
+common: most are empty, and the others hold any share. The margin is the mean over all models,
+weighted by their likelihoods.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -18,8 +19,7 @@ import numpy.typing as npt
 from scipy.special import erfcx, log_ndtr
 
 from synthdp.data.column_domain import ColumnDomain
-
-Floats = npt.NDArray[np.float64]
+from synthdp.graph.log_density import Floats, Model, density_models
 
 FEW_LEVELS = 6
 """Up to so many ordered levels a margin is not smoothed: there is nothing to pool."""
@@ -47,36 +47,90 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
     `sigma` is the standard deviation of a share. Spikes, categories and the missing level stay.
     """
     body = body_of(column)
-    if not column.ordered or len(body) <= FEW_LEVELS:
+    if not _has_neighbours(column):
         return shares
     values = shares[body]
-    models = [*_separate(values, sigma), *_smooth_with_heaps(values, sigma)]
+    models = [_separate(values, sigma)]
+    for smooth in (_process_models, density_models):
+        models += _with_heaps(values, sigma, smooth)
+    likelihood = np.array([model[0] for model in models])
+    weights = np.exp(likelihood - likelihood.max())
     out = shares.copy()
-    out[body] = max(models, key=lambda model: model[0])[1]
+    out[body] = weights @ np.array([model[1] for model in models]) / weights.sum()
     return out
 
 
-def _smooth_with_heaps(values: Floats, sigma: float) -> Iterator[tuple[float, Floats]]:
-    """Log likelihoods and posterior means of a Gaussian process with more and more heaps."""
-    heaps, smooth = np.zeros(len(values), bool), values
+def margin_probabilities(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:
+    """Probabilities of a column's levels from noisy `shares` `[levels]`.
+
+    The shares of all rows add up to 1. What the noisy ones lack is first given to all levels alike,
+    as least squares do. What smoothed ones lack belongs to no empty tail, so bins grow in
+    proportion; what they have too much is noise, and is taken off each level alike.
+    """
+    if not _has_neighbours(column):
+        return project_to_simplex(shares)
+    body, level = body_of(column), (1 - shares.sum()) / len(shares)
+    smooth = smoothed_margin(column, shares + level, sigma)
+    positive = np.maximum(smooth, 0)
+    within = float(positive[body].sum())
+    lacking = 1 - float(positive.sum())
+    if lacking <= 0 or within == 0:
+        return project_to_simplex(smooth)
+    positive[body] *= (within + lacking) / within
+    return positive
+
+
+def project_to_simplex(values: Floats) -> Floats:
+    """The probability vector nearest to `values` in L2.
+
+    Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient Projections onto the l1-Ball" (2008), Figure
+    1.
+
+    >>> project_to_simplex(np.array([0.7, 0.7, -0.2])).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    descending = np.sort(values)[::-1]
+    excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
+    threshold = excess[np.flatnonzero(descending > excess)[-1]]
+    projected: Floats = np.maximum(values - threshold, 0)
+    normal: Floats = projected / projected.sum()
+    return normal
+
+
+def _has_neighbours(column: ColumnDomain) -> bool:
+    """Whether there are enough ordered bins to learn from one of another."""
+    return column.ordered and len(body_of(column)) > FEW_LEVELS
+
+
+def _with_heaps(
+    values: Floats, sigma: float, smooth: Callable[[Floats, float], Sequence[Model]]
+) -> Iterator[Model]:
+    """Smooth models with more and more heaps, in rounds."""
+    heaps, expected = np.zeros(len(values), bool), values
     for _ in range(HEAP_ROUNDS):
         # A heap says nothing of its neighbours.
-        likelihood, smooth = _smooth(np.where(heaps, smooth, values), sigma)
-        yield likelihood - HEAP_COST * heaps.sum(), np.where(heaps, values, smooth)
-        found = values - smooth > HEAP * sigma
+        models = smooth(np.where(heaps, expected, values), sigma)
+        for likelihood, shares in models:
+            yield likelihood - HEAP_COST * heaps.sum(), np.where(heaps, values, shares)
+        expected = max(models, key=lambda model: model[0])[1]
+        found = values - expected > HEAP * sigma
         if (found == heaps).all():
             return
         heaps = found
 
 
-def _smooth(values: Floats, sigma: float) -> tuple[float, Floats]:
+def _process_models(values: Floats, sigma: float) -> list[Model]:
+    return [_smooth(values, sigma)]
+
+
+def _smooth(values: Floats, sigma: float) -> Model:
     """Log likelihood and posterior mean of a Gaussian process along the bins.
 
     The likelihood chooses its range, roughness and strength [Rasmussen and Williams, "Gaussian
     Processes for Machine Learning" (2006), Sections 2.2 and 5.4].
     """
     scale = max(float(values.sum()), 1e-3) / len(values)
-    best: tuple[float, Floats] = -math.inf, values
+    best: Model = -math.inf, values
     for spectrum, turn in _spectra(len(values)):
         turned = turn.T @ values
         for rough, strength in product(ROUGHNESS, scale**2 * STRENGTHS):
@@ -96,7 +150,7 @@ def _spectra(bins: int) -> list[tuple[Floats, Floats]]:
     return [np.linalg.eigh(np.exp(-distances(bins) / reach) + 1.0) for reach in RANGES]
 
 
-def _separate(values: Floats, sigma: float) -> Iterator[tuple[float, Floats]]:
+def _separate(values: Floats, sigma: float) -> Model:
     """Log likelihood and posterior mean where bins are empty, or hold shares on their own.
 
     A bin is empty with a probability 1 - p; else its share has an exponential law of mean m. The
@@ -105,7 +159,7 @@ def _separate(values: Floats, sigma: float) -> Iterator[tuple[float, Floats]]:
     """
     mean, scaled = max(float(values.sum()), 1e-3) / len(values), values / sigma
     empty = -(scaled**2) / 2 - math.log(sigma)
-    best: tuple[float, Floats] = -math.inf, values
+    best: Model = -math.inf, values
     for share, size in product(HEAP_SHARES, mean * HEAP_SIZES):
         centre = scaled - sigma / size
         below = np.minimum(centre, 0)  # erfcx is finite there, and log_ndtr exact above
@@ -119,7 +173,7 @@ def _separate(values: Floats, sigma: float) -> Iterator[tuple[float, Floats]]:
             hazard = math.sqrt(2 / math.pi) / erfcx(-np.minimum(centre, 25) / math.sqrt(2))
             kept = sigma * np.maximum(centre + hazard, 0)
             best = float(both.sum()), np.exp(some - both) * kept
-    yield best
+    return best
 
 
 def shrunk(turned: Floats, signal: Floats, noise: float) -> tuple[float, Floats]:

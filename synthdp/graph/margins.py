@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.graph.margin_smoothing import smoothed_margin
+from synthdp.graph.margin_smoothing import margin_probabilities
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Floats = npt.NDArray[np.float64]
@@ -25,14 +25,13 @@ def one_way_probabilities(
 
     They use every table that contains the column, whatever it was measured for, on levels or on
     groups of them. All tables count the same rows, so their totals are first pooled into one
-    estimate. Noise is smoothed out along ordered bins. The estimate is projected onto the
-    probability simplex, which keeps the noise of empty cells from becoming mass, as plain clipping
-    at zero would.
+    estimate. Noise is smoothed out along ordered bins. The noise of empty cells does not become
+    mass, as it would if they were clipped at zero.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
     margins = [(column, with_group_sums(tables, column.name)) for column in columns]
     return [
-        project_to_simplex(smoothed_margin(column, noisy.counts / total, noisy.sigma / total))
+        margin_probabilities(column, noisy.counts / total, noisy.sigma / total)
         for column, noisy in margins
     ]
 
@@ -73,23 +72,6 @@ def with_group_sums(tables: Sequence[NoisyTable], name: str) -> NoisyTable:
     move = weight * (sums.counts - np.add.reduceat(levels.counts, starts))
     left = levels.sigma * math.sqrt(1 - float(np.average(weight, weights=size)))
     return NoisyTable((name,), levels.counts + np.repeat(move, size), left)
-
-
-def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
-    """The probability vector nearest to `values` in L2.
-
-    Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient Projections onto the l1-Ball" (2008), Figure
-    1.
-
-    >>> project_to_simplex(np.array([0.7, 0.7, -0.2])).tolist()
-    [0.5, 0.5, 0.0]
-    """
-    descending = np.sort(values)[::-1]
-    excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
-    threshold = excess[np.flatnonzero(descending > excess)[-1]]
-    projected: Probabilities = np.maximum(values - threshold, 0)
-    normal: Probabilities = projected / projected.sum()
-    return normal
 
 
 def smoothed(p: Probabilities, *, floor: float) -> Probabilities:

@@ -21,8 +21,8 @@ from synthdp.data.domain import Domain
 from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.margin_smoothing import body_of, smoothed_margin
-from synthdp.graph.margins import Probabilities, project_to_simplex
+from synthdp.graph.margin_smoothing import body_of, margin_probabilities
+from synthdp.graph.margins import Probabilities
 from synthdp.graph.prediction.groups import equal_groups
 from synthdp.graph.prediction.search import ALL, CHOSEN, possible_pairs
 from synthdp.graph.tables import NoisyTables, cells
@@ -125,7 +125,7 @@ def _columns(domain: Domain, plan: ReleasePlan, rows: float) -> Iterator[ColumnP
         errors = []
         for _ in range(DRAWS):
             noisy = law + rng.normal(0, sigma / rows, len(law))
-            found = project_to_simplex(smoothed_margin(column, noisy, sigma / rows))
+            found = margin_probabilities(column, noisy, sigma / rows)
             errors.append(np.abs(groups.sums(column.name, found - law)).sum() / 2)
         yield ColumnProspect(column.name, column.levels, float(np.mean(errors)), HIDDEN * sigma)
 

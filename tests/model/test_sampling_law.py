@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
-from synthdp.graph.margins import one_way_probabilities, project_to_simplex, smoothed
+from synthdp.graph.margin_smoothing import project_to_simplex
+from synthdp.graph.margins import one_way_probabilities, smoothed
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.raking import rake
 from synthdp.model.synthesizer import Synthesizer, untrained
