@@ -87,7 +87,7 @@ class Survey:
 
     @cached_property
     def grid(self) -> dict[str, Floats]:
-        """Edges between `GRID_BINS` bins of about equal mass, from rows that are not the survey's."""
+        """Edges between `GRID_BINS` bins of about equal mass, from other rows."""
         reference = self.drawn(REFERENCE_ROWS, 3)
         shares = np.linspace(0, 1, GRID_BINS + 1)[1:-1]
         numeric = (n for n in self.names if "lower" in self.columns[n])
@@ -134,8 +134,8 @@ class Survey:
         real, drawn = self.levels(self.table), self.levels(synthetic)
         triples = list(itertools.combinations(self.names, 3))
         order = np.random.default_rng(0).permutation(len(triples))[:TRIPLES]
-        tables = {
-            "tv1": [(n,) for n in self.names],
+        tables: dict[str, list[tuple[str, ...]]] = {
+            "tv1": list(itertools.combinations(self.names, 1)),
             "tv2": list(itertools.combinations(self.names, 2)),
             "tv3": [triples[i] for i in order],
         }

@@ -38,13 +38,14 @@ ROUNDS, GAIN, LEAP = 25, 0.01, 3.0
 """Most of Newton's steps, the gain in nats that is too small, the largest change of a logarithm."""
 
 
-def density_models(values: Floats, sigma: float) -> list[Model]:
+def density_models(values: Floats, sigma: float, total: float) -> list[Model]:
     """Margins of each smoothness, and with each end, for noisy shares `values` `[bins]`.
 
-    `sigma` is the standard deviation of a share. The last bin is sought first, then the first one.
+    `sigma` is the standard deviation of a share, and `total` what all of them add up to. The last
+    bin is sought first, then the first one.
     """
     bins = len(values)
-    models, start, stop = list(_densities(values, sigma)), 0, bins
+    models, start, stop = list(_densities(values, sigma, total)), 0, bins
     ends = sorted({round(bins * i / PLACES) for i in range(1, PLACES)})
     for last in (True, False):
         best, kept = max(likelihood for likelihood, _ in models), (start, stop)
@@ -53,7 +54,7 @@ def density_models(values: Floats, sigma: float) -> list[Model]:
             if high - low < LEAST:
                 continue
             empty = _empty(np.append(values[:low], values[high:]), sigma) - END_COST
-            for likelihood, shares in _densities(values[low:high], sigma):
+            for likelihood, shares in _densities(values[low:high], sigma, total):
                 models.append((likelihood + empty, np.pad(shares, (low, bins - high))))
                 if likelihood + empty > best:
                     best, kept = likelihood + empty, (low, high)
@@ -66,13 +67,15 @@ def _empty(values: Floats, sigma: float) -> float:
     return -float(np.square(values / sigma).sum()) / 2 - len(values) * math.log(sigma)
 
 
-def _densities(values: Floats, sigma: float) -> Iterator[Model]:
+def _densities(values: Floats, sigma: float, total: float) -> Iterator[Model]:
     """A margin of each smoothness, until rougher ones become unlikely."""
     basis = _cosines(len(values))
     weights, best = np.zeros(basis.shape[1]), -math.inf
     decay = np.arange(1, basis.shape[1] + 1.0) ** DECAY
     for variance in SMOOTHNESS:
-        likelihood, shares, weights = _fitted(values, sigma, basis, decay / variance, weights)
+        likelihood, shares, weights = _fitted(
+            values, sigma, total, basis, decay / variance, weights
+        )
         yield likelihood, shares
         best = max(best, likelihood)
         if likelihood < best - WORSE:
@@ -87,13 +90,17 @@ def _cosines(bins: int) -> Floats:
 
 
 def _fitted(
-    values: Floats, sigma: float, basis: Floats, precision: Floats, weights: Floats
+    values: Floats,
+    sigma: float,
+    total: float,
+    basis: Floats,
+    precision: Floats,
+    weights: Floats,
 ) -> tuple[float, Floats, Floats]:
     """Log likelihood, shares and weights of one smoothness; Newton starts at `weights`.
 
-    All shares add up to what `values` add up to. The second derivative is that of Gauss and Newton.
+    The second derivative is that of Gauss and Newton.
     """
-    total = max(float(values.sum()), 1e-9)
 
     def shares_of(weights: Floats) -> Floats:
         logarithm = basis @ weights

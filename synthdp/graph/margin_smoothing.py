@@ -45,14 +45,17 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
     """The noisy `shares` `[levels]` of a column, smoothed along its ordered bins.
 
     `sigma` is the standard deviation of a share. Spikes, categories and the missing level stay.
+    All shares together are 1: what the noisy ones lack is spread over all levels, as least squares
+    do, for what the bins hold together.
     """
     body = body_of(column)
     if not _has_neighbours(column):
         return shares
-    values = shares[body]
-    models = [_separate(values, sigma)]
+    values, lacking = shares[body], 1 - float(shares.sum())
+    total = max(float(values.sum()) + lacking * len(body) / len(shares), 1e-9)
+    models = [_separate(values, sigma, total)]
     for smooth in (_process_models, density_models):
-        models += _with_heaps(values, sigma, smooth)
+        models += _with_heaps(values, sigma, total, smooth)
     likelihood = np.array([model[0] for model in models])
     weights = np.exp(likelihood - likelihood.max())
     out = shares.copy()
@@ -63,14 +66,12 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
 def margin_probabilities(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:
     """Probabilities of a column's levels from noisy `shares` `[levels]`.
 
-    The shares of all rows add up to 1. What the noisy ones lack is first given to all levels alike,
-    as least squares do. What smoothed ones lack belongs to no empty tail, so bins grow in
-    proportion; what they have too much is noise, and is taken off each level alike.
+    What smoothed shares lack of 1 belongs to no empty tail, so bins grow in proportion. What they
+    have too much is noise, and is taken off each level alike.
     """
     if not _has_neighbours(column):
         return project_to_simplex(shares)
-    body, level = body_of(column), (1 - shares.sum()) / len(shares)
-    smooth = smoothed_margin(column, shares + level, sigma)
+    body, smooth = body_of(column), smoothed_margin(column, shares, sigma)
     positive = np.maximum(smooth, 0)
     within = float(positive[body].sum())
     lacking = 1 - float(positive.sum())
@@ -103,13 +104,17 @@ def _has_neighbours(column: ColumnDomain) -> bool:
 
 
 def _with_heaps(
-    values: Floats, sigma: float, smooth: Callable[[Floats, float], Sequence[Model]]
+    values: Floats,
+    sigma: float,
+    total: float,
+    smooth: Callable[[Floats, float, float], Sequence[Model]],
 ) -> Iterator[Model]:
     """Smooth models with more and more heaps, in rounds."""
     heaps, expected = np.zeros(len(values), bool), values
     for _ in range(HEAP_ROUNDS):
         # A heap says nothing of its neighbours.
-        models = smooth(np.where(heaps, expected, values), sigma)
+        rest = max(total - float((values - expected)[heaps].sum()), 1e-9)
+        models = smooth(np.where(heaps, expected, values), sigma, rest)
         for likelihood, shares in models:
             yield likelihood - HEAP_COST * heaps.sum(), np.where(heaps, values, shares)
         expected = max(models, key=lambda model: model[0])[1]
@@ -119,26 +124,30 @@ def _with_heaps(
         heaps = found
 
 
-def _process_models(values: Floats, sigma: float) -> list[Model]:
-    return [_smooth(values, sigma)]
-
-
-def _smooth(values: Floats, sigma: float) -> Model:
-    """Log likelihood and posterior mean of a Gaussian process along the bins.
+def _process_models(values: Floats, sigma: float, total: float) -> list[Model]:
+    """Log likelihood and posterior mean of a Gaussian process along the bins, given their sum.
 
     The likelihood chooses its range, roughness and strength [Rasmussen and Williams, "Gaussian
     Processes for Machine Learning" (2006), Sections 2.2 and 5.4].
     """
-    scale = max(float(values.sum()), 1e-3) / len(values)
+    scale = total / len(values)
     best: Model = -math.inf, values
     for spectrum, turn in _spectra(len(values)):
-        turned = turn.T @ values
+        turned, one = turn.T @ values, turn.sum(0)
         for rough, strength in product(ROUGHNESS, scale**2 * STRENGTHS):
             signal = strength * ((1 - rough) * spectrum + rough)
             likelihood, kept = shrunk(turned, signal, sigma**2)
+            left = one * signal * sigma**2 / (signal + sigma**2)
+            missed, spread = total - float(one @ kept), float(one @ left)
+            likelihood += _normal(missed, spread) - _normal(total, float(one**2 @ signal))
             if likelihood > best[0]:
-                best = likelihood, turn @ kept
-    return best
+                best = likelihood, turn @ (kept + left * missed / spread)
+    return [best]
+
+
+def _normal(distance: float, variance: float) -> float:
+    """Log density of a normal law at a distance from its mean, without the constant."""
+    return -(distance**2 / variance + math.log(variance)) / 2
 
 
 @lru_cache(maxsize=64)
@@ -150,29 +159,38 @@ def _spectra(bins: int) -> list[tuple[Floats, Floats]]:
     return [np.linalg.eigh(np.exp(-distances(bins) / reach) + 1.0) for reach in RANGES]
 
 
-def _separate(values: Floats, sigma: float) -> Model:
+def _separate(values: Floats, sigma: float, total: float) -> Model:
     """Log likelihood and posterior mean where bins are empty, or hold shares on their own.
 
     A bin is empty with a probability 1 - p; else its share has an exponential law of mean m. The
     noisy share then has the law of exponential plus normal, in closed form. The likelihood chooses
-    p and m. Likelihoods are without the constant that `shrunk` leaves out, too.
+    p and m. What the posterior means lack of the sum goes where the posterior is wide. Likelihoods
+    are without the constant that `shrunk` leaves out, too.
     """
-    mean, scaled = max(float(values.sum()), 1e-3) / len(values), values / sigma
+    bins, scaled = len(values), values / sigma
     empty = -(scaled**2) / 2 - math.log(sigma)
     best: Model = -math.inf, values
-    for share, size in product(HEAP_SHARES, mean * HEAP_SIZES):
+    for share, size in product(HEAP_SHARES, total / bins * HEAP_SIZES):
         centre = scaled - sigma / size
         below = np.minimum(centre, 0)  # erfcx is finite there, and log_ndtr exact above
         tail = np.log(erfcx(-below / math.sqrt(2)) / 2) - scaled**2 / 2
         body = log_ndtr(centre) + (centre**2 - scaled**2) / 2
         some = math.log(share * math.sqrt(2 * math.pi) / size) + np.where(centre < 0, tail, body)
-        none = math.log1p(-share) + empty if share < 1 else np.full(len(values), -np.inf)
+        none = math.log1p(-share) + empty if share < 1 else np.full(bins, -np.inf)
         both = np.logaddexp(some, none)
-        if both.sum() > best[0]:
-            # The mean of a normal law of deviation 1 around `centre`, cut off at 0.
-            hazard = math.sqrt(2 / math.pi) / erfcx(-np.minimum(centre, 25) / math.sqrt(2))
-            kept = sigma * np.maximum(centre + hazard, 0)
-            best = float(both.sum()), np.exp(some - both) * kept
+        # Mean and mean square of a normal law of deviation 1 around `centre`, cut off at 0.
+        hazard = math.sqrt(2 / math.pi) / erfcx(-np.minimum(centre, 25) / math.sqrt(2))
+        mean = np.maximum(centre + hazard, 0)
+        square = np.maximum(1 + centre * mean, mean**2)
+        held = np.exp(some - both)
+        kept = sigma * held * mean
+        left = np.maximum(sigma**2 * held * square - kept**2, 1e-12 * sigma**2)
+        missed, spread = total - float(kept.sum()), float(left.sum())
+        prior = bins * share * size**2 * (2 - share)
+        likelihood = float(both.sum()) + _normal(missed, spread)
+        likelihood -= _normal(0, prior)  # at most: the sum has no normal law before
+        if likelihood > best[0]:
+            best = likelihood, kept + left * missed / spread
     return best
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.graph.margin_smoothing import margin_probabilities
+from synthdp.graph.missing_patterns import with_common_shares
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Floats = npt.NDArray[np.float64]
@@ -26,14 +27,16 @@ def one_way_probabilities(
     They use every table that contains the column, whatever it was measured for, on levels or on
     groups of them. All tables count the same rows, so their totals are first pooled into one
     estimate. Noise is smoothed out along ordered bins. The noise of empty cells does not become
-    mass, as it would if they were clipped at zero.
+    mass, as it would if they were clipped at zero. Columns that are missing together are missing in
+    one share of the rows.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
     margins = [(column, with_group_sums(tables, column.name)) for column in columns]
-    return [
+    alone = [
         margin_probabilities(column, noisy.counts / total, noisy.sigma / total)
         for column, noisy in margins
     ]
+    return with_common_shares(alone, tables, columns)
 
 
 def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable:

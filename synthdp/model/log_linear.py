@@ -14,6 +14,7 @@ All of it is post-processing of released tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,8 @@ FITTED_ROWS, MAX_DRAWN_ROWS = 12_000, 60_000
 """Most rows whose parents make up the likelihood, and most that are drawn."""
 MIN_DRAWN_ROWS = 8192
 """Fewest rows that are drawn, however few the table has."""
+CERTAIN_LOGIT = 30.0
+"""Logit of what is certain, above what calibration moves a bias by."""
 MIN_PROBABILITY = 1e-6
 """Smallest starting probability of a level."""
 
@@ -74,16 +77,24 @@ def fit_log_linear(
     direct = torch.zeros(architecture.shapes()["direct"])
     biases = [torch.empty(0)] * len(domain)
     for column in causal_order(architecture):
-        name, places = domain.names[column], architecture.rows_of(column)
-        start = np.log(np.maximum(tables.margins[name], MIN_PROBABILITY))
+        places, parents = architecture.rows_of(column), architecture.parents[column]
+        some, margin = levels[:FITTED_ROWS], tables.margins[domain.names[column]]
+        leader = _leader(tables, domain, architecture, column)
+        absent = None if leader is None else some[:, leader] == domain.sizes[leader] - 1
+        if absent is not None:
+            known = margin[:-1] / max(float(margin[:-1].sum()), MIN_PROBABILITY)
+            margin = np.append(known * (1 - absent.mean()), absent.mean())
+        start = np.log(np.maximum(margin, MIN_PROBABILITY))
         bias, weights = torch.from_numpy(start).float(), None
-        slots = levels[:, architecture.parents[column]] + architecture.offsets_of(column)
-        if architecture.parents[column]:
-            some = levels[:FITTED_ROWS]
-            pairs = ((parent, column) for parent in architecture.parents[column])
-            wanted = np.concatenate([_wanted(tables, domain, pair, some) for pair in pairs])
+        slots = levels[:, parents] + architecture.offsets_of(column)
+        if parents:
+            pairs = ((parent, column) for parent in parents)
+            wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
             weights, bias = _fitted(
-                torch.from_numpy(slots[:FITTED_ROWS]), torch.from_numpy(wanted).float(), bias
+                torch.from_numpy(slots[:FITTED_ROWS]),
+                torch.from_numpy(np.concatenate(wanted)).float(),
+                bias,
+                _certain(domain, column, parents, leader),
             )
             direct[places.start : places.stop, : len(bias)] = weights
         biases[column] = bias
@@ -95,41 +106,76 @@ def fit_log_linear(
 
 
 def _wanted(
-    tables: PairTables, domain: Domain, pair: tuple[int, int], levels: Levels
+    tables: PairTables,
+    domain: Domain,
+    pair: tuple[int, int],
+    levels: Levels,
+    margin: Probabilities,
+    absent: npt.NDArray[np.bool_] | None,
 ) -> Probabilities:
     """The table of a parent and its child (positions), with the parent's margin as it was drawn.
 
     With another margin no weights meet the table, and the likelihood asks for large ones that are
-    common to all levels of the child, which change nothing. `levels` is `[rows, columns]`.
+    common to all levels of the child, which change nothing. `levels` is `[rows, columns]`, `margin`
+    that of the child, and `absent` the rows where the child is missing for certain.
     """
     parent, child = (domain.names[column] for column in pair)
-    drawn = np.bincount(levels[:, pair[0]], minlength=domain.sizes[pair[0]]) / len(levels)
-    return fitted_to_margins(tables.table(parent, child), drawn, tables.margins[child])
+    table = tables.table(parent, child)
+
+    def drawn(rows: Levels) -> Probabilities:
+        counts = np.bincount(rows[:, pair[0]], minlength=domain.sizes[pair[0]])
+        return np.asarray(counts / len(levels))
+
+    if absent is None:
+        return fitted_to_margins(table, drawn(levels), margin)
+    known = fitted_to_margins(table[:, :-1], drawn(levels[~absent]), margin[:-1])
+    return np.column_stack([known, drawn(levels[absent])])
 
 
-def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def _leader(
+    tables: PairTables, domain: Domain, architecture: Architecture, column: int
+) -> int | None:
+    """The first parent that is missing whenever the column is; None where there is none."""
+    pattern = next((p for p in tables.patterns if domain.names[column] in p), ())
+    parents = architecture.parents[column]
+    return next((parent for parent in parents if domain.names[parent] in pattern), None)
+
+
+def _certain(domain: Domain, column: int, parents: Sequence[int], leader: int | None) -> Tensor:
+    """Weights `[levels of all parents, levels]` that no fit changes: missing if the leader is."""
+    weights = torch.zeros(sum(domain.sizes[p] for p in parents), domain.sizes[column])
+    if leader is not None:
+        first = sum(domain.sizes[p] for p in parents[: parents.index(leader)])
+        last = first + domain.sizes[leader] - 1
+        weights[first:last, -1], weights[last, -1] = -CERTAIN_LOGIT, CERTAIN_LOGIT
+    return weights
+
+
+def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor, certain: Tensor) -> tuple[Tensor, Tensor]:
     """Weights and biases `[levels]` that meet `wanted`; weights are of its shape.
 
+    A level that `certain` has weights for has no others: no other parent speaks of it.
     `wanted` `[levels of all parents, levels]` has the table of each parent, one after the other,
     and `slots` `[rows, parents]` the rows of the weights that each drawn row adds up.
     """
     share = bias.softmax(0)
     weights = torch.zeros(wanted.shape, requires_grad=True)  # contiguous, as `wanted` need not be
-    free = bias.clone().requires_grad_()
+    free, fitted = bias.clone().requires_grad_(), (certain == 0).all(0)
     optimizer = torch.optim.LBFGS(
         [weights, free], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
     )
 
     def surprise() -> Tensor:
         optimizer.zero_grad()
-        logits = free + F.embedding_bag(slots, weights, mode="sum")
-        met = (weights * wanted).sum() + (free * share).sum()
+        own, base = weights * fitted, free * fitted
+        logits = base + F.embedding_bag(slots, own + certain, mode="sum")
+        met = (own * wanted).sum() + (base * share).sum()
         loss = logits.logsumexp(1).mean() - met + RIDGE / 2 * weights.square().sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
     optimizer.step(surprise)  # type: ignore[no-untyped-call]
-    return weights.detach(), free.detach()
+    return weights.detach() * fitted + certain, free.detach() * fitted
 
 
 def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:

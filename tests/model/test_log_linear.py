@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -309,3 +309,25 @@ def test_rows_are_held_to_smoothed_tables_where_the_model_started_from_them() ->
     assert {m.columns for m in raw} == {(0, 1), (2, 3)}
     assert [(m.columns, m.sigma) for m in smooth] == [((0, 1), LITTLE)]
     assert smooth[0].counts.sum() == pytest.approx(5000, rel=0.05)
+
+
+@pytest.mark.parametrize("parents", [PARENTS, ((), (0,), (), (1, 2))], ids=["all", "some"])
+def test_columns_that_are_missing_together_are_so_in_rows(
+    parents: tuple[tuple[int, ...], ...],
+) -> None:
+    """a, b and d are missing together, each at its last level. Found: none of 100,000 rows has only
+    some of them, whatever other parents say.
+    """
+    joint = law(5, parents)
+    a, b, d = (along(np.arange(SIZES[k]) == SIZES[k] - 1, k) for k in (0, 1, 3))
+    joint = np.where((a == b) & (b == d), joint, 0)
+    joint /= joint.sum()
+    tables = replace(exact(joint), patterns=(("a", "b", "d"),))
+    shape = Architecture(SIZES, parents, ((0,),), 4, direct=True)
+    start = fit_log_linear(shape, domain_of(), tables, rows=6000, rng=np.random.default_rng(1))
+    codes = synthesizer(shape, start).sample(100_000, rng=np.random.default_rng(9), threads=1)
+    missing = codes[:, [0, 1, 3]] == np.array([SIZES[k] - 1 for k in (0, 1, 3)])
+    assert (missing.any(1) & ~missing.all(1)).mean() < 1e-4
+    assert missing.all(1).mean() == pytest.approx(onto(joint, 0)[-1], abs=0.005)
+    near = {(i, j): np.abs(t - onto(joint, i, j)).sum() / 2 for i, j, t in tables_of(codes)}
+    assert near[0, 1] < 0.02 and near[1, 3] < 0.02

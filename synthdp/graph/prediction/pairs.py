@@ -9,6 +9,7 @@ from itertools import combinations
 from synthdp.data.domain import Domain
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
+from synthdp.graph.missing_patterns import missing_as_one, missing_patterns
 from synthdp.graph.prediction.groups import groups_of, on_groups
 from synthdp.graph.prediction.smoothing import (
     SmoothPair,
@@ -18,6 +19,9 @@ from synthdp.graph.prediction.smoothing import (
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
+CERTAIN = 100.0
+"""Evidence of a pair that is missing together, in nats: it is dependent, whatever else is."""
+
 
 @dataclass(frozen=True)
 class PairTables:
@@ -25,13 +29,15 @@ class PairTables:
 
     All are over the levels of the coarse domain of the tables' groups. `margins` are probabilities
     `[levels]`; `pairs` has one entry for each pair that some table contains, in the order of the
-    domain; `sigmas` is the noise of each pair's table, and `rows` the noisy number of rows.
+    domain; `sigmas` is the noise of each pair's table, `rows` the noisy number of rows, and
+    `patterns` has the columns that are missing together.
     """
 
     rows: float
     margins: Mapping[str, Probabilities]
     pairs: Mapping[Pair, SmoothPair]
     sigmas: Mapping[Pair, float]
+    patterns: tuple[tuple[str, ...], ...] = ()
 
     @property
     def dependent(self) -> tuple[Pair, ...]:
@@ -61,7 +67,12 @@ def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
         first, second = (axes[name] for name in pair)
         pairs[pair] = smoothed_pair(first, second, noisy.counts / rows, noisy.sigma / rows)
         sigmas[pair] = noisy.sigma
-    return PairTables(rows, margins, pairs, sigmas)
+    patterns = missing_patterns(tables, domain.columns)
+    for pair in (pair for pattern in patterns for pair in combinations(pattern, 2)):
+        found = pairs[pair]
+        as_one = missing_as_one(found.probabilities, float(margins[pair[0]][-1]))
+        pairs[pair] = replace(found, probabilities=as_one, evidence=max(found.evidence, CERTAIN))
+    return PairTables(rows, margins, pairs, sigmas, patterns)
 
 
 def _pairs_of(tables: Iterable[NoisyTable], domain: Domain) -> list[Pair]:

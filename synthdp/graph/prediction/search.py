@@ -1,7 +1,8 @@
 """Mode predict: arrows that predict, and that claim nothing about causes.
 
 Every pair of columns is measured once, at low precision. Pairs that show a dependence are then
-measured again, as many as make the expected error of all tables least. The arrows are all pairs
+measured again, as many as make the expected error of all tables least, and for each column that is
+often missing the pair that is likeliest missing together. The arrows are all pairs
 that show a dependence in the end, from the earlier column to the later one. The order is that of
 the tiers, then that of the spec, with targets last in their tier: a target is predicted, and
 predicts nothing that could come before it.
@@ -25,6 +26,7 @@ from synthdp.graph.discovery.algorithm import Releaser
 from synthdp.graph.discovery.measuring import measure_round
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.margins import one_way_probabilities
+from synthdp.graph.missing_patterns import likely_partners
 from synthdp.graph.prediction.groups import equal_groups
 from synthdp.graph.prediction.pairs import PairTables, pair_tables
 from synthdp.graph.tables import cells
@@ -76,6 +78,8 @@ def predict(
         planned = needed(releaser.plan.in_graph(CHOSEN, AdaptiveMarginals), graph_purpose(CHOSEN))
         seen = pair_tables(everything.value, domain)
         again = worth_measuring(seen, planned.noise_multiplier, targets)
+        partners = likely_partners(everything.value, domain.columns)
+        again += [pair for pair in partners if pair not in again]
         second = measure_round(releaser, CHOSEN, again or pairs, groups)
         everything = everything.zip(second).map(lambda both: (*both[0], *both[1]))
     order = prediction_order(settings, domain.names, targets)
