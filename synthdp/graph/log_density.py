@@ -34,6 +34,8 @@ END_COST = 1.0
 """Nats that an end costs: where it is."""
 WORSE = 8.0
 """Nats below the best at which no rougher margin is tried."""
+NEVER_SINGULAR = 1e-12
+"""Share of the curvature's trace that is added to each of its diagonal's entries."""
 ROUNDS, GAIN, LEAP = 25, 0.01, 3.0
 """Most of Newton's steps, the gain in nats that is too small, the largest change of a logarithm."""
 
@@ -119,7 +121,9 @@ def _fitted(
     for _ in range(ROUNDS):
         slope = slopes(shares)
         gradient = slope.T @ ((values - shares) / sigma) - precision * weights
-        step = np.linalg.solve(slope.T @ slope + np.diag(precision), gradient)
+        curvature = slope.T @ slope + np.diag(precision)
+        curvature += NEVER_SINGULAR * curvature.trace() * np.eye(len(precision))
+        step = np.linalg.solve(curvature, gradient)
         step *= min(1.0, LEAP / max(float(np.abs(basis @ step).max()), 1e-12))
         gain = 0.0
         for shorter in 0.5 ** np.arange(10):

@@ -33,6 +33,8 @@ HEAP_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 """Shares of the bins that are not empty, where bins have nothing in common."""
 HEAP_SIZES = 2.0 ** np.arange(-1, 8)
 """Mean shares of such bins, in means over all bins."""
+NO_NOISE = 1e-4
+"""Noise of a bin, in mean shares of a bin, below which nothing is smoothed."""
 HEAP = 4.0
 """Standard deviations above the smooth margin at which a bin is a heap."""
 HEAP_COST = 6.0
@@ -53,6 +55,8 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
         return shares
     values, lacking = shares[body], 1 - float(shares.sum())
     total = max(float(values.sum()) + lacking * len(body) / len(shares), 1e-9)
+    if sigma * len(body) < NO_NOISE * total:
+        return shares
     models = [_separate(values, sigma, total)]
     for smooth in (_process_models, density_models):
         models += _with_heaps(values, sigma, total, smooth)

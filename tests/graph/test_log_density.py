@@ -73,3 +73,13 @@ def test_any_number_of_bins_has_probabilities(bins: int) -> None:
         found = margin_probabilities(column(bins), shares, 0.5)
         assert np.isfinite(found).all() and (found >= 0).all()
         assert found.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 1e-12, 1e-7, 1e-5, 1e-3, 10.0])
+def test_any_noise_has_probabilities(sigma: float) -> None:
+    truth = bell(10, 1)
+    for shares in (truth, np.eye(BINS)[3], np.zeros(BINS)):
+        found = margin_probabilities(column(BINS), shares, sigma)
+        assert np.isfinite(found).all() and found.sum() == pytest.approx(1.0)
+        if sigma < 1e-6 and shares.sum():
+            np.testing.assert_allclose(found, shares, atol=1e-6)
