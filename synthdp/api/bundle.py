@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -124,8 +125,8 @@ class Bundle:
 
         Raises:
             SpecError: a column or a value is outside the domain.
-            OutputError: next to no row has what is given, or `n` is below 1, or `do` with a bundle
-                of mode predict, whose arrows are no causes.
+            OutputError: next to no row has what is given, or `n` is below 1, or `do` rests on
+                arrows that only predict.
             VerifyError: a file was changed.
 
         >>> import synthdp
@@ -143,9 +144,12 @@ class Bundle:
         if n < 1:
             raise OutputError(f"{n} rows cannot be drawn", hint="ask for one row or more")
         sampler, columns = Sampler.of_bundle(self.path), self.spec.columns
+        settings = self._settings(do or {})
+        if warning := sampler.warning(settings):
+            warnings.warn(warning, stacklevel=2)
         blocks = sampler.sample(
             n,
-            do=self._settings(do or {}),
+            do=settings,
             given=self._settings(given or {}),
             rng=generator(seed),
             progress=unheard,

@@ -66,7 +66,7 @@ def public_content(folder: Path) -> PublicContent:
 
 def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:
     graph = CausalGraph.from_json(stated)
-    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
+    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges if e.structural)
     return GraphView(
         mode=spec.graph.mode, svg=graph.to_svg(), edges=edges, validation=stated.get("validation")
     )

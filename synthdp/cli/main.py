@@ -192,6 +192,9 @@ def sample(
             hint="give --out FILE.csv or FILE.parquet",
         )
     sampler = Sampler.of_bundle(bundle)
+    warning = sampler.warning(do or [])
+    if warning:
+        typer.echo(f"warning: {warning}", err=True)
     with ProgressDisplay() as display, Reporter(display).stage("sample") as progress:
         blocks = sampler.sample(
             rows, do=do or [], given=given or [], rng=generator(seed), progress=progress
@@ -205,6 +208,7 @@ def sample(
             "given": given or [],
             "seed": seed,
             "calibrated": sampler.calibrated(do or []),
+            "warnings": [warning] if warning else [],
         }
         show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
 

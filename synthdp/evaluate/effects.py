@@ -138,8 +138,8 @@ def adjustment(
     It is the spec's choice, or else the treatment's parents in the graph. They block every
     back-door path (J. Pearl, "Causality", 2nd ed. 2009, theorem 3.2.2), where no common cause is
     latent. Columns of the treatment's group are not its parents: the group is one node. Where the
-    outcome is a parent of the treatment, there is no effect to estimate and the set is empty. In a
-    graph whose arrows only predict, parents are no causes: the remark says so.
+    outcome is a parent of the treatment, there is no effect to estimate and the set is empty. Where
+    arrows of the treatment only predict, parents may be no causes: the remark says so.
     """
     if effect.adjust is not None:
         return effect.adjust, "adjusted as the spec says"
@@ -147,9 +147,9 @@ def adjustment(
     treatment = set(parsed.columns if parsed else ())
     treatment |= {n for group in graph.groups.values() if treatment & set(group) for n in group}
     causes = {p for t in treatment if t in graph.nodes for p in graph.parents(t)} - treatment
-    if graph.predictive:
+    if any(e.provenance == "predictive" and treatment & set(e.pair) for e in graph.edges):
         predictors = tuple(n for n in graph.nodes if n in causes - {effect.outcome})
-        return predictors, "adjusted for what predicts the treatment: the arrows are no causes"
+        return predictors, "adjusted for what predicts the treatment: some arrows are no causes"
     if effect.outcome in causes:
         return (), "the graph holds the outcome for a cause of the treatment: this is no effect"
     adjusted = tuple(n for n in graph.nodes if n in causes)

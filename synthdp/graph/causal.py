@@ -25,7 +25,8 @@ Provenance = Literal[
 `given`: the spec states it, or it lies inside a group. `required`: the spec demands it of a learned
 graph. `learned`: a search found it. `supported`, `refuted` and `undecided`: what a validation says
 of a given arrow; an `undecided` link that is undirected is a pair on which a search has no answer.
-`predictive`: two columns depend on each other; the arrow is an order, and claims no cause.
+`predictive`: two columns depend on each other; the arrow is an order, and claims no cause. In a
+learned graph these are undecided pairs that noisy tables show to be dependent.
 """
 PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
 
@@ -151,8 +152,23 @@ class CausalGraph:
 
     @property
     def predictive(self) -> bool:
-        """Whether its arrows predict, and claim no cause."""
-        return any(e.provenance == "predictive" for e in self.edges)
+        """Whether all its arrows predict, and claim no cause."""
+        arrows = [e for e in self.edges if e.structural]
+        return bool(arrows) and all(e.provenance == "predictive" for e in arrows)
+
+    def unanswered(self, columns: Iterable[str]) -> tuple[GraphEdge, ...]:
+        """Links without an answer on which an intervention on `columns` rests.
+
+        An intervention cuts the arrows to its columns, and moves these and all that they lead to.
+        A link with an end there decides what is moved. If it is predictive or undecided, nothing
+        says that it is a cause, nor in which direction.
+        """
+        moved = {n for name in columns for n in (name, *nx.descendants(self.dag, name))}
+        return tuple(
+            e
+            for e in self.edges
+            if (e.provenance == "predictive" or not e.structural) and not moved.isdisjoint(e.pair)
+        )
 
     def pdag(self) -> Pdag:
         """A working copy for orientation."""

@@ -16,7 +16,9 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
 from synthdp.graph.implications import MAX_TABLES, required_tables, tables_of
+from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.prediction.search import predict, prediction_rounds
+from synthdp.graph.undecided import with_predictive_arrows
 from synthdp.graph.validation import (
     VALIDATION_SHARES,
     ValidationReport,
@@ -78,8 +80,9 @@ def find_graph(
 ) -> GraphResult:
     """The graph by the spec's mode.
 
-    `known` are the noisy tables that were paid for before; mode predict needs them. `targets` are
-    the columns that it predicts last.
+    `known` are the noisy tables that were paid for before. Mode predict needs them, and mode learn
+    keeps arrows for undecided pairs where it has them: a search alone needs no model. `targets` are
+    the columns that are predicted last.
 
     Raises:
         GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the
@@ -90,7 +93,8 @@ def find_graph(
     if settings.mode == "validate":
         return replace(_validated(collector, settings, domain), tables=collector.tables)
     if settings.mode == "learn":
-        return replace(_learned(collector, settings, domain), tables=collector.tables)
+        learned = replace(_learned(collector, settings, domain), tables=collector.tables)
+        return learned if known is None else _kept(learned, settings, domain, known, targets)
     if settings.mode == "predict" and known is not None:
         graph = predict(collector, settings, domain, known, targets)
         return GraphResult(graph.value, released=graph, tables=collector.tables)
@@ -162,3 +166,22 @@ def _learned(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult
         return GraphResult(learned.extension())
     directed = learned.map(lambda graph: graph.extension())
     return GraphResult(directed.value, released=directed)
+
+
+def _kept(
+    learned: GraphResult,
+    settings: Graph,
+    domain: Domain,
+    known: Released[tuple[NoisyTable, ...]],
+    targets: Collection[str],
+) -> GraphResult:
+    """The learned graph with predictive arrows for undecided pairs that the tables show."""
+    if learned.tables is None or learned.released is None:
+        return learned
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    graph = learned.released.zip(known.zip(learned.tables)).map(
+        lambda found: with_predictive_arrows(
+            found[0], knowledge, domain, (*found[1][0], *found[1][1]), targets
+        )
+    )
+    return replace(learned, graph=graph.value, released=graph)

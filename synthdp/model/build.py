@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.margins import Probabilities
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.target_stage import TargetRegression, without_targets
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import ReleaseSpec
 
 MAX_FEATURE_CELLS = 1 << 24
@@ -24,35 +26,46 @@ MIN_SAVED = 64
 """Two groups of columns must save at least so many padded levels."""
 
 
-def architecture_for(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
+def architecture_for(
+    spec: ReleaseSpec, domain: Domain, graph: CausalGraph, tables: Sequence[NoisyTable] = ()
+) -> Architecture:
     """The network's shape, with the parents of the graph.
 
     Each declared latent cause gets `latent` dimensions of z, which reach its columns alone. Without
-    declared latent causes z reaches every column. Where every arrow's pair is measured, parents
-    have logits of their own, which start from these tables.
+    declared latent causes z reaches every column. Where the pairs of the arrows are measured,
+    parents have logits of their own, which start from these tables: by the spec, or, where the
+    graph is learned, in the released `tables`.
     """
     parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
     everywhere = (tuple(range(len(domain))),)
     causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
     latent_of = tuple(c for c in causes for _ in range(spec.synthesizer.latent))
-    direct = spec.graph.mode == "predict" or _arrows_measured(spec, graph)
+    direct = spec.graph.mode == "predict" or _arrows_measured(spec, graph, tables)
     return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden, direct)
 
 
-def _arrows_measured(spec: ReleaseSpec, graph: CausalGraph) -> bool:
-    """Whether the spec has the pair of every arrow measured, and there are arrows."""
-    measured = {frozenset(pair) for pair in spec.privacy.pairs}
+def _arrows_measured(spec: ReleaseSpec, graph: CausalGraph, tables: Sequence[NoisyTable]) -> bool:
+    """Whether the spec has the pair of every arrow measured, and there are arrows.
+
+    A learned graph was found by `tables`. There some arrows are enough: those that the spec
+    requires are not looked at.
+    """
     arrows = {frozenset((p, name)) for name in graph.nodes for p in graph.parents(name)}
-    return bool(arrows) and arrows <= measured
+    if spec.graph.mode == "learn":
+        pairs = (pair for table in tables for pair in combinations(table.columns, 2))
+        return not arrows.isdisjoint(map(frozenset, pairs))
+    return bool(arrows) and arrows <= {frozenset(pair) for pair in spec.privacy.pairs}
 
 
-def causal_vae(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
-    """The network with fresh starting weights.
+def causal_vae(
+    spec: ReleaseSpec, domain: Domain, graph: CausalGraph, tables: Sequence[NoisyTable] = ()
+) -> CausalVae:
+    """The network with fresh starting weights; its shape is that of `architecture_for`.
 
     It knows the order of levels where that does not take too much memory. Targets, which have a
     training stage of their own, are left out of its loss.
     """
-    whole = architecture_for(spec, domain, graph)
+    whole = architecture_for(spec, domain, graph, tables)
     targets = targets_of(spec, domain, whole)
     ordered = any(column.ordered for column in domain.columns)
     features = None

@@ -189,8 +189,8 @@ def build_start(
     tables = all_tables(marginals, graph)
     law = LevelLaw.of_tables(tables.value, domain)
     margins, modelled = law.coarse_margins, law.groups.coarse
-    network = causal_vae(spec, modelled, graph.graph)
-    architecture = architecture_for(spec, modelled, graph.graph)
+    network = causal_vae(spec, modelled, graph.graph, tables.value)
+    architecture = architecture_for(spec, modelled, graph.graph, tables.value)
     floor = START_FLOOR_ROWS / expected_fit_rows(spec)
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -69,24 +70,25 @@ def fit_log_linear(
 ) -> LogLinear:
     """The log-linear model of all columns, one after the other in causal order.
 
-    `tables` must have the table of every parent and its child. `rows` is the declared number of
-    rows.
+    A parent without a table has no weights: nothing is known of it. `rows` is the declared number
+    of rows.
     """
     drawn = int(min(max(MIN_DRAWN_ROWS, 2 * rows), MAX_DRAWN_ROWS))
     levels = np.zeros((drawn, len(domain)), np.int64)
     direct = torch.zeros(architecture.shapes()["direct"])
     biases = [torch.empty(0)] * len(domain)
     for column in causal_order(architecture):
-        places, parents = architecture.rows_of(column), architecture.parents[column]
+        parents = _measured_parents(tables, domain, architecture, column)
         some, margin = levels[:FITTED_ROWS], tables.margins[domain.names[column]]
-        leader = _leader(tables, domain, architecture, column)
+        leader = _leader(tables, domain, parents, column)
         absent = None if leader is None else some[:, leader] == domain.sizes[leader] - 1
         if absent is not None:
             known = margin[:-1] / max(float(margin[:-1].sum()), MIN_PROBABILITY)
             margin = np.append(known * (1 - absent.mean()), absent.mean())
         start = np.log(np.maximum(margin, MIN_PROBABILITY))
         bias, weights = torch.from_numpy(start).float(), None
-        slots = levels[:, parents] + architecture.offsets_of(column)
+        ends = list(accumulate(domain.sizes[p] for p in parents))
+        slots = levels[:, parents] + np.array([0, *ends[:-1]][: len(parents)], np.int64)
         if parents:
             pairs = ((parent, column) for parent in parents)
             wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
@@ -96,7 +98,7 @@ def fit_log_linear(
                 bias,
                 _certain(domain, column, parents, leader),
             )
-            direct[places.start : places.stop, : len(bias)] = weights
+            direct[_rows_of(architecture, column, parents), : len(bias)] = weights
         biases[column] = bias
         logits = bias.expand(drawn, -1)
         if weights is not None:
@@ -132,12 +134,24 @@ def _wanted(
     return np.column_stack([known, drawn(levels[absent])])
 
 
-def _leader(
+def _measured_parents(
     tables: PairTables, domain: Domain, architecture: Architecture, column: int
-) -> int | None:
+) -> list[int]:
+    """The parents of a column whose table with it is known, in the order of the architecture."""
+    names = domain.names
+    return [p for p in architecture.parents[column] if tables.has(names[p], names[column])]
+
+
+def _rows_of(architecture: Architecture, column: int, parents: Sequence[int]) -> list[int]:
+    """The rows of `direct` that hold some parents of a column, one after the other."""
+    begin, every = architecture.rows_of(column).start, architecture.parents[column]
+    offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
+    return [begin + offsets[p] + level for p in parents for level in range(architecture.sizes[p])]
+
+
+def _leader(tables: PairTables, domain: Domain, parents: Sequence[int], column: int) -> int | None:
     """The first parent that is missing whenever the column is; None where there is none."""
     pattern = next((p for p in tables.patterns if domain.names[column] in p), ())
-    parents = architecture.parents[column]
     return next((parent for parent in parents if domain.names[parent] in pattern), None)
 
 

@@ -143,7 +143,7 @@ def _content(
 
 
 def _graph_view(run: ReportedRun, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
-    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
+    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges if e.structural)
     return GraphView(
         mode=run.spec.graph.mode,
         svg=graph.to_svg(),

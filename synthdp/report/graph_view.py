@@ -57,6 +57,12 @@ class GraphView:
         return ("predictor", "predicted") if self.predictive else ("cause", "effect")
 
 
+PREDICTIVE_SENTENCE = (
+    " Predictive arrows keep pairs that depend on each other and on which the search had no answer;"
+    " they are no causes."
+)
+
+
 def graph_sentence(view: GraphView) -> str:
     """What kind of graph shaped the model."""
     if view.predictive:
@@ -69,9 +75,11 @@ def graph_sentence(view: GraphView) -> str:
         return f"The model used no causal arrows (mode {view.mode})."
     kinds = Counter(source for _, _, source in view.edges)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    kind = "" if kinds["predictive"] else "causal "
     return (
-        f"The model follows {len(view.edges)} causal arrows ({counts}); mode"
+        f"The model follows {len(view.edges)} {kind}arrows ({counts}); mode"
         f" {view.mode}.{_validation_sentence(view.validation)}"
+        f"{PREDICTIVE_SENTENCE if kinds['predictive'] else ''}"
     )
 
 

@@ -28,6 +28,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats import read_graph
 from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.ancestral import CHUNK_ROWS
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
@@ -35,14 +37,17 @@ from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.sample.conditions import Setting, settings_of
+from synthdp.sample.interventions import check_interventions, intervention_warning
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
 
+GRAPH_FILE = "graph.json"
 READ = (
     "spec.yaml",
     MODEL_FILE,
     WEIGHTS_FILE,
     "marginals.json",
+    GRAPH_FILE,
 )  # files of a bundle that rows are drawn from
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
@@ -50,11 +55,6 @@ CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constrain
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
 MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
-NO_CAUSES = "nothing can be intervened on: the arrows of mode predict are no causes"
-NO_CAUSES_HINT = (
-    "condition with --given instead, or draw a causal graph and release with graph.mode given or"
-    " validate"
-)
 
 Progress = Callable[[int, int], None]
 
@@ -90,7 +90,8 @@ class Sampler:
 
     `law` has the groups of levels that the model draws, and their levels; rows are `raked` to it.
 
-    The arrows of a `predictive` model claim no cause, so that nothing can be intervened on.
+    The arrows of mode predict claim no cause, so that nothing can be intervened on. A learned graph
+    may leave links without an answer; what rests on one cannot be intervened on.
     """
 
     columns: Mapping[str, Column]
@@ -99,7 +100,7 @@ class Sampler:
     constraints: Constraints
     law: LevelLaw
     raked: bool
-    predictive: bool = False
+    graph: CausalGraph | None = None
 
     @classmethod
     def of_bundle(cls, bundle: Path) -> Sampler:
@@ -123,12 +124,17 @@ class Sampler:
                 hint=f"see `synthdp verify {bundle}`",
             )
         constraints = Constraints.from_spec(spec, domain)
-        predictive = spec.graph.mode == "predict"
-        return cls(spec.columns, domain, synthesizer, constraints, law, raked, predictive)
+        graph = read_graph(bundle)
+        return cls(spec.columns, domain, synthesizer, constraints, law, raked, graph)
 
     def calibrated(self, do: Sequence[str]) -> bool:
         """Whether rows under these interventions are raked to the noisy marginals."""
         return self.raked and not do
+
+    def warning(self, do: Sequence[str]) -> str | None:
+        """What to know of rows under these interventions; None if there is nothing."""
+        columns = {setting.partition("=")[0] for setting in do} & {*self.domain.names}
+        return intervention_warning(self.graph, sorted(columns)) if self.graph else None
 
     def sample(
         self,
@@ -147,7 +153,7 @@ class Sampler:
             SpecError: a setting names an unknown column or a value outside its domain; every
                 mistake is listed.
             OutputError: next to no row has what is given, or fulfils the constraints; or `do` with
-                a model whose arrows claim no cause.
+                a model whose arrows claim no cause, or that rests on pairs without an answer.
 
         >>> from synthdp.progress import unheard
         >>> sampler = Sampler.of_bundle(Path("releases/clinic/bundle"))
@@ -155,9 +161,9 @@ class Sampler:
         >>> set(pd.concat(blocks)["sex"])
         {'male'}
         """
-        if self.predictive and do:
-            raise OutputError(NO_CAUSES, hint=NO_CAUSES_HINT)
         fixed, observed = settings_of(do, given, self.domain)
+        if self.graph is not None:
+            check_interventions(self.graph, tuple(fixed))
         weighing = self._weighing(fixed, observed, rng)
         try:
             yield from self._blocks(rows, fixed, observed, weighing, rng, progress)

@@ -24,7 +24,12 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.constraints import Constraints
 from synthdp.model.raking import raking_factors, raking_weights
-from synthdp.model.row_selection import MeasuredPair, blended, pairs_to_follow
+from synthdp.model.row_selection import (
+    MeasuredPair,
+    blended,
+    pairs_to_follow,
+    with_margins,
+)
 from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -150,7 +155,9 @@ def _apart(own: Floats, model: Floats, measured: MeasuredPair | None) -> float:
             if measured.columns[0] < measured.columns[1]
             else noisy.T / noisy.sum()
         ]
-        allowed += [blended(model, measured), blended(model, measured, doubt=(DOUBT[0], 0.0))]
+        followed = blended(model, measured)
+        allowed += [followed, with_margins(followed, model)]
+        allowed += [blended(model, measured, doubt=(DOUBT[0], 0.0))]
     low, high = np.minimum.reduce(allowed), np.maximum.reduce(allowed)
     return float((np.maximum(low - own, 0) + np.maximum(own - high, 0)).sum() / 2)
 

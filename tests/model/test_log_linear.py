@@ -74,6 +74,9 @@ class Exact(PairTables):
     sigmas: Mapping[tuple[str, str], float] = field(default_factory=dict)
     joint: Floats = field(default_factory=lambda: np.ones(SIZES))
 
+    def has(self, first: str, second: str) -> bool:
+        return True
+
     def table(self, first: str, second: str) -> Floats:
         i, j = NAMES.index(first), NAMES.index(second)
         table = onto(self.joint, i, j)

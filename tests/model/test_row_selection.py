@@ -238,6 +238,17 @@ def test_a_table_that_its_noise_drowns_says_nothing() -> None:
     ).sum() == pytest.approx(20)
 
 
+def test_rows_keep_their_margins_where_a_measured_pair_has_others() -> None:
+    """A pair whose noise moved a whole row of its table moves no margin of the chosen rows."""
+    rng = np.random.default_rng(19)
+    pool = rng.integers(0, (3, 4), (30_000, 2)).astype(np.uint16)
+    counts = np.full((3, 4), 500.0) + np.array([[400.0], [-200.0], [-200.0]])
+    table = MeasuredPair((0, 1), counts, 100.0)
+    chosen = balanced(pool, np.ones(30_000), (3, 4), rows=6000, rng=rng, measured=[table])
+    shares = np.bincount(chosen[:, 0], minlength=3) / 6000
+    np.testing.assert_allclose(shares, np.bincount(pool[:, 0]) / 30_000, atol=0.005)
+
+
 def test_a_model_that_noise_explains_is_left_alone() -> None:
     truth = np.full((4, 5), 500.0)
     noisy = truth + np.random.default_rng(12).normal(0, 300, truth.shape) * 0.5

@@ -38,6 +38,8 @@ GRAPHS = {
     ),
     "learn": (
         "The graph was learned from noisy tables, within what the publisher required and forbade."
+        " Where the search had no answer on a pair that they show to be dependent, a predictive"
+        " arrow keeps it, which is no cause."
     ),
     "predict": (
         "No causal graph: arrows say which columns predict which, in the order of the spec; they"
@@ -150,7 +152,8 @@ def _making(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph) -> 
     yield from (f"- {plain(p.purpose)}: {plain(p.mechanism)}" for p in certificate.planned)
     yield ""
     predictive = spec.graph.mode == "predict"
-    links = f"{len(graph.edges)} arrows" if predictive else f"{len(graph.edges)} links"
+    count = sum(edge.structural for edge in graph.edges)
+    links = f"{count} arrows" if predictive else f"{count} links"
     has = "There are" if predictive else "It has"
     yield f"{GRAPHS[spec.graph.mode]} {has} {links}, in `graph.json`."
     if spec.graph.mode in ("given", "validate", "learn"):

@@ -44,6 +44,10 @@ class PairTables:
         """Pairs whose tables show a dependence, in the order of the domain."""
         return tuple(pair for pair, table in self.pairs.items() if table.dependent)
 
+    def has(self, first: str, second: str) -> bool:
+        """Whether the table of two columns was measured."""
+        return (first, second) in self.pairs or (second, first) in self.pairs
+
     def table(self, first: str, second: str) -> Probabilities:
         """The table of two columns `[levels, levels]`, with their margins."""
         turned = (first, second) not in self.pairs
