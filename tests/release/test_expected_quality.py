@@ -144,14 +144,15 @@ def test_what_is_called_detectable_is_found() -> None:
 
 def test_traps_are_told_and_clean_specs_have_none() -> None:
     learned = {
-        "graph": {"mode": "learn"},
+        "graph": {"mode": "learn", "algorithm": "rcit_pc"},
         "privacy": SEARCHED | {"shares": SEARCHED["shares"] | {"train": 0.5, "targets": 0.1}},
         "synthesizer": {"targets": ["sick"]},
     }
     assert "no arrow leads to 'sick'" in traps(spec_of(COLUMNS, **learned))[0]
-    declared = learned | {"graph": {"mode": "learn", "edges": ["age -> sick"]}}
+    assert traps(spec_of(COLUMNS, **learned | {"graph": {"mode": "learn"}})) == []
+    declared = learned | {"graph": {**learned["graph"], "edges": ["age -> sick"]}}
     assert traps(spec_of(COLUMNS, **declared)) == []
-    grouped = {"mode": "learn", "groups": {"state": ["sick", "town"]}, "edges": ["age -> state"]}
+    grouped = {**learned["graph"], "groups": {"state": ["sick", "town"]}, "edges": ["age -> state"]}
     assert traps(spec_of(COLUMNS, **learned | {"graph": grouped})) == []
     plain = {"graph": {"mode": "none"}, "evaluation": {"targets": ["sick"]}}
     assert "measures no pair with 'sick'" in traps(spec_of(COLUMNS, **plain))[0]
