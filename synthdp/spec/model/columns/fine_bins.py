@@ -58,8 +58,12 @@ def _width(column: Ranged, most: int) -> Fraction:
 
 
 def _round_width(steps: Fraction) -> int:
-    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`."""
+    """The least of 1, 5, 10, 50, 100, ... that is not below `steps`.
+
+    Values that people round lie on multiples of 5 and 10: there a bin begins. In bins of 2 half of
+    a heap at 65 would be drawn below it.
+    """
     power = 1
     while 10 * power < steps:
         power *= 10
-    return next(power * m for m in (1, 2, 5, 10) if steps <= power * m)
+    return next(power * m for m in (1, 5, 10) if steps <= power * m)
