@@ -194,7 +194,7 @@ def parts_of(days: Floats, part: str) -> Floats:
     read: dict[str, Callable[[], npt.ArrayLike]] = {
         "quarter": lambda: when.quarter,
         "month": lambda: when.month,
-        "weekday": lambda: when.weekday,
+        "weekday": lambda: when.day_of_week,
         "hour": lambda: when.hour,
         "day of the month": lambda: when.day,
         "year": lambda: when.year,

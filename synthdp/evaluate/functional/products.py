@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from synthdp.spec.model import Column
 
 FIRST_ROWS = 64
 """Rows on which all pairs are tried; what fits them is tried on all rows."""
+MORE_ROWS = 500
+"""Rows instead of these where few rows have all numbers."""
 MAX_FACTORS = 40
 """Most columns that are tried as factors."""
 
@@ -30,26 +34,49 @@ def product_claims(
         return []
     known = np.flatnonzero(~np.isnan(np.stack([values[n] for n in names])).any(0))
     # Columns that are seldom known together are tried on what they have.
-    rows = known[:FIRST_ROWS] if len(known) >= FIRST_ROWS else np.arange(len(values[names[0]]))
-    table = np.stack([values[n][rows] for n in names])  # `[columns, rows]`
-    slack = np.array([rounding(columns[n]) for n in names])
-    own = np.array([written_rounding(columns[n]) for n in names])
-    claims, seen = list[DerivedClaim](), set(related)
-    for i, j in itertools.combinations(range(len(names)), 2):
-        for a, b, sign in ((i, j, "*"), (i, j, "/"), (j, i, "/")):
-            for k in _equal(table, slack, own, a, b, sign):
+    rows = known[:FIRST_ROWS] if len(known) >= FIRST_ROWS else slice(MORE_ROWS)
+    tried = _Tried(
+        np.stack([values[n][rows] for n in names]),
+        np.array([rounding(columns[n]) for n in names]),
+        np.array([written_rounding(columns[n]) for n in names]),
+        np.array([np.nanstd(values[n]) for n in names]),
+    )
+    both = list(itertools.combinations(range(len(names)), 2))
+    turned = [(b, a) for a, b in both]
+    ways: dict[frozenset[str], list[tuple[float, str, str]]] = {}
+    # A quotient is missing where it divides by 0, so a product is taken that is nearly as exact.
+    for sign, pairs, cost in (("*", both, 1), ("/", both + turned, 2)):
+        for a, b in pairs:
+            for k, coarse in tried.equal(a, b, sign):
                 group = frozenset((names[a], names[b], names[k]))
-                if k not in (a, b) and group not in seen:
-                    seen.add(group)
+                if k not in (a, b) and group not in related:
                     text = f"{named(names[a])} {sign} {named(names[b])}"
-                    ordered = tuple(n for n in columns if n in group)
-                    claims.append(DerivedClaim(ordered, ((names[k], text),)))
-    return claims
+                    ways.setdefault(group, []).append((coarse * cost, names[k], text))
+    return [
+        DerivedClaim(
+            tuple(n for n in columns if n in group),
+            tuple((name, text) for _, name, text in sorted(found, key=operator.itemgetter(0))),
+        )
+        for group, found in ways.items()
+    ]
 
 
-def _equal(table: Floats, slack: Floats, own: Floats, a: int, b: int, sign: str) -> list[int]:
-    """Columns that the product or quotient of two equals in all rows in which they are known."""
-    with np.errstate(all="ignore"):
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """Numbers `[columns, rows]`; of each column its rounding, as input and result, and spread."""
+
+    table: Floats
+    slack: Floats
+    own: Floats
+    spread: Floats
+
+    def equal(self, a: int, b: int, sign: str) -> list[tuple[int, float]]:
+        """Columns that a product or quotient equals wherever they are known.
+
+        With each, what rounding may hide as a share of the column's spread: 0 where it agrees
+        exactly.
+        """
+        table, slack = self.table, self.slack
         if sign == "*":
             value = table[a] * table[b]
             moved = slack[b] * np.abs(table[a]) + slack[a] * np.abs(table[b])
@@ -60,8 +87,10 @@ def _equal(table: Floats, slack: Floats, own: Floats, a: int, b: int, sign: str)
         if usable.sum() < FIRST_ROWS / 2:
             return []
         apart = np.abs(table - value)[:, usable]
-        near = own[:, None] + (moved + EXACT * np.abs(value))[usable]
-        agree = ((apart <= near) | np.isnan(apart)).all(1)
-        exact = np.nanmax(apart, axis=1, initial=0.0) <= EXACT * np.abs(value[usable]).max()
-        fine = np.median(near, axis=1) <= COARSE * np.nanstd(table, axis=1)
-    return np.flatnonzero(agree & (exact | fine)).tolist()
+        near = self.own[:, None] + (moved + EXACT * np.abs(value))[usable]
+        unknown = np.isnan(apart)
+        agree = ((apart <= near) | unknown).all(1) & ((~unknown).sum(1) >= FIRST_ROWS / 4)
+        largest = np.where(unknown, 0.0, apart).max(1)
+        exact = largest <= EXACT * np.abs(value[usable]).max()
+        coarse = np.where(exact, 0.0, np.median(near, axis=1) / self.spread)
+        return [(k, float(coarse[k])) for k in np.flatnonzero(agree & (coarse <= COARSE)).tolist()]
