@@ -184,13 +184,17 @@ def _constant(low: float, high: float, slack: float) -> Fraction | None:
 # --- as expressions ---
 
 
-def _clumsy(relation: Relation, name: str) -> tuple[int, int, int]:
-    """Sums are read more easily than differences, and those than fractions."""
+def _clumsy(relation: Relation, name: str) -> tuple[int, int, int, int]:
+    """Sums are read more easily than differences, and those than multiples and fractions."""
     own = -relation.terms[name]
     others = [c / own for n, c in relation.terms.items() if n != name]
-    fractions = sum(c.denominator > 1 or abs(c) != 1 for c in others)
     mixed = 0 if all(c > 0 for c in others) else 1 if all(c < 0 for c in others) else 2
-    return fractions, mixed, len(str(relation.constant / own))
+    return (
+        sum(abs(c) != 1 for c in others),
+        mixed,
+        sum(c.denominator > 1 for c in others),
+        len(str(relation.constant / own)),
+    )
 
 
 def solved(relation: Relation, name: str, dates: set[str]) -> str | None:
