@@ -141,8 +141,28 @@ def test_whole_numbers_need_to_agree_to_the_last_unit() -> None:
     data = {"casual": casual, "registered": registered, "cnt": casual + registered}
     (one,) = found(columns, data)
     assert expressions([one]) == {"cnt": "casual + registered"}
-    near = casual + registered + (np.arange(ROWS) % 200 == 3)
-    assert not [s for s in found(columns, data | {"cnt": near}) if s.kind == "derived"]
+    for more in (np.arange(ROWS) % 200 == 3, RNG.integers(0, 2, ROWS), RNG.integers(0, 3, ROWS)):
+        near = data | {"cnt": casual + registered + more}
+        assert not [s for s in found(columns, near) if s.kind == "derived"]
+
+
+def test_large_whole_numbers_need_to_agree_too() -> None:
+    """Seconds since 1970, one or two of which are a small part of them."""
+    wide = {"type": "integer", "lower": 0, "upper": 10**12}
+    begin = 1_600_000_000 + RNG.integers(0, 10**8, ROWS)
+    for most in (2, 5):
+        data = {"begin": begin, "end": begin + RNG.integers(0, most, ROWS)}
+        assert not expressions(found({"begin": wide, "end": wide}, data))
+    (one,) = found({"begin": wide, "end": wide}, {"begin": begin, "end": begin + 3600})
+    assert expressions([one]) == {"end": "begin + 3600"}
+
+
+def test_years_that_are_complete_are_cut_off_and_not_rounded() -> None:
+    months = 3 * MANY[0] + FEW[0]
+    (one,) = found({n: WHOLE for n in ("m", "y")}, {"m": months, "y": months // 12})
+    spec = spec_of({"m": WHOLE} | yaml.safe_load(one.line))
+    computed = Derived.from_spec(spec.columns).values({"m": months.astype(float)})["y"]
+    assert (computed == months // 12).all()
 
 
 def test_small_whole_numbers_are_added_too() -> None:
@@ -360,6 +380,16 @@ def test_a_number_cut_into_ranges_is_named_and_not_where() -> None:
     (one,) = found(columns, data)
     assert one.kind == "words" and "busy is n cut into ranges" in one.remark
     assert "142" not in one.remark and one.line == ""
+    assert one.broken is not None and 0.3 < one.broken < 0.7
+    real = found({"n": REAL, "busy": columns["busy"]}, data | {"n": MANY[0] / 7})
+    assert [s.columns for s in real] == [("n", "busy")]
+    assert found(columns, data | {"busy": np.roll(data["busy"], 1)}) == []
+    quarters = MANY[0] // 4
+    split = np.where(quarters > 35, "yes", "no")
+    assert found(columns, {"n": quarters, "busy": split}) != []
+    inside = int(np.flatnonzero(quarters == 36)[0])  # one of several rows with that number
+    split[inside] = "no"
+    assert found(columns, {"n": quarters, "busy": split}) == []
 
 
 # --- limits ---

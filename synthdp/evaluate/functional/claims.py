@@ -28,9 +28,10 @@ class OrderClaim:
 
 @dataclass(frozen=True)
 class LevelsClaim:
-    """Each value of the first of `columns` (or its `part`, of a date) goes with one of the second.
+    """Each value of the first of `columns` (or its `part`) goes with one of the second.
 
-    `pairs` says with which. `text` is that as a constraint, empty where expressions cannot say it,
+    The part is one of a date, or the range of a number, which is named by its least value. `pairs`
+    says with which. `text` is that as a constraint, empty where expressions cannot say it,
     and `remark` says it in words.
     """
 

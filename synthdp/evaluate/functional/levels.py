@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ FIRST_ROWS = 500
 MAX_VALUES = 40
 """Most values of a column of whole numbers that is looked at as if it had categories."""
 MAX_YEARS = 12
+CUT = "range"
+"""The part of a number that is the range it lies in."""
 COARSER_FIRST = ("quarter", "month", "weekday", "hour", "day of the month", "year", "week")
 
 
@@ -99,9 +101,7 @@ def function(x: Floats, y: Floats) -> dict[float, float] | None:
         values, first, place = np.unique(a, return_index=True, return_inverse=True)
         if (b != b[first][place]).any():
             return None
-    _, counts = np.unique(b, return_counts=True)
-    differ = 1 - float(((counts / len(b)) ** 2).sum())
-    if (len(a) - len(values)) * differ < MIN_EVIDENCE:
+    if (len(a) - len(values)) * _differ(b) < MIN_EVIDENCE:
         return None
     return dict(zip(values.tolist(), b[first].tolist(), strict=True))
 
@@ -140,25 +140,47 @@ def cut_claims(
     """
     for a in numbers:
         for b in few:
-            if a in few or {a, b} in related or not _ordered(values[a], values[b]):
+            if a in few or {a, b} in related:
                 continue
-            found = function(values[a], values[b])
+            found = ranges(values[a], values[b])
             if found is not None:
                 remark = (
                     f"{named(b)} is {named(a)} cut into ranges; if a codebook says where, write"
                     f" that as a constraint, e.g. {named(a)} > 10 or {named(b)} == 'low'"
                 )
-                yield LevelsClaim((a, b), "", found, "", remark)
+                yield LevelsClaim((a, b), CUT, found, "", remark)
 
 
-def _ordered(x: Floats, y: Floats) -> bool:
-    """Whether the values of `y` part those of `x` into ranges that do not touch."""
+def ranges(x: Floats, y: Floats) -> dict[float, float] | None:
+    """The least `x` of each value of `y`, if these part it into ranges, and not by chance.
+
+    By chance, neighbours in the order of `x` differ with the probability that two values of `y` do,
+    so that the evidence is counted as that of `function`.
+    """
     for rows in (slice(FIRST_ROWS), slice(None)):
         known = ~(np.isnan(x[rows]) | np.isnan(y[rows]))
-        along = y[rows][known][np.argsort(x[rows][known], kind="stable")]
-        if int((along[1:] != along[:-1]).sum()) > len(np.unique(along)) - 1:
-            return False
-    return True
+        order = np.argsort(x[rows][known], kind="stable")
+        a, b = x[rows][known][order], y[rows][known][order]
+        turns = np.flatnonzero(b[1:] != b[:-1]) + 1
+        if len(turns) + 1 != len(np.unique(b)) or (a[turns] == a[turns - 1]).any():
+            return None
+    if (len(b) - len(turns) - 1) * _differ(b) < MIN_EVIDENCE:
+        return None
+    first = [0, *turns.tolist()]
+    return dict(zip(a[first].tolist(), b[first].tolist(), strict=True))
+
+
+def starts_of(x: Floats, starts: Iterable[float]) -> Floats:
+    """The largest of `starts` that each of `x` reaches, or else the least; NaN where missing."""
+    ends = np.sort(np.fromiter(starts, dtype=np.float64))
+    place = np.searchsorted(ends, x, side="right") - 1
+    return np.where(np.isnan(x), np.nan, ends[place.clip(0)])
+
+
+def _differ(y: Floats) -> float:
+    """The probability that two values drawn from `y` differ."""
+    _, counts = np.unique(y, return_counts=True)
+    return 1 - float(((counts / len(y)) ** 2).sum())
 
 
 # --- the calendar ---

@@ -31,8 +31,10 @@ MAX_TERMS = 6
 """Most other columns of one relation."""
 COARSE = 0.05
 """Rounding, as a share of a column's standard deviation, beyond which it proves nothing."""
-EXACT = 1e-9
+EXACT = 1e-12
 """Relative error of sums of 64-bit numbers; some way above what they have."""
+SOLVED = 1e-9
+"""Relative error of coefficients, which are compared with the rows once they are replaced."""
 ERRORS = 5.0
 """Standard errors within which a coefficient may be replaced."""
 LEAST = 1e-7
@@ -162,7 +164,7 @@ def _simplest(value: float, error: float) -> Fraction | None:
     >>> _simplest(0.33333333, 1e-6), _simplest(2.54000001, 1e-6), _simplest(0.7182818, 1e-9)
     (Fraction(1, 3), Fraction(127, 50), None)
     """
-    near = max(error, EXACT * 10 * abs(value))
+    near = max(error, SOLVED * abs(value))
     for denominator in range(1, MAX_DENOMINATOR + 1):
         simple = Fraction(round(value * denominator), denominator)
         if abs(float(simple) - value) <= near:
@@ -174,10 +176,11 @@ def _simplest(value: float, error: float) -> Fraction | None:
 def _constant(low: float, high: float, slack: float) -> Fraction | None:
     """The shortest number that leaves residuals of `low` to `high` within `slack`."""
     middle = (low + high) / 2
-    for digits in range(DIGITS + 1):
-        value = Fraction(f"{middle:.{digits}f}")
-        if high - slack <= float(value) <= low + slack:
-            return value
+    for most in (slack * (1 - SOLVED), slack):  # best without a value halfway between two others
+        for digits in range(DIGITS + 1):
+            value = Fraction(f"{middle:.{digits}f}")
+            if high - most <= float(value) <= low + most:
+                return value
     return None
 
 

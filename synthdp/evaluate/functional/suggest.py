@@ -9,7 +9,7 @@ What is looked at is bounded by the constants below, which are public, so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -18,15 +18,18 @@ import numpy as np
 import pandas as pd
 
 from synthdp.data.domain import Domain
+from synthdp.evaluate.functional.checking import agree, apart_of
 from synthdp.evaluate.functional.claims import DerivedClaim, LevelsClaim, OrderClaim, named
 from synthdp.evaluate.functional.levels import (
+    CUT,
     calendar_claims,
     cut_claims,
     few_values,
     level_claims,
     parts_of,
+    starts_of,
 )
-from synthdp.evaluate.functional.linear import COARSE, EXACT, linear_claims
+from synthdp.evaluate.functional.linear import linear_claims
 from synthdp.evaluate.functional.order import order_claims
 from synthdp.evaluate.functional.products import product_claims
 from synthdp.evaluate.functional.values import (
@@ -34,16 +37,13 @@ from synthdp.evaluate.functional.values import (
     Mask,
     Values,
     known_in,
-    rounding,
     values_of,
     varies,
-    written_rounding,
 )
 from synthdp.evaluate.functional.writing import Writer
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.operands import LARGEST, calculation
-from synthdp.spec.expressions.parsed import Calculation
-from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 MAX_ROWS = 20_000
 """Most rows of each table, chosen at random."""
@@ -139,12 +139,12 @@ class _Screen:
         columns = {n: self.spec.columns[n] for n, v in self.real.items() if _usable(v)}
         ranged = {n: c for n, c in columns.items() if c.ranged}
         linear = linear_claims(ranged, self.real)
-        related = [frozenset(claim.columns) for claim in linear]
-        linear += product_claims(ranged, self.real, related=related)
-        derived = self._kept(self._derived(writer := Writer(self.spec), linear))
-        related += [frozenset(s.columns) for s in derived]
+        groups = [frozenset(claim.columns) for claim in linear]
+        linear += product_claims(ranged, self.real, related=groups)
+        writer = Writer(self.spec)
+        derived = self._kept(self._derived(writer, linear))
+        told = [frozenset(s.columns) for s in derived] + self._declared()
         few = {n: c for n, c in columns.items() if few_values(n, c, self.real)}
-        told = related + self._declared()
         orders = order_claims(ranged, self.real, related=told)
         levels = level_claims(few, self.real, related=told)
         levels += cut_claims(list(ranged), few, self.real, related=told)
@@ -168,28 +168,23 @@ class _Screen:
         return [frozenset(e.columns) for e in parsed if e is not None]
 
     def _derived(self, writer: Writer, claims: list[DerivedClaim]) -> Iterator[Suggestion]:
+        """The first way that holds and that the spec can declare, or why it can declare none."""
         for claim in claims[:MAX_CHECKED]:
-            held = []
-            for name, text in claim.ways:
-                checked = self._computed(name, text)
-                if checked is None:
-                    continue
-                accepted = writer.derived(name, text)
-                holds, broken, off = checked
-                if accepted.line:
-                    remark = "any one of these columns can be the one that is computed"
-                    shown = remark if len(claim.ways) > 1 else ""
-                    yield Suggestion(
-                        "derived", claim.columns, accepted.line, shown, holds, broken, off
-                    )
-                    break
+            ways = [(n, text, c) for n, text in claim.ways if (c := self._computed(n, text))]
+            entries = ((way, writer.derived(*way[:2])) for way in ways)
+            found = next(((way, entry) for way, entry in entries if entry.line), None)
+            if found is not None:
+                (_, _, counts), entry = found
+                others = "each of these columns can be the one that is computed"
+                remark = others if len(ways) > 1 else ""
+                yield Suggestion("derived", claim.columns, entry.line, remark, *counts)
+            elif ways:
+                name, text, counts = ways[0]
                 remark = (
                     f"{named(name)} is {text}; as a derived column the spec would be refused:"
-                    f" {accepted.refusal}"
+                    f" {writer.derived(name, text).refusal}"
                 )
-                held.append(Suggestion("words", claim.columns, "", remark, holds, broken, off))
-            else:
-                yield from held[:1]
+                yield Suggestion("words", claim.columns, "", remark, *counts)
 
     def _computed(self, name: str, text: str) -> tuple[int, float | None, float | None] | None:
         """Real rows for which the text gives the column; how many synthetic ones it does not, and
@@ -199,16 +194,12 @@ class _Screen:
         computed, _ = calculation(text, columns)
         if computed is None:
             return None
-        apart, slack = _apart(self.real, name, computed, columns)
+        apart, slack = apart_of(self.real, name, computed, columns)
         known = ~np.isnan(apart)
-        scale = float(self.real[name][known].std()) if known.any() else 0.0
-        largest = float(np.abs(self.real[name][known]).max(initial=0.0))
-        exact = bool((apart[known] <= 10 * EXACT * largest).all())
-        fine = float(np.median(slack[known])) <= COARSE * scale if known.any() else False
         enough = all(varies(self.real[n][known]) for n in (name, *computed.columns))
-        if not enough or not (exact or fine) or (apart > slack)[known].any():
+        if not enough or not agree(self.real[name][known], apart[known], slack[known]):
             return None
-        apart, slack = _apart(self.drawn, name, computed, columns)
+        apart, slack = apart_of(self.drawn, name, computed, columns)
         there = ~np.isnan(apart)
         if not there.any():
             return int(known.sum()), None, None
@@ -217,10 +208,8 @@ class _Screen:
 
     def _ordered(self, writer: Writer, claims: list[OrderClaim]) -> Iterator[Suggestion]:
         for claim in claims[:MAX_CHECKED]:
-            accepted, expression = (
-                writer.constraint(claim.text),
-                parse(claim.text, self.spec.columns)[0],
-            )
+            accepted = writer.constraint(claim.text)
+            expression = parse(claim.text, self.spec.columns)[0]
             known = known_in(self.real, claim.columns, self.rows)
             if expression is None or expression.violated(self.real).any() or not accepted.line:
                 continue
@@ -248,34 +237,14 @@ class _Screen:
     @staticmethod
     def _sides(claim: LevelsClaim, values: Values) -> tuple[Floats, Floats]:
         first, second = (values[n] for n in claim.columns)
+        if claim.part == CUT:
+            return starts_of(first, claim.pairs), second
         return (parts_of(first, claim.part) if claim.part else first), second
 
 
 def _usable(values: Floats) -> bool:
     """Whether a column varies, and holds no number that expressions could not."""
     return varies(values) and float(np.nanmax(np.abs(values))) <= LARGEST
-
-
-def _apart(
-    values: Values, name: str, computed: Calculation, columns: Mapping[str, Column]
-) -> tuple[Floats, Floats]:
-    """Distance of a column from what is computed, and what rounding explains of it, `[rows]`.
-
-    The distance is NaN where a value is missing. Rounding of the inputs is followed through the
-    calculation, one input at a time.
-    """
-    column: Any = columns[name]
-    unit = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
-    exact = np.asarray(computed.value(values), dtype=np.float64)
-    slack = written_rounding(column) + EXACT * np.abs(exact)
-    for other in computed.columns:
-        step = rounding(columns[other])
-        if step:
-            moved = computed.value({**values, other: values[other] + step})
-            slack = slack + np.abs(moved - exact)
-    inside = np.clip(exact, column.number(column.lower) * unit, column.number(column.upper) * unit)
-    apart = np.abs(np.where(np.isfinite(inside), inside, np.nan) - values[name])
-    return apart, np.where(np.isfinite(slack), slack, 0.0)
 
 
 def _share(rows: Mask, among: Mask) -> float | None:

@@ -12,7 +12,7 @@ WARNING = (
     "These suggestions come from the real rows and cost no budget. A line that only the rows showed"
     " makes the spec, and with it everything that is released, depend on them: that is a leak,"
     " which no epsilon covers. Declare what is true by definition of the columns, which is a public"
-    " fact, and nothing else."
+    " fact, and nothing else; take the values in a constraint from the codebook, not from here."
 )
 NOTE = (
     "A line was read by the spec's own parser and passes its checks. Rows that miss a value count"
