@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 
 
 MAX_LINKS = 20
+NONE_SEEN = 0.95
+"""The weakest correlation that is seen, from which on it is as good as none."""
 
 
 def render(*parts: object) -> str:
@@ -76,11 +78,13 @@ def quality_lines(quality: Mapping[str, Any]) -> list[str]:
         f"hidden by noise: a category or level with fewer than {hidden[0]:.0f} to"
         f" {hidden[-1]:.0f} rows, by column",
     ]
-    if quality["weakest_correlation"] is not None:
+    weakest = quality["weakest_correlation"]
+    if weakest is not None and weakest >= NONE_SEEN:
         lines.append(
-            "between two numbers: a correlation below about"
-            f" {quality['weakest_correlation']:.2g} is easily lost"
+            "between two numbers: no correlation is seen; the noise is likely to hide even one of 1"
         )
+    elif weakest is not None:
+        lines.append(f"between two numbers: a correlation below about {weakest:.2g} is easily lost")
     if quality["open_pairs"] is not None:
         lines.append(
             f"graph search: of {quality['open_pairs']} open pairs, a medium dependence would be"

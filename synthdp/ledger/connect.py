@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError
+from synthdp.errors import BUDGET, BudgetError, DataError, VerifyError, WrongTableError
 from synthdp.ledger.balance import Balance, check_first
 from synthdp.ledger.entries import Entry
 from synthdp.spec.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
@@ -162,9 +162,11 @@ class Account:
     def note(self, error: BaseException) -> str | None:
         """What the run has spent and what can still be done.
 
-        None for an error before anything is spent: it says itself what to do.
+        None for an error before anything is spent, which says itself what to do. An error about
+        the data comes from rows that were read, so what that cost is said.
         """
-        unspent = None if isinstance(error, Exception) else f"{BUDGET}{self.unspent}"
+        told = isinstance(error, DataError) or not isinstance(error, Exception)
+        unspent = f"{BUDGET}{self.unspent}" if told else None
         if self.ledger is None:
             return unspent
         try:

@@ -92,6 +92,8 @@ def internal_report(
     )
     if judgement.domain is not None:
         content = replace(content, domain=judgement.domain)
+    if judgement.suggestions is not None:
+        content = replace(content, suggestions=judgement.suggestions.for_steward())
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
     begin("internal report")

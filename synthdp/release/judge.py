@@ -13,6 +13,7 @@ from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.evaluate.dp_scores import DpScores, headline
 from synthdp.evaluate.fidelity import noisy_tv1
+from synthdp.evaluate.functional.suggest import SuggestionReport, suggest
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.prediction.groups import groups_of, on_groups
@@ -33,7 +34,7 @@ class Judgement:
 
     `tv1_noisy` compares two released values and `scores` were paid for: both are public. The rest
     was computed on real rows. `domain` is what it is on, if it is not that of the run: the groups
-    of levels that the model knows.
+    of levels that the model knows. `suggestions` name columns that look like functions of others.
     """
 
     tv1_noisy: Released[float]
@@ -42,6 +43,7 @@ class Judgement:
     misfits: Confidential[dict[str, dict[str, int]]]
     scores: Released[DpScores] | None = None
     domain: Domain | None = None
+    suggestions: Confidential[SuggestionReport] | None = None
 
     def figures_for_steward(self) -> dict[str, Figure]:
         """Every figure that a gate may name; confidential ones included."""
@@ -84,7 +86,7 @@ def judge(
             groups.of(pair[0]), [on_groups(t, groups) for t in pair[1]], groups.coarse
         )
     )
-    evaluation, attack = None, None
+    evaluation, suggestions, attack = None, None, None
     if spec.evaluation.enabled:
         with reporter.stage("judge on real rows") as progress:
             evaluation = session.inspect(
@@ -99,6 +101,12 @@ def judge(
                 ),
                 reason="evaluation on real rows",
             )
+            suggestions = session.inspect(
+                lambda table: suggest(
+                    spec, domain, table.frame, synthetic.value, rng=fresh_generator()
+                ),
+                reason="columns that look like functions of others",
+            )
     if spec.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
             attack = attack_release(
@@ -111,6 +119,7 @@ def judge(
         session.inspect(lambda table: table.misfits, reason="values outside the domain"),
         scores,
         groups.coarse,
+        suggestions,
     )
 
 

@@ -172,14 +172,13 @@ def test_a_table_of_one_over_delta_rows_is_refused(
             if kind == "csv"
             else sources(tmp_path, monkeypatch, "code", values, pa.int64())[kind]
         )
-        with pytest.raises(DataError, match="1 / delta = 10 rows or more") as caught:
+        with pytest.raises(DataError, match="1 / delta = 10 rows or more"):
             read(
                 "\n".join(["code", *map(str, values), ""]),
                 domain=CODED,
                 delta=0.1,
                 **({"source": source} if source else {}),
             )
-        assert "has spent nothing" in str(caught.value)
 
 
 # --- folders of Parquet files ---

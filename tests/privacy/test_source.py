@@ -235,7 +235,7 @@ def test_a_table_of_one_row(read: Read) -> None:
 def test_a_table_of_no_rows_is_the_wrong_one(read: Read) -> None:
     with pytest.raises(DataError, match="the table has no rows") as caught:
         read(HEADER)
-    assert "nothing was spent" in str(caught.value)
+    assert "that its export was finished" in str(caught.value)
 
 
 def test_missing_file_is_named(read: Read) -> None:

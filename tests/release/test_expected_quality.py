@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
+from synthdp.cli.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
@@ -94,6 +96,33 @@ def test_more_rows_and_more_budget_promise_more() -> None:
     weakest = [q.weakest_correlation or 0 for q in (poor, rich, spent)]
     assert 1 >= weakest[0] > weakest[1] > weakest[2] > 0
     assert "noise is large" in "".join(poor.warnings) and rich.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("weakest", "says"),
+    [
+        (1.0, "no correlation is seen; the noise is likely to hide even one of 1"),
+        (0.951, "no correlation is seen"),
+        (0.949, "a correlation below about 0.95 is easily lost"),
+        (0.51, "a correlation below about 0.51 is easily lost"),
+    ],
+)
+def test_a_plan_says_in_words_that_no_correlation_is_seen(weakest: float, says: str) -> None:
+    told = replace(quality(predicting(1000)), weakest_correlation=weakest).to_json()
+    (line,) = (text for text in quality_lines(told) if text.startswith("between two numbers: "))
+    assert line.startswith(f"between two numbers: {says}") and ("easily" in line) == (
+        weakest < 0.95
+    )
+
+
+def test_a_small_wide_table_shows_no_correlation(tmp_path: Path, synthdp: Run) -> None:
+    columns = {f"n{i}": {"type": "number", "lower": 0, "upper": 9} for i in range(60)}
+    small = {**skeleton(300), "columns": columns, "graph": {"mode": "predict"}}
+    assert quality(spec_of(columns, rows=300, graph={"mode": "predict"})).weakest_correlation == 1
+    path = tmp_path / "spec.yaml"
+    path.write_text(json.dumps(small), encoding="utf-8")
+    text = " ".join(synthdp("plan", path).out.split())
+    assert "no correlation is seen" in text and "easily lost" not in text
 
 
 def test_a_correlation_of_the_weakest_size_is_seen_and_a_third_of_it_is_not() -> None:

@@ -181,7 +181,8 @@ def test_the_json_says_what_the_text_says(
         assert error["bundle"] is None and "error" not in error
         return
     assert (
-        set(error) == {"error", "hint", "exit_code", "problems"}
+        set(error) - {"budget"} == {"error", "hint", "exit_code", "problems"}
+        and ("budget" in error) == name.startswith("data_")
         and error["exit_code"] == code
         and error["problems"]
     )

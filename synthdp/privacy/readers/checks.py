@@ -143,10 +143,7 @@ def check_some(rows: int) -> None:
     if rows == 0:
         raise DataError(
             "the table has no rows",
-            hint=(
-                "see that dataset.source names the right table, and that its export was finished;"
-                " nothing was spent"
-            ),
+            hint="see that dataset.source names the right table, and that its export was finished",
         )
 
 
@@ -165,6 +162,6 @@ def check_size(rows: int, dataset: Dataset, delta: float) -> None:
             " allows one whole row to be published",
             hint=(
                 "correct dataset.rows or the source, or lower privacy.delta, better to a tenth of 1"
-                " / rows or less; a new release has spent nothing"
+                " / rows or less"
             ),
         )

@@ -274,7 +274,7 @@ def _check_alike(schemas: Sequence[pa.Schema]) -> None:
             "the Parquet files of the folder differ in the names, order or types of their columns",
             hint=(
                 "write all of them with one schema; names of folders such as year=2024 are not read"
-                " as columns; nothing was spent"
+                " as columns"
             ),
         )
 

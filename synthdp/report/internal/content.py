@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from synthdp.data.domain import Domain
+from synthdp.evaluate.functional.suggest import SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.report.graph_view import GraphView
 
@@ -64,7 +65,7 @@ class ReportContent:
 
     `attack` is a membership report as plain JSON values, and so is each record of `audits`.
     `misfits` has, for each column, the number of values of each kind outside the declared domain.
-    `timings` are seconds by stage.
+    `suggestions` are of columns that look like functions of others. `timings` are seconds by stage.
     """
 
     title: str
@@ -79,6 +80,7 @@ class ReportContent:
     attack: Mapping[str, Any] | None = None
     audits: tuple[Mapping[str, Any], ...] = ()
     misfits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    suggestions: SuggestionReport | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -112,6 +114,7 @@ class ReportContent:
             "attack": self.attack,
             "audits": self.audits,
             "misfits": self.misfits,
+            "suggestions": self.suggestions.to_json() if self.suggestions else None,
             "timings": self.timings,
             "notes": self.notes,
         }

@@ -25,6 +25,7 @@ from synthdp.report.internal.appendix import (
 )
 from synthdp.report.internal.cards import report_cards
 from synthdp.report.internal.content import ReportContent
+from synthdp.report.internal.suggestions import suggestion_view
 from synthdp.report.parts import MAX_BYTES, number, template
 from synthdp.report.tables import PageLimits
 
@@ -100,6 +101,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         **_graph_view(content.graph),
         **_attack_view(content.attack),
         **analysis_view(content.evaluation),
+        **suggestion_view(content.suggestions),
     }
 
 

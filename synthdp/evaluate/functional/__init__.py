@@ -1,0 +1,1 @@
+"""Columns that look like functions of others, or bound by them; confidential."""

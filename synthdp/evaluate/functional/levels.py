@@ -1,0 +1,238 @@
+"""Columns of few values that are a function of another: of a category, or of the calendar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from synthdp.evaluate.functional.claims import LevelsClaim, named
+from synthdp.evaluate.functional.values import (
+    DAY,
+    MIN_EVIDENCE,
+    MIN_OTHERS,
+    Floats,
+    Values,
+    known_in,
+)
+from synthdp.spec.model import Column
+
+FIRST_ROWS = 500
+"""Rows that are looked at first."""
+MAX_VALUES = 40
+"""Most values of a column of whole numbers that is looked at as if it had categories."""
+MAX_YEARS = 12
+CUT = "range"
+"""The part of a number that is the range it lies in."""
+COARSER_FIRST = ("quarter", "month", "weekday", "hour", "day of the month", "year", "week")
+
+
+def few_values(name: str, column: Column, values: Values) -> bool:
+    """Whether a column has categories, or whole numbers of few values."""
+    if not column.ranged:
+        return True
+    if column.operand != "number" or column.continuous:
+        return False
+    return len(np.unique(values[name][~np.isnan(values[name])])) <= MAX_VALUES
+
+
+def level_claims(
+    columns: Mapping[str, Column], values: Values, *, related: Sequence[frozenset[str]]
+) -> list[LevelsClaim]:
+    """Functions among columns of few values, without those that follow from two others.
+
+    `related` are sets of columns that something else is known of.
+    """
+    names = list(columns)
+    pairs = {
+        (a, b): found
+        for a in names
+        for b in names
+        if a != b
+        and not any({a, b} <= group for group in related)
+        and (found := function(values[a], values[b])) is not None
+    }
+    claims = []
+    for (a, b), found in pairs.items():
+        turned = (b, a) in pairs
+        if turned and names.index(b) < names.index(a):
+            continue  # said once
+        if any(_follows(a, m, b, pairs, names) for m in names):
+            continue
+        text = _implications(columns, values, a, b, found)
+        remark = f"each {named(a)} goes with one {named(b)}"
+        if turned:
+            remark += ", and the other way round: one of the two is enough"
+        claims.append(LevelsClaim((a, b), "", found, text, remark))
+    return claims
+
+
+def _follows(
+    a: str, m: str, b: str, pairs: Mapping[tuple[str, str], object], names: Sequence[str]
+) -> bool:
+    """Whether `b` is a function of `a` by way of `m`.
+
+    Of columns that are one another's function, the first stands for all.
+    """
+
+    def before(other: str) -> bool:
+        return names.index(m) < names.index(other)
+
+    return (
+        {(a, m), (m, b)} <= pairs.keys()
+        and ((m, a) not in pairs or before(a))
+        and ((b, m) not in pairs or before(b))
+    )
+
+
+def function(x: Floats, y: Floats) -> dict[float, float] | None:
+    """The value of `y` for each of `x`, if all rows have that one, and not by chance.
+
+    By chance, rows beyond the first of a value of `x` would all agree with it with a probability of
+    about e^-(their number times the probability that two values of `y` differ).
+    """
+    for rows in (slice(FIRST_ROWS), slice(None)):
+        known = ~(np.isnan(x[rows]) | np.isnan(y[rows]))
+        a, b = x[rows][known], y[rows][known]
+        if not len(a):
+            return None
+        values, first, place = np.unique(a, return_index=True, return_inverse=True)
+        if (b != b[first][place]).any():
+            return None
+    if (len(a) - len(values)) * _differ(b) < MIN_EVIDENCE:
+        return None
+    return dict(zip(values.tolist(), b[first].tolist(), strict=True))
+
+
+def _implications(
+    columns: Mapping[str, Column], values: Values, a: str, b: str, found: Mapping[float, float]
+) -> str:
+    """The function as a constraint; values of few rows are left free."""
+    known = known_in(values, (a, b), len(values[a]))
+    seen, counts = np.unique(values[a][known], return_counts=True)
+    often = seen[counts >= MIN_OTHERS].tolist()
+    parts = []
+    for value in sorted(set(found.values())):
+        those = [_literal(columns[a], v) for v in often if found[v] == value]
+        if those:
+            then = f"{named(b)} == {_literal(columns[b], value)}"
+            apart = f"not in ({', '.join(those)})" if len(those) > 1 else f"!= {those[0]}"
+            parts.append(f"({named(a)} {apart} or {then})")
+    return " and ".join(parts) if len(parts) > 1 else ""
+
+
+def _literal(column: Column, value: float) -> str:
+    return repr(column.labels[int(value)]) if column.labels else f"{value:.12g}"
+
+
+def cut_claims(
+    numbers: Sequence[str],
+    few: Mapping[str, Column],
+    values: Values,
+    *,
+    related: Sequence[frozenset[str]],
+) -> Iterator[LevelsClaim]:
+    """Columns of few values that are a number of many, cut into ranges.
+
+    Where it is cut is not told: the rows show no more than that it is somewhere between two values.
+    """
+    for a in numbers:
+        for b in few:
+            if a in few or {a, b} in related:
+                continue
+            found = ranges(values[a], values[b])
+            if found is not None:
+                remark = (
+                    f"{named(b)} is {named(a)} cut into ranges; if a codebook says where, write"
+                    f" that as a constraint, e.g. {named(a)} > 10 or {named(b)} == 'low'"
+                )
+                yield LevelsClaim((a, b), CUT, found, "", remark)
+
+
+def ranges(x: Floats, y: Floats) -> dict[float, float] | None:
+    """The least `x` of each value of `y`, if these part it into ranges, and not by chance.
+
+    By chance, neighbours in the order of `x` differ with the probability that two values of `y` do,
+    so that the evidence is counted as that of `function`.
+    """
+    for rows in (slice(FIRST_ROWS), slice(None)):
+        known = ~(np.isnan(x[rows]) | np.isnan(y[rows]))
+        order = np.argsort(x[rows][known], kind="stable")
+        a, b = x[rows][known][order], y[rows][known][order]
+        turns = np.flatnonzero(b[1:] != b[:-1]) + 1
+        if len(turns) + 1 != len(np.unique(b)) or (a[turns] == a[turns - 1]).any():
+            return None
+    if (len(b) - len(turns) - 1) * _differ(b) < MIN_EVIDENCE:
+        return None
+    first = [0, *turns.tolist()]
+    return dict(zip(a[first].tolist(), b[first].tolist(), strict=True))
+
+
+def starts_of(x: Floats, starts: Iterable[float]) -> Floats:
+    """The largest of `starts` that each of `x` reaches, or else the least; NaN where missing."""
+    ends = np.sort(np.fromiter(starts, dtype=np.float64))
+    place = np.searchsorted(ends, x, side="right") - 1
+    return np.where(np.isnan(x), np.nan, ends[place.clip(0)])
+
+
+def _differ(y: Floats) -> float:
+    """The probability that two values drawn from `y` differ."""
+    _, counts = np.unique(y, return_counts=True)
+    return 1 - float(((counts / len(y)) ** 2).sum())
+
+
+# --- the calendar ---
+
+
+def calendar_claims(
+    dates: Sequence[str], columns: Mapping[str, Column], values: Values
+) -> Iterator[LevelsClaim]:
+    """Columns of few values that are a function of a part of one of the `dates`."""
+    for date in dates:
+        parts = {part: parts_of(values[date], part) for part in COARSER_FIRST}
+        for name, column in columns.items():
+            for part, numbers in parts.items():
+                found = function(numbers, values[name])
+                if found is not None:
+                    text = _by_year(date, name, column, found) if part == "year" else ""
+                    remark = (
+                        f"{named(name)} is a function of the {part} of {named(date)}: leave it out"
+                        " of the spec, and compute it from the released dates"
+                    )
+                    yield LevelsClaim((date, name), part, found, text, remark)
+                    break
+
+
+def parts_of(days: Floats, part: str) -> Floats:
+    """A part of dates given in days since 1970, `[rows]`; NaN where missing.
+
+    >>> parts_of(np.array([0.0, 31.5]), "month"), parts_of(np.array([31.5]), "hour")
+    (array([1., 2.]), array([12.]))
+    """
+    seconds = np.where(np.isnan(days), 0, np.round(days * DAY)).astype(np.int64)
+    when = pd.DatetimeIndex(seconds.astype("datetime64[s]"))
+    read: dict[str, Callable[[], npt.ArrayLike]] = {
+        "quarter": lambda: when.quarter,
+        "month": lambda: when.month,
+        "weekday": lambda: when.day_of_week,
+        "hour": lambda: when.hour,
+        "day of the month": lambda: when.day,
+        "year": lambda: when.year,
+        "week": lambda: when.isocalendar().week,
+    }
+    numbers = np.asarray(read[part](), dtype=np.float64)
+    return np.where(np.isnan(days), np.nan, numbers)
+
+
+def _by_year(date: str, name: str, column: Column, found: Mapping[float, float]) -> str:
+    """The function of the year as a constraint, which compares dates with the turns of years."""
+    if len(found) > MAX_YEARS:
+        return ""
+    parts = []
+    for year, value in found.items():
+        first, next_ = f"'{int(year):04d}-01-01'", f"'{int(year) + 1:04d}-01-01'"
+        outside = f"{named(date)} < {first} or {named(date)} >= {next_}"
+        parts.append(f"({outside} or {named(name)} == {_literal(column, value)})")
+    return " and ".join(parts) if len(parts) > 1 else ""

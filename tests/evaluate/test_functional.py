@@ -1,0 +1,481 @@
+"""Suggestions: what is true of made tables by construction is found, as a line that the spec takes;
+what is nearly true is not.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import decode
+from synthdp.evaluate.functional import suggest as module
+from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport, suggest
+from synthdp.model.constraints import Constraints
+from synthdp.model.derived import Derived
+from synthdp.privacy.source import fit_table
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ReleaseSpec
+from tests.builders import skeleton
+
+pytestmark = pytest.mark.check
+
+ROWS = 600
+RNG = np.random.default_rng(8)
+A, B, C = (RNG.normal(size=ROWS).round(3) for _ in range(3))
+WHOLE = {"type": "integer", "lower": 0, "upper": 1000}
+REAL = {"type": "number", "lower": -50, "upper": 50, "decimals": 3}
+MANY = RNG.integers(0, 300, (3, ROWS))
+FEW = RNG.integers(0, 5, (3, ROWS))
+SPLIT = RNG.integers(0, 6, ROWS)
+
+
+def spec_of(columns: dict[str, Any], **sections: Any) -> ReleaseSpec:
+    text = json.dumps({**skeleton(), "columns": columns, **sections}, default=str)
+    return parse_spec(text, path="spec.yaml")
+
+
+def report_of(
+    columns: dict[str, Any],
+    data: dict[str, Any],
+    *,
+    synthetic: pd.DataFrame | None = None,
+    **sections: Any,
+) -> SuggestionReport:
+    """Suggestions for a table; the synthetic one has the same columns, each in an order of its
+    own, unless one is given.
+    """
+    spec = spec_of(columns, **sections)
+    domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(0)
+    raw = pd.DataFrame(data)
+    dataset = spec.dataset.model_copy(
+        update={"rows": spec.dataset.rows.model_copy(update={"value": len(raw)})}
+    )
+    real = fit_table(raw, dataset, domain, holdout=0.0, rng=rng).frame
+    if synthetic is None:
+        synthetic = pd.DataFrame({c: real[c].sample(frac=1, random_state=1).array for c in real})
+        for i, name in enumerate(real):
+            synthetic[name] = real[name].sample(frac=1, random_state=i).array
+    return suggest(spec, domain, real, synthetic, rng=rng)
+
+
+def found(columns: dict[str, Any], data: dict[str, Any], **changes: Any) -> list[Suggestion]:
+    return list(report_of(columns, data, **changes).suggestions)
+
+
+def expressions(suggestions: list[Suggestion]) -> dict[str, str]:
+    """What derived columns are computed by."""
+    entries = [yaml.safe_load(s.line) for s in suggestions if s.kind == "derived"]
+    return {name: entry["derived"] for entry in entries for name, entry in entry.items()}
+
+
+LINEAR = [
+    ("y", A + B, "a + b"),
+    ("y", A - B, "a - b"),
+    ("y", -(A + B + C), "-(a + b + c)"),
+    ("y", 2 * A + 3, "2 * a + 3"),
+    ("y", 5 - B, "-b + 5"),
+    ("y", A / 4 + B, "a / 4 + b"),
+    ("y", 2.54 * A, "2.54 * a"),
+    ("y", A, "a"),
+    ("y", (A + B).round(1), "a + b"),  # as the declared digits write it
+    ("y", A * B, "a * b"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "text"), LINEAR)
+def test_numbers_that_are_computed_are_found_and_the_line_computes_them(
+    name: str, value: Any, text: str
+) -> None:
+    digits = 1 if "(A + B).round(1)" in text or np.allclose(value, value.round(1)) else 6
+    columns = {"a": REAL, "b": REAL, "c": REAL, name: REAL | {"decimals": digits}}
+    data = {"a": A, "b": B, "c": C, name: value}
+    (one,) = found(columns, data)
+    assert one.kind == "derived" and one.holds == ROWS
+    ((shown, entry),) = yaml.safe_load(one.line).items()
+    pasted = spec_of(columns | {shown: entry})
+    values = {n: np.asarray(v, dtype=float) for n, v in data.items() if n != shown}
+    computed = Derived.from_spec(pasted.columns).values(values)[shown]
+    slack = {"y": 10.0**-digits, "b": 1e-3, "a": 1e-3}[shown]
+    assert np.abs(computed - np.asarray(data[shown])).max() <= slack
+    if shown == "y":
+        assert entry["derived"] == text
+    assert one.broken is not None and one.broken > 0.9 and one.off is not None and one.off > 0.1
+
+
+NEAR = [
+    ("noise", A + B + 0.01 * RNG.normal(size=ROWS)),
+    ("one row", np.where(np.arange(ROWS) == 7, A + B + 0.1, A + B)),
+    ("one percent", np.where(np.arange(ROWS) % 100 == 7, A, A + B)),
+    ("a curve", A + 0.05 * B**2 + C**3 / 40),
+    ("odd coefficients", 0.7182818284 * A + B),
+    ("independent", RNG.normal(size=ROWS)),
+    ("correlated", 0.999 * A + 0.03 * RNG.normal(size=ROWS)),
+]
+
+
+@pytest.mark.parametrize(("what", "value"), NEAR)
+def test_what_is_nearly_so_is_not_suggested(what: str, value: Any) -> None:
+    columns = {"a": REAL, "b": REAL, "c": REAL, "y": REAL | {"decimals": 6}}
+    told = found(columns, {"a": A, "b": B, "c": C, "y": value})
+    assert not [s for s in told if s.kind == "derived"], (what, told)
+
+
+def test_rounding_that_hides_everything_proves_nothing() -> None:
+    """Without digits every column is 0 or 1, and any sum fits up to rounding."""
+    coarse = REAL | {"decimals": 0}
+    assert found({n: coarse for n in "aby"}, {"a": A / 9, "b": B / 9, "y": C / 9}) == []
+
+
+def test_whole_numbers_need_to_agree_to_the_last_unit() -> None:
+    columns = {n: WHOLE for n in ("casual", "registered", "cnt")}
+    casual, registered, _ = MANY
+    data = {"casual": casual, "registered": registered, "cnt": casual + registered}
+    (one,) = found(columns, data)
+    assert expressions([one]) == {"cnt": "casual + registered"}
+    for more in (np.arange(ROWS) % 200 == 3, RNG.integers(0, 2, ROWS), RNG.integers(0, 3, ROWS)):
+        near = data | {"cnt": casual + registered + more}
+        assert not [s for s in found(columns, near) if s.kind == "derived"]
+
+
+def test_large_whole_numbers_need_to_agree_too() -> None:
+    """Seconds since 1970, one or two of which are a small part of them."""
+    wide = {"type": "integer", "lower": 0, "upper": 10**12}
+    begin = 1_600_000_000 + RNG.integers(0, 10**8, ROWS)
+    for most in (2, 5):
+        data = {"begin": begin, "end": begin + RNG.integers(0, most, ROWS)}
+        assert not expressions(found({"begin": wide, "end": wide}, data))
+    (one,) = found({"begin": wide, "end": wide}, {"begin": begin, "end": begin + 3600})
+    assert expressions([one]) == {"end": "begin + 3600"}
+
+
+def test_years_that_are_complete_are_cut_off_and_not_rounded() -> None:
+    months = 3 * MANY[0] + FEW[0]
+    (one,) = found({n: WHOLE for n in ("m", "y")}, {"m": months, "y": months // 12})
+    spec = spec_of({"m": WHOLE} | yaml.safe_load(one.line))
+    computed = Derived.from_spec(spec.columns).values({"m": months.astype(float)})["y"]
+    assert (computed == months // 12).all()
+
+
+def test_small_whole_numbers_are_added_too() -> None:
+    (one,) = found({n: WHOLE for n in "abt"}, {"a": FEW[0], "b": FEW[1], "t": FEW[0] + FEW[1]})
+    assert expressions([one]) == {"t": "a + b"}
+
+
+def test_a_year_of_age_is_a_rounded_number_of_months_whatever_the_order() -> None:
+    months = 3 * MANY[0] + FEW[0]
+    for names in (("months", "years"), ("years", "months")):
+        told = found(
+            {n: WHOLE for n in names},
+            {"months": months, "years": np.round(months / 12).astype(int)},
+        )
+        assert expressions(told) == {"years": "months / 12"}
+
+
+def test_two_relations_that_share_a_column_are_both_found() -> None:
+    columns = {n: REAL for n in ("a", "b", "s", "c", "t")}
+    told = expressions(found(columns, {"a": A, "b": B, "s": A + B, "c": C, "t": A + B + C}))
+    assert told == {"s": "a + b", "t": "s + c"}
+
+
+def test_missing_values_count_for_nothing_and_the_line_declares_them() -> None:
+    gone = [RNG.random(ROWS) < 0.2 for _ in range(3)]
+    columns = {n: REAL | {"missing": True} for n in "aby"}
+    values = {"a": A, "b": B, "y": A + B}
+    data = {n: np.where(g, np.nan, v) for g, (n, v) in zip(gone, values.items(), strict=True)}
+    (one,) = found(columns | {"y": REAL}, data | {"y": A + B})
+    assert one.holds == int((~gone[0] & ~gone[1]).sum())
+    assert yaml.safe_load(one.line)["y"]["missing"] is True
+    (all_three,) = found(columns, data)
+    assert all_three.holds == int((~gone[0] & ~gone[1] & ~gone[2]).sum())
+
+
+def test_quotients_of_numbers() -> None:
+    price, number = (MANY[0] + 1) / 10, FEW[0] + 1
+    columns = {"paid": REAL | {"upper": 500}, "number": WHOLE, "price": REAL | {"upper": 500}}
+    told = expressions(found(columns, {"paid": price * number, "number": number, "price": price}))
+    assert told == {"paid": "number * price"}
+    ratio = {"a": WHOLE, "b": WHOLE | {"lower": 1}, "r": REAL | {"upper": 900}}
+    told = expressions(
+        found(ratio, {"a": MANY[0], "b": MANY[1] + 1, "r": (MANY[0] / (MANY[1] + 1)).round(3)})
+    )
+    assert told == {"r": "a / b"}
+
+
+def test_a_column_that_another_part_of_the_spec_needs_is_not_the_computed_one() -> None:
+    columns = {n: REAL for n in "aby"}
+    data = {"a": A, "b": B, "y": A + B}
+    told = expressions(found(columns, data, evaluation={"targets": ["y"]}))
+    assert told == {"a": "y - b"}
+    (one,) = found(columns, data, evaluation={"targets": ["a", "b", "y"]})
+    assert (one.kind, one.line) == ("words", "") and "y is a + b; as a derived" in one.remark
+
+
+def test_what_is_declared_is_not_suggested_again() -> None:
+    columns = {n: REAL for n in "aby"} | {"y": REAL | {"derived": "a + b"}}
+    assert found(columns, {"a": A, "b": B}) == []
+    ends = {"low": WHOLE, "high": WHOLE}
+    data = {"low": MANY[0], "high": MANY[0] + MANY[1] // 4}
+    assert len(found(ends, data)) == 1
+    assert found(ends, data, constraints=["low <= high"]) == []
+
+
+# --- order ---
+
+
+def test_an_order_that_always_holds_is_a_constraint() -> None:
+    data = {"low": MANY[0], "high": MANY[0] + MANY[1] // 4}
+    (one,) = found({"low": WHOLE, "high": WHOLE}, data)
+    assert (one.kind, one.line, one.holds) == ("constraint", "- low <= high", ROWS)
+    assert one.broken is not None and 0.2 < one.broken < 0.6
+    spec = spec_of({"low": WHOLE, "high": WHOLE}, constraints=yaml.safe_load(one.line))
+    held = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
+    assert not held.violated({n: np.asarray(v, float) for n, v in data.items()}).any()
+    turned = data["high"].copy()
+    turned[5] = data["low"][5] - 1
+    assert found({"low": WHOLE, "high": WHOLE}, data | {"high": turned}) == []
+
+
+def test_of_three_in_order_two_are_enough() -> None:
+    low, step, more = MANY
+    data = {"max": low + step + more, "min": low, "mean": low + step}
+    told = found({n: WHOLE for n in data} | {"other": WHOLE}, data | {"other": MANY[0][::-1]})
+    assert [s.line for s in told if s.kind == "constraint"] == ["- min <= mean", "- mean <= max"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "changes"),
+    [
+        (MANY[0], MANY[1] + 300, {}),  # no values in common: nothing could be turned
+        (MANY[0], MANY[0] + MANY[1], {"unit": "days"}),  # not of one unit
+        (MANY[0], MANY[0] + MANY[1], {"upper": 100_000}),  # not of one range
+        (MANY[0][:45], MANY[0][:45] + MANY[1][:45], {}),  # too few rows
+    ],
+)
+def test_orders_that_say_nothing_are_left_out(low: Any, high: Any, changes: Any) -> None:
+    columns = {"low": WHOLE | {"unit": "euros"}, "high": WHOLE | {"unit": "euros"} | changes}
+    if "upper" in changes:
+        columns = {"low": WHOLE, "high": WHOLE | changes}
+    assert found(columns, {"low": low, "high": high}) == []
+
+
+# --- dates ---
+
+DAYS = np.datetime64("2019-01-01", "s") + (MANY[0] * 3 + FEW[0]).astype("timedelta64[D]")
+DATE = {"type": "datetime", "lower": "2018-01-01", "upper": "2023-12-31"}
+
+
+def test_dates_are_computed_from_dates() -> None:
+    end = DAYS + MANY[1].astype("timedelta64[D]")
+    columns = {"start": DATE, "end": DATE, "stay": WHOLE}
+    told = expressions(found(columns, {"start": DAYS, "end": end, "stay": MANY[1]}))
+    assert told == {"end": "start + stay"}
+    in_use = found(
+        columns,
+        {"start": DAYS, "end": end, "stay": MANY[1]},
+        evaluation={"subgroups": [], "targets": ["end"]},
+    )
+    assert expressions(in_use) in ({"stay": "end - start"}, {"start": "end - stay"})
+
+
+def test_dates_in_order() -> None:
+    end = DAYS + (MANY[1] / 3).astype("timedelta64[D]")
+    (one,) = found({"admitted": DATE, "left": DATE}, {"admitted": DAYS, "left": end})
+    assert one.line == "- admitted <= left"
+
+
+def test_parts_of_a_date_are_named_and_the_year_is_a_constraint() -> None:
+    when = pd.DatetimeIndex(DAYS)
+    categories = list(calendar.month_abbr)[1:]
+    columns = {
+        "day": DATE,
+        "y": {"type": "integer", "lower": 2018, "upper": 2023},
+        "m": {"type": "ordinal", "categories": categories},
+        "w": {"type": "integer", "lower": 1, "upper": 7},
+        "weekend": {"type": "boolean", "false": "no", "true": "yes"},
+    }
+    data = {
+        "day": DAYS,
+        "y": when.year,
+        "m": when.strftime("%b"),
+        "w": when.day_of_week + 1,
+        "weekend": np.where(when.day_of_week >= 5, "yes", "no"),
+    }
+    told = {s.columns: s for s in found(columns, data)}
+    assert "function of the month of day" in told["day", "m"].remark
+    assert told["day", "m"].line == "" and told["day", "m"].kind == "words"
+    assert "function of the weekday of day" in told["day", "w"].remark
+    assert "function of the weekday of day" in told["day", "weekend"].remark
+    year = told["day", "y"]
+    spec = spec_of(columns, constraints=yaml.safe_load(year.line))
+    held = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
+    days = DAYS.astype("datetime64[D]").astype(float)
+    assert not held.violated({"day": days, "y": when.year.to_numpy(float)}).any()
+    assert held.violated({"day": days, "y": when.year.to_numpy(float) + 1}).all()
+    shifted = found(columns, data | {"m": np.roll(data["m"], 1)})
+    assert ("day", "m") not in {s.columns for s in shifted}
+
+
+# --- levels ---
+
+TOWNS = {"type": "categorical", "categories": ["a", "b", "it's", "d", "e", "f"]}
+LANDS = {"type": "categorical", "categories": ["x", "y", "z, w"]}
+TOWN = np.asarray(TOWNS["categories"])[SPLIT]
+LAND = np.asarray(LANDS["categories"])[SPLIT // 2]
+
+
+def test_a_category_that_follows_from_another_is_a_constraint() -> None:
+    (one,) = found({"town": TOWNS, "land": LANDS}, {"town": TOWN, "land": LAND})
+    assert one.columns == ("town", "land") and one.remark == "each town goes with one land"
+    spec = spec_of({"town": TOWNS, "land": LANDS}, constraints=yaml.safe_load(one.line))
+    held = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
+    for shift, broken in ((0, 0), (1, ROWS)):
+        values = {"town": SPLIT.astype(float), "land": (SPLIT // 2 + shift) % 3.0}
+        assert held.violated(values).sum() == broken
+
+
+def test_one_row_that_is_otherwise_ends_it() -> None:
+    other = LAND.copy()
+    other[9] = "x" if LAND[9] != "x" else "y"
+    assert found({"town": TOWNS, "land": LANDS}, {"town": TOWN, "land": other}) == []
+
+
+def test_levels_of_few_rows_are_left_free() -> None:
+    rare = np.where(np.arange(ROWS) < 5, "f", np.where(TOWN == "f", "e", TOWN))
+    land = np.where(rare == "f", "x", np.where(np.isin(rare, ["a", "b"]), "y", "z, w"))
+    (one,) = found({"town": TOWNS, "land": LANDS}, {"town": rare, "land": land})
+    assert "'f'" not in yaml.safe_load(one.line)[0]
+
+
+def test_two_names_for_one_thing_and_what_follows_from_them() -> None:
+    columns = {"code": WHOLE, "town": TOWNS, "land": LANDS}
+    told = found(columns, {"code": SPLIT, "town": TOWN, "land": LAND})
+    assert [s.columns for s in told] == [("code", "town"), ("code", "land")]
+    assert "one of the two is enough" in told[0].remark
+
+
+def test_what_constraints_are_too_short_for_is_said_in_words() -> None:
+    categories = [f"a rather long name of a place, number {i:02d}" for i in range(40)]
+    code = np.arange(ROWS * 3) % 40
+    columns = {
+        "place": {"type": "categorical", "categories": categories},
+        "zip": {"type": "categorical", "categories": [f"z{i}" for i in range(40)]},
+    }
+    data = {"place": np.asarray(categories)[code], "zip": [f"z{i}" for i in code]}
+    (one,) = found(columns, data)
+    assert (one.kind, one.line) == ("words", "") and "each place goes with one zip" in one.remark
+
+
+def test_a_number_cut_into_ranges_is_named_and_not_where() -> None:
+    columns = {"n": WHOLE, "busy": {"type": "boolean", "false": "no", "true": "yes"}}
+    data = {"n": MANY[0], "busy": np.where(MANY[0] > 142, "yes", "no")}
+    (one,) = found(columns, data)
+    assert one.kind == "words" and "busy is n cut into ranges" in one.remark
+    assert "142" not in one.remark and one.line == ""
+    assert one.broken is not None and 0.3 < one.broken < 0.7
+    real = found({"n": REAL, "busy": columns["busy"]}, data | {"n": MANY[0] / 7})
+    assert [s.columns for s in real] == [("n", "busy")]
+    assert found(columns, data | {"busy": np.roll(data["busy"], 1)}) == []
+    quarters = MANY[0] // 4
+    split = np.where(quarters > 35, "yes", "no")
+    assert found(columns, {"n": quarters, "busy": split}) != []
+    inside = int(np.flatnonzero(quarters == 36)[0])  # one of several rows with that number
+    split[inside] = "no"
+    assert found(columns, {"n": quarters, "busy": split}) == []
+
+
+# --- limits ---
+
+
+def test_names_and_texts_that_need_quotes() -> None:
+    columns = {"a: b": REAL, "not": REAL, "p 1": REAL}
+    data = {"a: b": A, "not": B, "p 1": A - B}
+    (one,) = found(columns, data)
+    ((name, entry),) = yaml.safe_load(one.line).items()
+    assert spec_of(columns | {name: entry}) and entry["derived"] == "`not` + `p 1`"
+
+
+def test_so_many_columns_rows_and_suggestions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_COLUMNS", 3)
+    monkeypatch.setattr(module, "MAX_ROWS", 200)
+    columns = {n: REAL for n in "abcy"}
+    report = report_of(columns, {"a": A, "b": B, "c": C, "y": A + B})
+    assert (report.suggestions, report.rows, report.columns, report.left_out) == ((), 200, 3, 1)
+    monkeypatch.setattr(module, "MAX_COLUMNS", 4)
+    (one,) = report_of(columns, {"a": A, "b": B, "c": C, "y": A + B}).suggestions
+    assert one.holds == 200
+    monkeypatch.setattr(module, "MAX_SHOWN", 0)
+    assert not found(columns, {"a": A, "b": B, "c": C, "y": A + B})
+
+
+ODD: dict[str, Any] = {
+    "n": REAL | {"missing": True},
+    "m": REAL,
+    "wide": {"type": "number", "lower": -1e299, "upper": 1e299, "missing": True},
+    "k": WHOLE | {"missing": True},
+    "two": {"type": "integer", "lower": 0, "upper": 1},
+    "when": DATE | {"missing": True, "resolution": "second"},
+    "then": DATE,
+    "town": TOWNS | {"missing": True},
+    "one": {"type": "categorical", "categories": ["only"]},
+    "yes": {"type": "boolean"},
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    rows=st.sampled_from([0, 1, 2, 49, 60, 130]),
+    drawn=st.sampled_from([0, 1, 70]),
+    names=st.sets(st.sampled_from(sorted(ODD)), min_size=1),
+    constant=st.sets(st.sampled_from(sorted(ODD))),
+    alike=st.booleans(),
+)
+def test_no_table_is_too_odd(
+    seed: int, rows: int, drawn: int, names: set[str], constant: set[str], alike: bool
+) -> None:
+    """Few or no rows, one value, nothing but missing values, no numbers, copies of columns."""
+    spec = spec_of({n: c for n, c in ODD.items() if n in names})
+    domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(seed)
+
+    def table(count: int) -> pd.DataFrame:
+        codes = rng.integers(0, np.asarray(domain.sizes), (count, len(domain))).astype(np.uint16)
+        for i, column in enumerate(domain.columns):
+            if column.name in constant:  # the last level is the missing one, where there is one
+                codes[:, i] = column.levels - 1
+            elif alike:
+                codes[:, i] = codes[:, 0] % column.levels
+        return decode(domain, codes, rng=rng)
+
+    report = suggest(spec, domain, table(rows), table(drawn), rng=rng)
+    assert report.rows == rows and report.left_out == 0
+    if rows < 50:
+        assert report.suggestions == ()
+
+
+def test_a_table_of_levels_alone_has_nothing_to_look_at() -> None:
+    spec = spec_of({"a": REAL})
+    empty = pd.DataFrame(index=pd.RangeIndex(70))
+    report = suggest(
+        spec, Domain.from_spec(spec.columns), empty, empty, rng=np.random.default_rng(0)
+    )
+    assert (report.columns, report.suggestions) == (0, ())
+
+
+@pytest.mark.parametrize("width", [222, 948])
+def test_wide_tables(width: int) -> None:
+    columns = {f"n{i}": REAL if i % 2 else TOWNS for i in range(width)}
+    values = {
+        n: np.roll(A if c is REAL else TOWN, 7 * i) for i, (n, c) in enumerate(columns.items())
+    }
+    report = report_of(columns, values | {"n5": values["n1"] + values["n3"]})
+    assert (report.columns, report.left_out) == (120, width - 120)
+    assert expressions(list(report.suggestions)) == {"n5": "n1 + n3"}
