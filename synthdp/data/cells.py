@@ -13,6 +13,7 @@ columns that are then drafted will be read (`synthdp.data.one_value`).
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -96,7 +97,7 @@ class Cell:
 
 def _numbers() -> tuple[Cell, ...]:
     """The cells of numbers, from lowest to highest."""
-    positive = [Cell(a, b) for a, b in zip(_MAGNITUDES, _MAGNITUDES[1:], strict=False)]
+    positive = [Cell(a, b) for a, b in itertools.pairwise(_MAGNITUDES)]
     negative = [Cell(-c.upper, -c.lower) for c in reversed(positive)]
     return (*negative, Cell(0.0, 0.0), *positive)
 
@@ -108,7 +109,7 @@ FIRST_YEAR = FIRST_NUMBER + len(NUMBERS)
 SIZES = (
     "no number and no date",
     *(f"{c.lower:g} to {c.upper:g}" for c in NUMBERS),
-    *(f"year {a} to {b - 1}" for a, b in zip(YEARS, YEARS[1:], strict=False)),
+    *(f"year {a} to {b - 1}" for a, b in itertools.pairwise(YEARS)),
 )
 _PLACE: Mapping[str, int] = MappingProxyType({form: i for i, form in enumerate(FORMS)})
 _MISSING: Mapping[str, int] = MappingProxyType({word: i for i, word in enumerate(MISSING_WORDS)})

@@ -22,8 +22,8 @@ each charge the hidden values of two neighbours may move, in units of the noise:
   columns and rows there are.
 - A noisy maximum: one, of scores that each move by at most s for each row of the unit.
 
-The sparse vector and the noisy maximum are charged for searches that may end before their charges do. That depends on nothing
-but what was released.
+The sparse vector and the noisy maximum are charged for searches that may end before their charges
+do, and keys for a choice that may be empty. That depends on nothing but what was released.
 
 Where units are replaced, one is taken away and one is put in: twice the move, and sqrt(2) times the
 L2 move of counts.

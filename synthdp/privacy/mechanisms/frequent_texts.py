@@ -4,9 +4,9 @@ The keys of a table are its pairs of a column and a text that some row has there
 gets Gaussian noise, and a key is told, with its noisy count, where that reaches a threshold. A key
 that no row has gets no noise and is never told, so which keys are told depends on which occur; the
 threshold makes that rare for keys of one unit. The first such mechanism is that of Korolova et al.
-("Releasing Search Queries and Clicks Privately", WWW 2009, Laplace noise); with Gaussian noise it is
-that of Gopi et al. ("Differentially Private Set Union", arXiv:2002.09745) for users who give the
-same weight to all their items, and of Wilkins et al. ("Exact Privacy Analysis of the Gaussian
+("Releasing Search Queries and Clicks Privately", WWW 2009), with Laplace noise. With Gaussian noise
+it is that of Gopi et al. ("Differentially Private Set Union", arXiv:2002.09745), for users who give
+the same weight to all their items, and of Wilkins et al. ("Exact Privacy Analysis of the Gaussian
 Sparse Histogram Mechanism", arXiv:2202.01100).
 
 Claim [derived here]. Let a unit have at most r rows, and let it be added to a table D, which makes
@@ -28,10 +28,10 @@ mechanism whose hidden value moves by r sqrt(c) in L2, for c columns.
 
 That is what the composition of the Gaussian with a mechanism has that is (0, d)-DP: such a pair
 dominates. Where a unit is replaced, both tables may have keys that the other lacks. With p for one
-and q for the other, P = p Z + (1 - p) Z', Q = q X + (1 - q) Y, and the common keys move by sqrt(2) r
-sqrt(c) (`events.kernel.RoundedGaussianDpEvent`): P(S) - e^e Q(S) <= (1 - p) + p Z(S) - e^e q X(S)
-<= (1 - p) + p q (Z(S) - e^e X(S)) + p (1 - q) <= 1 - p q (1 - g). That is the Gaussian with two such
-mechanisms. QED.
+and q for the other, P = p Z + (1 - p) Z', Q = q X + (1 - q) Y, and the common keys move by sqrt(2)
+r sqrt(c) (`events.kernel.RoundedGaussianDpEvent`): P(S) - e^e Q(S) <= (1 - p) + p Z(S) - e^e q X(S)
+<= (1 - p) + p q (Z(S) - e^e X(S)) + p (1 - q) <= 1 - p q (1 - g). That is the Gaussian with two
+such mechanisms. QED.
 
 The probability d. In one column the unit's rows fill k <= r keys of N, with counts a_1, ..., a_k >=
 1 whose sum is at most r. A key with a rows is told with probability q(a) = Q((t - 1/2 - a) / s): t
@@ -66,7 +66,7 @@ Reading = Literal["text", "whole"]
 READINGS: Mapping[Reading, Callable[[str], str | None]] = MappingProxyType(
     {"text": key_of, "whole": whole_of}
 )
-"""What key a text is, by itself: the text, if a category may be so; or the whole number that it is."""
+"""What key a text is, by itself: the text, if a category may be so; or its whole number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,8 @@ class NoisyTexts:
 class TextBudget:
     """Frequent texts of columns that are chosen later, at a price fixed when the plan is made.
 
-    With c columns each count has noise of standard deviation `noise_multiplier * sqrt(c)`, and
-    `threshold` is for units of at most `rows_per_unit` rows. The proof is in the module's docstring.
+    With c columns each count has noise of standard deviation `noise_multiplier * sqrt(c)`, and the
+    threshold is for units of at most `rows_per_unit` rows. The module's docstring has the proof.
     """
 
     noise_multiplier: float
