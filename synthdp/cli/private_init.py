@@ -136,8 +136,8 @@ def found_text(found: PrivateInit) -> str:
         table("", header, rows, numbers=[3, 4]),
         "(found under differential privacy: expected losses are shares of rows, and have errors)",
         f"epsilon {found.job.plan.epsilon_spent:.4f} of {privacy.epsilon:g}, at delta"
-        f" {privacy.delta:g}, run {found.job.folder.run}; releases of {found.job.spec.dataset.id}"
-        " come on top, under the same cap",
+        f" {privacy.delta:g}, run {found.job.folder.run}",
+        f"releases of {found.job.spec.dataset.id} come on top, under the same cap",
     )
 
 

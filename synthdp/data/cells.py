@@ -59,7 +59,7 @@ def _magnitudes() -> tuple[float, ...]:
     counts, ages or years.
     """
     steps = (Decimal(str(step)).scaleb(k) for k in range(SMALLEST, LARGEST) for step in _STEPS)
-    wholes = (*range(1, 101), *range(1900, 2051))
+    wholes = (*range(1, 102), *range(1900, 2051))
     return tuple(sorted({float(step) for step in steps} | {float(n) for n in wholes}))
 
 

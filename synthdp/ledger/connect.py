@@ -108,6 +108,26 @@ def other_ids(spec: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
     ]
 
 
+def unnamed_search(spec: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
+    """A warning where the ledger paid for finding this dataset's columns, and the spec does not say
+    whether its domain came from that.
+    """
+    runs = sorted(
+        {
+            e.run
+            for e in entries
+            if e.dataset == spec.dataset.id and e.kind == "charge" and e.body["purpose"] == "forms"
+        }
+    )
+    if not runs or spec.dataset.domain_from is not None:
+        return []
+    return [
+        f"run {runs[-1]} found the columns of this dataset in its rows (`synthdp init --private`);"
+        " if this spec's domain came from it, bring its dataset.domain_from back, so that the"
+        " certificate says so"
+    ]
+
+
 def balance_of(spec: ReleaseSpec, spec_path: Path) -> Balance:
     """What the spec's dataset has spent; where there is no ledger yet, nothing, and none is made.
 

@@ -24,8 +24,9 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import FORMS, TEXTS, ReleasePlan, needed
 from synthdp.privacy.session import Session
 from synthdp.progress import Reporter
-from synthdp.release.found_columns import Reader, columns_to_read, found_columns
+from synthdp.release.found_columns import columns_to_read, found_columns
 from synthdp.release.job import Job
+from synthdp.release.noisy_shape import Reader
 from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import dropped_if_unpaid, own_job
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft, request_spec

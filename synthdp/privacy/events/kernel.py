@@ -192,8 +192,8 @@ class ThresholdedGaussianDpEvent(_KernelEvent):
 
     `delta` bounds the probability that any key is told of those that one unit alone has
     (`mechanisms.frequent_texts` has the proof, and computes the threshold that meets it). The event
-    costs what the Gaussian does, and that with probability `delta` all is lost: twice that where a
-    unit is replaced, as each of both may have keys alone.
+    costs what the Gaussian does, and with probability `delta` all is lost: twice that where a unit
+    is replaced, as each of both may have keys alone [derived here].
     """
 
     sigma: float

@@ -184,7 +184,7 @@ def threshold_for(sigma: float, *, delta: float, rows_per_unit: int) -> int:
     from scipy.stats import norm
 
     r = rows_per_unit
-    least = max(r + sigma * norm.isf(delta), 1 + sigma * norm.isf(delta / r), r)
+    least = float(max(r + sigma * norm.isf(delta), 1 + sigma * norm.isf(delta / r), r))
     return math.ceil(least + 0.5)
 
 
