@@ -179,9 +179,10 @@ def table_reader(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         "read_csv_file",
         "read_parquet_files",
         "read_private",
+        "read_texts",
     )
     allowed = (
-        {"read_private"}
+        {"read_private", "read_texts"}
         if name in ("synthdp/audit/plan.py", "synthdp/release/open_session.py")
         else set()
     )

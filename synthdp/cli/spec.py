@@ -64,23 +64,73 @@ def init(
         bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private",
+            help="Find types, bounds and categories in the rows, under differential privacy; this"
+            " spends a budget, and needs --cap.",
+        ),
+    ] = False,
+    epsilon: Annotated[
+        float, typer.Option(help="With --private: epsilon to spend on it.", min=0.01, max=100)
+    ] = 0.5,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="With --private: delta to spend on it [default: a hundredth of 1 / rows or less]."
+        ),
+    ] = None,
+    cap: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="With --private: EPSILON DELTA, the most that all runs of this dataset may spend,"
+            " releases too."
+        ),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="With --private: privacy.ledger [default: beside the draft]."),
+    ] = None,
+    dataset_id: Annotated[
+        str | None,
+        typer.Option(help="With --private: key of the ledger [default: from the file's name]."),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="With --private: what is protected: row, or COLUMN:MAX_ROWS for all of one id."
+        ),
+    ] = None,
+    meaning: Annotated[
+        str | None, typer.Option(help='With --private: what one unit is, e.g. "one person".')
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them
-    from rows, and shows the levels they make.
+    from rows, and shows the levels they make. With --private it finds them in the rows instead, at
+    a price; give the command again to go on with an interrupted run.
     """
+    from synthdp.cli.private_init import Options, run_private
     from synthdp.errors import OutputError
     from synthdp.spec.init.draft import draft_spec
 
     if out.exists() and not force:
         raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
+    question = _ask if ask and sys.stdin.isatty() else None
+    if private:
+        options = Options(csv, out, rows, epsilon, delta, cap, ledger, dataset_id, unit, meaning)
+        run_private(options, ask=question, force=force, as_json=as_json)
+        return
+    given = {"--cap": cap, "--unit": unit, "--delta": delta, "--ledger": ledger}
+    given |= {"--dataset-id": dataset_id, "--meaning": meaning}
+    if alone := [name for name, value in given.items() if value is not None]:
+        raise OutputError(f"{alone[0]} belongs to --private", hint="add --private, or leave it out")
     if csv is None:
         text = _builtin_draft(builtin)
     else:
         relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-        text = draft_spec(
-            csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative
-        )
+        text = draft_spec(csv, ask=question, rows=rows, path=relative)
     write_file(out, text, option="--out")
     _preview(out, text, as_json=as_json)
 

@@ -27,7 +27,7 @@ used.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,20 @@ def read_values(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.Chu
             zone.
     """
     return _walk(values, column_kind(column).meaning(column), column)
+
+
+def places_by(
+    values: pd.Series[Any] | pa.ChunkedArray, place: Callable[[str], int]
+) -> npt.NDArray[np.int64]:
+    """`place` of each text, shape `[rows]`: of that text alone, as above.
+
+    Raises:
+        ValueError: a value is missing.
+    """
+    read = _walk(values, place, None)
+    if read.absent.any():
+        raise ValueError("texts are never missing")
+    return read.numbers.astype(np.int64)
 
 
 def unit_numbers(values: pd.Series[Any] | pa.ChunkedArray) -> npt.NDArray[np.int64]:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from synthdp.data.cells import cells_domain
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.base import UNITS, Adjacency
 from synthdp.privacy.mechanisms.count_noise import OnCounts
+from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
@@ -31,6 +33,7 @@ MIN_FACTOR = 1e-6
 MAX_GUESSES = 10  # before the search halves, which is sure
 TARGET_STEPS = 0.3  # of the network's
 TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
+FORM_NOISE = 2.0  # of forms of texts, times that of their sizes
 EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
 
 
@@ -59,6 +62,31 @@ def make_search_plan(
     """The calibrated plan of a graph search alone, which spends everything."""
     graph = _started(rounds, _gaussian_mu(epsilon, delta))
     return _calibrated(ReleasePlan(epsilon, delta, adjacency, rows_per_unit, graph=graph))
+
+
+def make_domain_plan(
+    columns: int,
+    *,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency = "add_remove",
+    rows_per_unit: int = 1,
+) -> ReleasePlan:
+    """The calibrated plan of a run that drafts a spec for so many columns (`data.cells`).
+
+    Half of its squared mu is for cells, half for texts; half of `delta` is for the threshold of the
+    texts. Forms have `FORM_NOISE` times the noise of sizes: their cells are fewer and fuller.
+    """
+    domain = cells_domain(columns)
+    mu = _gaussian_mu(epsilon, delta / 2) / math.sqrt(2)
+    tables = [(name,) for name in domain.names]
+    scales = _at_cost([FORM_NOISE if name.startswith("form") else 1.0 for (name,) in tables])
+    forms = NoisyMarginals(domain, tuple(tables), math.sqrt(len(tables)) / mu, scales)
+    # A replaced unit pays twice for the threshold (`events.kernel.ThresholdedGaussianDpEvent`).
+    threshold = delta / 2 / UNITS[adjacency]
+    texts = TextBudget(1 / mu, threshold, rows_per_unit)
+    rough = ReleasePlan(epsilon, delta, adjacency, rows_per_unit, forms=forms, texts=texts)
+    return _calibrated(rough)
 
 
 def adaptive_round(domain: Domain, part: float) -> MechanismFactory:

@@ -32,6 +32,7 @@ COINS_FROM = 0.3  # from this rate on each row gets its own coin: gaps would sav
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating[Any]]
+Key = tuple[str, str]  # of a count: a column and a text
 NoiseKind = Literal["discrete", "rounded", "lattice", "laplace", "maximum"]
 """Discrete Gaussian, rounded Gaussian, Gaussian on a lattice, discrete Laplace, Gumbel noise of
 which only the place of the largest is told.
@@ -75,6 +76,14 @@ class Randomness(Protocol):
     def noisy_max(self, scores: Integers, *, scale: float) -> int:
         """Position of the largest of `scores` `[candidates]` after independent Gumbel noise of
         `scale`.
+        """
+        ...
+
+    def kept_counts(
+        self, counts: Mapping[Key, int], *, sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """`counts` plus rounded Gaussian noise, of those keys alone whose noisy count is at least
+        `threshold`, in the order of the keys. Nothing tells which other keys there were.
         """
         ...
 
@@ -169,6 +178,15 @@ class Streams:
     def noisy_max(self, scores: Integers, *, scale: float) -> int:
         """By OpenDP, which compares the noisy scores exactly, digit by digit."""
         return int(_max_measurement(_checked(scale))(scores.tolist()))
+
+    def kept_counts(
+        self, counts: Mapping[Key, int], *, sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """From the noise stream, one draw for each key."""
+        keys = sorted(counts)
+        exact = np.array([counts[key] for key in keys], dtype=np.int64)
+        noisy = self.rounded_gaussian(exact, sigma=sigma).tolist()
+        return {key: count for key, count in zip(keys, noisy, strict=True) if count >= threshold}
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
         """From the sampling stream, by the gaps between the rows drawn: `rows * rate` draws do for

@@ -20,12 +20,15 @@ from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kinds import event_to_json
+from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 
 # Purposes, as ledgers and certificates name them; those of the graph have a name of their own each.
 MEASURE, PAIRS, TARGETS, TRAIN, SCORES = "measure", "pairs", "targets", "train", "scores"
+# Of a run that drafts a spec (`synthdp init --private`), and of no release.
+FORMS, TEXTS = "forms", "texts"
 GRAPH = "graph: "
 # Noisy tables serve everything that can use them, at one price.
 TABLE_USES = ("start of the model", "raking", "published counts")
@@ -37,6 +40,8 @@ SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         TARGETS: ("model",),
         TRAIN: ("model",),
         SCORES: ("published scores",),
+        FORMS: ("types and bounds of a draft",),
+        TEXTS: ("categories of a draft",),
     }
 )
 GROUP_SIZES = (1, 2, 3, 5, 10)
@@ -90,7 +95,8 @@ class ReleasePlan:
 
     `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names. `graph`:
     what the graph stage may release, by name. `targets`: training of the targets' heads. `train`:
-    training of the network. `scores`: published scores.
+    training of the network. `scores`: published scores. `forms` and `texts`: how the values of
+    unknown columns are written and where they lie, and texts that many rows have, for a draft.
     """
 
     epsilon: float
@@ -103,6 +109,8 @@ class ReleasePlan:
     targets: DpSgd | None = None
     train: DpSgd | None = None
     scores: ScoreBudget | None = None
+    forms: NoisyMarginals | None = None
+    texts: TextBudget | None = None
 
     @cached_property
     def spends(self) -> tuple[PlannedPurpose, ...]:
@@ -114,6 +122,8 @@ class ReleasePlan:
             (TARGETS, self.targets),
             (TRAIN, self.train),
             (SCORES, self.scores),
+            (FORMS, self.forms),
+            (TEXTS, self.texts),
         ]
         return tuple(
             PlannedPurpose(p, mechanism) for p, mechanism in listed if mechanism is not None

@@ -22,11 +22,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data import builtin
+from synthdp.data.cells import cells_domain, form_of, size_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, EncodedColumn, encode
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import missing_in
-from synthdp.data.values import unit_numbers
+from synthdp.data.values import places_by, unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
@@ -99,6 +100,43 @@ def read_private(
         check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
+
+
+def read_texts(
+    dataset: Dataset, names: Sequence[str], *, folder: Path, streams: Streams, delta: float
+) -> Private[Table]:
+    """Read and seal a CSV file whose columns `names` have no type yet.
+
+    A row's levels are the forms and sizes of its texts (`data.cells`), each of one text alone, and
+    its values the texts themselves; none is missing, and none is held out.
+
+    Raises:
+        DataError: the file cannot be read, or has other columns.
+    """
+    domain, id_column = cells_domain(len(names)), id_column_of(dataset)
+    source = dataset.source
+    if not isinstance(source, CsvSource):
+        raise DataError(f"columns without types are read from CSV files, not from {source.kind}")
+
+    def check(found: Sequence[str]) -> None:
+        if sorted(found) != sorted([*names, *([id_column] if id_column else [])]):
+            raise DataError("the header has changed since it was read", hint="begin again")
+
+    raw = _guarded(
+        source,
+        lambda: read_csv_file(
+            folder / source.path, delimiter=source.delimiter, missing=(), check=check
+        ),
+    )
+    check_file(len(raw), dataset, delta)
+    kept, _ = _bound_rows(raw, dataset.privacy_unit, streams.holdout)
+    check_declared_rows(len(kept), dataset)
+    codes = np.zeros((len(kept), len(domain)), dtype=np.uint16)
+    for i, name in enumerate(names):
+        codes[:, 2 * i] = places_by(kept[name], form_of)
+        codes[:, 2 * i + 1] = places_by(kept[name], size_of)
+    held_out = np.zeros(len(kept), dtype=bool)
+    return Private(Table(codes, kept[list(names)], held_out, {}), key=_KERNEL_KEY)
 
 
 def fit_table(

@@ -11,20 +11,17 @@ in mode given. An interrupted run goes on when its command is given again.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from synthdp.data.domain import Domain
 from synthdp.errors import (
-    BudgetError,
     OutputError,
     SpecError,
     SpecProblem,
     SynthdpError,
-    VerifyError,
 )
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.anm_direction import Orientation, orient, orientation_spends
@@ -32,18 +29,15 @@ from synthdp.graph.formats import WRITERS
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
-from synthdp.ledger.connect import budget_noted, cap_of, open_ledger
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
 from synthdp.privacy.mechanisms.orientations import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
-from synthdp.release import run_folder
 from synthdp.release.job import Job
 from synthdp.release.open_session import open_session
-from synthdp.release.run_folder import FOLDER, STATE, RunFolder
+from synthdp.release.own_budget import dropped_if_unpaid, own_job
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec
-from synthdp.verify.at_hand import check_nearby
 
 Mode = Literal["learn", "validate"]
 
@@ -136,7 +130,7 @@ def run_graph(
         loaded = _checked(text, spec_path, mode)
         out = out or Path("releases") / loaded.dataset.id / "graph"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
-        job = _job(
+        job = own_job(
             spec_path,
             text,
             release,
@@ -144,9 +138,10 @@ def run_graph(
             graph_plan(release, domain),
             out,
             command=f"graph {mode}",
+            what="graph run",
             force=force,
         )
-    with _dropped_if_unpaid(job):
+    with dropped_if_unpaid(job):
         return _run(job, reporter)
 
 
@@ -177,7 +172,7 @@ def run_orientation(
         if unknown:
             raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
         plan = _search_plan(release, orientation_spends(domain, pair, scores=(score,)))
-        job = _job(
+        job = own_job(
             spec_path,
             text,
             release,
@@ -185,78 +180,16 @@ def run_orientation(
             plan,
             out,
             command=shlex.join(["graph", "orient", *pair, "--score", score]),
+            what="graph run",
             force=force,
         )
-    with _dropped_if_unpaid(job):
+    with dropped_if_unpaid(job):
         session = open_session(job, reporter)
         with reporter.stage("orient"):
             found = orient(session, [pair]).value[0][0]
         session.settle()
         job.folder.remove()
         return job, found
-
-
-def _job(
-    spec_path: Path,
-    text: str,
-    spec: ReleaseSpec,
-    domain: Domain,
-    plan: ReleasePlan,
-    out: Path,
-    *,
-    command: str,
-    force: bool,
-) -> Job:
-    """A new run in `out`, or the interrupted one of the same spec and command."""
-    interrupted = _interrupted(out, text, command, force=force)
-    try:
-        ledger = open_ledger(
-            spec,
-            interrupted.spec_path if interrupted else spec_path,
-            resumed=interrupted is not None,
-        )
-        check_nearby(ledger.entries(), spec.dataset.id, out)
-    except SynthdpError:
-        if interrupted is not None:
-            interrupted.close()
-        raise
-    if interrupted is None:
-        ledger.check(
-            spec.dataset.id,
-            epsilon=spec.privacy.epsilon,
-            delta=spec.privacy.delta,
-            cap=cap_of(spec),
-        )
-    return Job(
-        spec,
-        domain,
-        plan,
-        ledger,
-        interrupted or run_folder.start(out, spec_path, text, command=command, force=force),
-        out,
-    )
-
-
-@contextmanager
-def _dropped_if_unpaid(job: Job) -> Iterator[None]:
-    """Remove the folder of a run that reserved nothing; an error says what was spent.
-
-    Without a reservation nothing was paid, so there is nothing to continue.
-    """
-    with budget_noted() as account:
-        account.ledger, account.run, account.folder, account.again = (
-            job.ledger,
-            job.folder.run,
-            job.folder.journal,
-            "the same command",
-        )
-        try:
-            yield
-        finally:
-            with suppress(BudgetError, VerifyError):
-                if not job.ledger.run_entries(job.folder.run):
-                    job.folder.remove()
-            job.folder.close()
 
 
 def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
@@ -272,33 +205,6 @@ def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
         message = f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}"
         raise SpecError([SpecProblem(str(path), 1, 1, "graph.mode", message, hint)])
     return loaded
-
-
-def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolder | None:
-    """The graph run in `out` that was paid for and not finished."""
-    if force or not (out / FOLDER / STATE).exists():
-        return None
-    interrupted = run_folder.reopen(out)
-    try:
-        _check_same(interrupted, out, text, command)
-    except OutputError:
-        interrupted.close()
-        raise
-    return interrupted
-
-
-def _check_same(interrupted: RunFolder, out: Path, text: str, command: str) -> None:
-    if interrupted.command != command:
-        hint = (
-            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
-            " --out"
-        )
-        raise OutputError(f"{out} holds an interrupted `synthdp {interrupted.command}`", hint=hint)
-    if interrupted.spec_text != text:
-        raise OutputError(
-            f"{out} holds an interrupted graph run of another spec",
-            hint="bring that spec back to go on, or give --force to drop the run and pay again",
-        )
 
 
 def _run(job: Job, reporter: Reporter) -> GraphOutcome:

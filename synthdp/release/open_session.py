@@ -11,26 +11,22 @@ from dataclasses import replace
 from synthdp.errors import BudgetError
 from synthdp.ledger.connect import cap_of, columns_sha256, steward_name
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
-from synthdp.privacy.source import read_private
+from synthdp.privacy.source import read_private, read_texts
+from synthdp.privacy.table import Table
 from synthdp.progress import Reporter
 from synthdp.release.job import Job
 
 
-def open_session(job: Job, reporter: Reporter) -> Session:
-    """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation)."""
+def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Session:
+    """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation).
+
+    With `texts` the columns have no types yet: the rows are read as texts.
+    """
     spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
-    holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
     with reporter.stage("read"):
-        private = read_private(
-            spec.dataset,
-            job.domain,
-            folder=job.folder.spec_path.parent,
-            holdout=holdout,
-            streams=streams,
-            delta=spec.privacy.delta,
-            given=job.given,
-        )
+        private = (_read_texts if texts else _read)(job, streams)
     digest = job.plan.digest
     reserved = next(
         (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
@@ -66,6 +62,29 @@ def open_session(job: Job, reporter: Reporter) -> Session:
         run=job.folder.run,
         streams=streams,
         journal=job.folder.journal,
+    )
+
+
+def _read(job: Job, streams: Streams) -> Private[Table]:
+    spec = job.spec
+    return read_private(
+        spec.dataset,
+        job.domain,
+        folder=job.folder.spec_path.parent,
+        holdout=spec.evaluation.holdout if spec.evaluation.enabled else 0.0,
+        streams=streams,
+        delta=spec.privacy.delta,
+        given=job.given,
+    )
+
+
+def _read_texts(job: Job, streams: Streams) -> Private[Table]:
+    return read_texts(
+        job.spec.dataset,
+        tuple(job.spec.columns),
+        folder=job.folder.spec_path.parent,
+        streams=streams,
+        delta=job.spec.privacy.delta,
     )
 
 

@@ -26,6 +26,7 @@ from synthdp.ledger.connect import (
     entries_of,
     open_ledger,
     other_ids,
+    unnamed_search,
 )
 from synthdp.model.compute import check_alone, check_device
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
@@ -112,7 +113,8 @@ def _release(
         check_target(out / "bundle", force=force)
         entries = entries_of(loaded, spec_path)
         check_nearby(entries, loaded.dataset.id, out)
-        reporter.warn([*other_ids(loaded, entries), *traps(loaded)])
+        noted = (*other_ids(loaded, entries), *unnamed_search(loaded, entries))
+        reporter.warn([*noted, *traps(loaded)])
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
     folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)

@@ -178,7 +178,8 @@ def how_to_continue(out: Path) -> str:
     with suppress(OutputError):
         command = str(_state(out / FOLDER).get("command", RELEASE))
         if command != RELEASE:
-            return f"`synthdp {command}`, given as before with --out {out}"
+            where = "" if command.startswith("init ") else f" with --out {out}"
+            return f"`synthdp {command}`, given as before{where}"
     return f"`synthdp resume {out}`"
 
 

@@ -46,6 +46,7 @@ PATTERNS = {
     ),
     r"^[A-Z_][A-Z0-9_]*$": "a variable's name in capitals",
     r"^\d{4}-\d\d-\d\d": "a date such as `2024-12-31`, or `2024-12-31T23:59:59`",
+    r"^[0-9]{8}-[0-9a-f]{12}$": "a run, such as `20261124-0123456789ab`",
     r"^.*\S.*->.*\S.*$": "`cause, cause -> effect, effect`",
 }
 SCALARS = {

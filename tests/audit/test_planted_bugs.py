@@ -44,12 +44,15 @@ def planted(name: str) -> Any:
     return module
 
 
-TABLES, TRAININGS, SEARCHES = (planted(name).BUGS for name in ("tables", "training", "searches"))
+TABLES, TRAININGS, SEARCHES, TEXTS = (
+    planted(name).BUGS for name in ("tables", "training", "searches", "texts")
+)
 READERS = planted("readers").READERS
 BUGS: dict[str, tuple[Callable[[Domain], Any], str | None]] = {
     **{f"tables: {name}": bug for name, bug in TABLES.items()},
     **{f"training: {name}": bug for name, bug in TRAININGS.items()},
     **{f"search: {name}": bug for name, bug in SEARCHES.items()},
+    **{f"texts: {name}": bug for name, bug in TEXTS.items()},
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from synthdp.audit.mechanisms.findings import Differs, ReplayFinding
 from synthdp.audit.mechanisms.fingerprint import Fingerprint
 from synthdp.audit.mechanisms.neighbours import Pair
-from synthdp.audit.mechanisms.recording import Call, CoinCall, LatentCall, NoiseCall
+from synthdp.audit.mechanisms.recording import Call, CoinCall, KeysCall, LatentCall, NoiseCall
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.privacy.events.base import Adjacency
 
@@ -91,6 +91,12 @@ def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
                 yield "rate", where, f"{one.rate:.9g} and {two.rate:.9g}", "a public rate"
             case NoiseCall(), NoiseCall():
                 yield from _about_noise(where, one, two)
+            case KeysCall(), KeysCall():
+                public: list[tuple[Differs, object, object]] = [
+                    ("sigma", one.sigma, two.sigma),
+                    ("threshold", one.threshold, two.threshold),
+                ]
+                yield from _not_public(where, public)
 
 
 def _each_alone(which: str, run: RecordedRun) -> Iterator[Difference]:
@@ -101,6 +107,8 @@ def _each_alone(which: str, run: RecordedRun) -> Iterator[Difference]:
             if call.rows != run.rows:
                 allowed = f"a coin for each of the {run.rows} rows"
                 yield "coins", where, f"coins for {call.rows} rows", allowed
+        elif isinstance(call, KeysCall):
+            continue
         elif not np.isfinite(call.rounded).all():
             found = "hidden values that are infinite or not numbers"
             yield "not finite", where, found, "finite values, which noise can hide"
@@ -126,6 +134,12 @@ def _about_noise(where: str, one: NoiseCall, two: NoiseCall) -> Iterator[Differe
         ("sigma", one.sigma, two.sigma),
         ("spacing", one.spacing, two.spacing),
     )
+    yield from _not_public(where, pairs)
+
+
+def _not_public(
+    where: str, pairs: Sequence[tuple[Differs, object, object]]
+) -> Iterator[Difference]:
     for what, a, b in pairs:
         if a != b:
             yield what, where, f"{a} and {b}", f"a public {what}"
@@ -193,4 +207,6 @@ def _piece_difference(one: tuple[str, bytes] | None, two: tuple[str, bytes] | No
 def _kind(call: Call | None) -> str:
     if call is None:
         return "no draw"
+    if isinstance(call, KeysCall):
+        return "keys above a threshold"
     return "a batch" if isinstance(call, CoinCall) else f"{call.kind} noise"

@@ -23,6 +23,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores
 from synthdp.privacy.mechanisms.conditional_counts import RankQuery, variance_floor
+from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
 from synthdp.privacy.mechanisms.hsic import IndependenceBit
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
@@ -247,9 +248,25 @@ def _drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]
     return codes, cards
 
 
+def _frequent_texts(domain: Domain) -> tuple[FrequentTexts, ...]:
+    """Columns of texts, alone and together; one with a threshold that most texts reach."""
+    columns = _of_texts(domain)
+    if not columns:
+        return ()
+    last = dict([columns.popitem()])
+    wholes: dict[str, Reading] = dict.fromkeys(last, "whole")
+    budgets = TextBudget(0.4, 1e-3, 3), TextBudget(6.0, 1e-9, 3), TextBudget(0.3, 0.2, 3)
+    return tuple(b.choose(chosen) for b in budgets for chosen in (last, columns | last, wholes))
+
+
+def _of_texts(domain: Domain) -> dict[str, Reading]:
+    return {c.name: "text" for c in domain.columns if not c.ranged}
+
+
 EXAMPLES: dict[type, Examples] = {
     AdditiveNoiseScores: _additive_noise_scores,
     ChosenOrientations: _orientations,
+    FrequentTexts: _frequent_texts,
     IndependenceBit: _independence_bits,
     PairTable: _pair_tables,
     MomentMatrix: _moments,
@@ -278,6 +295,9 @@ def runnable(
         case OrientationBudget():
             pairs = _ranged_pairs(domain)
             return (planned.choose(pairs),) if pairs else ()
+        case TextBudget():
+            columns = _of_texts(domain)
+            return (planned.choose(columns),) if columns else ()
         case DpSgd():
             short = replace(planned, steps=STEPS)
             models = module(domain), stretched(module(domain))

@@ -12,6 +12,7 @@ Differs = Literal[
     "dtype",  # of hidden values
     "sigma",  # a noise scale depends on rows
     "spacing",  # a lattice depends on rows
+    "threshold",  # the count from which keys are told depends on rows
     "rate",  # the probability of a row to be in a batch depends on rows
     "coins",  # coins are not drawn for each row of the table
     "latents",  # latents are not separate for each row

@@ -13,6 +13,7 @@ batch, and that nothing moves when they are not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from synthdp.audit.mechanisms.neighbours import Side
 from synthdp.privacy.mechanisms.mechanism import Arrays
-from synthdp.privacy.noise import DRAWS, Floats, Integers, NoiseKind, Randomness
+from synthdp.privacy.noise import DRAWS, Floats, Integers, Key, NoiseKind, Randomness
 
 Array = npt.NDArray[Any]
 
@@ -79,7 +80,17 @@ class LatentCall:
     width: int
 
 
-Call = NoiseCall | CoinCall
+@dataclass(frozen=True)
+class KeysCall:
+    """Noisy counts of the keys that occur, told above a threshold: all of them, and those told."""
+
+    counts: Mapping[Key, int]
+    sigma: float
+    threshold: int
+    kept: Mapping[Key, int]
+
+
+Call = NoiseCall | CoinCall | KeysCall
 
 
 @dataclass
@@ -140,6 +151,12 @@ class Answers(Protocol):
         """The noisy values for call `number` of the run."""
         ...
 
+    def kept(
+        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """The keys that are told for call `number`, with their noisy counts."""
+        ...
+
 
 @dataclass(frozen=True)
 class RealNoise:
@@ -152,6 +169,12 @@ class RealNoise:
     ) -> Array:
         """Fresh noise."""
         return np.asarray(DRAWS[kind](self.streams, exact, sigma, spacing))
+
+    def kept(
+        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """By fresh noise."""
+        return self.streams.kept_counts(counts, sigma=sigma, threshold=threshold)
 
 
 @dataclass(frozen=True)
@@ -172,6 +195,19 @@ class RecordedNoise:
         if not isinstance(call, NoiseCall) or call.kind != kind or call.exact.shape != exact.shape:
             raise Diverged
         return call.noisy + SHIFT if kind == "laplace" else call.noisy
+
+    def kept(
+        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """Those of the same call of the first run.
+
+        Raises:
+            Diverged: the first run drew something else there.
+        """
+        call = self.calls[number] if number < len(self.calls) else None
+        if not isinstance(call, KeysCall):
+            raise Diverged
+        return dict(call.kept)
 
 
 class Recorder:
@@ -213,6 +249,19 @@ class Recorder:
             raise
         self.calls.append(NoiseCall(kind, exact, sigma, spacing, noisy))
         return noisy.copy()
+
+    def kept_counts(
+        self, counts: Mapping[Key, int], *, sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """Keys that are told."""
+        hidden = dict(counts)
+        try:
+            kept = self._answers.kept(len(self.calls), hidden, sigma, threshold)
+        except Diverged:
+            self.calls.append(KeysCall(hidden, sigma, threshold, {}))
+            raise
+        self.calls.append(KeysCall(hidden, sigma, threshold, kept))
+        return dict(kept)
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
         """One coin for each row of the table.

@@ -17,10 +17,13 @@ each charge the hidden values of two neighbours may move, in units of the noise:
 - A pass of the sparse vector: its batch if it is sampled, a threshold that does not move, and
   queries up to the first that is above, each moved by at most s for each row of the unit in the
   batch.
+- Keys above a threshold, `ThresholdedGaussian(m, d, r)`: one draw. Keys that both tables have move
+  by r / m of the noise in L2; a key of one table alone is told with probability d at most, whatever
+  columns and rows there are.
 - A noisy maximum: one, of scores that each move by at most s for each row of the unit.
 
-The last two are charged for searches that may end before their charges do. That depends on nothing
-but what was released.
+The sparse vector and the noisy maximum are charged for searches that may end before their charges
+do, and keys for a choice that may be empty. That depends on nothing but what was released.
 
 Where units are replaced, one is taken away and one is put in: twice the move, and sqrt(2) times the
 L2 move of counts.
@@ -37,14 +40,16 @@ import dp_accounting
 import numpy as np
 import numpy.typing as npt
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
+from scipy.stats import norm
 
-from synthdp.audit.mechanisms.recording import Call, CoinCall, NoiseCall
+from synthdp.audit.mechanisms.recording import Call, CoinCall, KeysCall, NoiseCall
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
+    ThresholdedGaussianDpEvent,
 )
 from synthdp.privacy.noise import NoiseKind
 
@@ -200,6 +205,8 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
             _sampled(walk, moves, probabilities, noise)
         case SparseVectorDpEvent():
             _sparse_vector(walk, charge)
+        case ThresholdedGaussianDpEvent():
+            _kept_keys(walk, charge)
         case GumbelMaxDpEvent(scale=scale, sensitivity=sensitivity):
             _noisy_max(walk, scale, sensitivity)
         case _:
@@ -285,6 +292,29 @@ def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
             return
 
 
+def _kept_keys(walk: _Walk, charge: ThresholdedGaussianDpEvent) -> None:
+    """Counts of the keys that occur, told above a threshold; none, where nothing was chosen."""
+    match walk.left():
+        case None:
+            return
+        case (KeysCall() as first, KeysCall() as second):
+            walk.at += 1
+        case _:
+            walk.refuse("counts of keys, told above a threshold")
+    one, two = first.counts, second.counts
+    common = one.keys() & two.keys()
+    moved = math.sqrt(sum((one[key] - two[key]) ** 2 for key in common)) / first.sigma
+    allowed = charge.sensitivity * math.sqrt(walk.factor) / charge.sigma
+    walk.spend(moved, allowed, "of the noise", since=walk.at - 1)
+    for own in (one, two):
+        # a + round(N) >= t where N >= t - 1/2 - a
+        alone = [
+            norm.sf((first.threshold - 0.5 - own[k]) / first.sigma) for k in own.keys() - common
+        ]
+        told = -math.expm1(sum(math.log1p(-p) for p in alone))
+        walk.spend(told, charge.delta, "probability to tell a key of one unit", since=walk.at - 1)
+
+
 def _noisy_max(walk: _Walk, scale: float, sensitivity: int) -> None:
     """One noisy maximum."""
     if walk.left() is None:
@@ -309,6 +339,8 @@ def _in_noise(pair: tuple[NoiseCall, NoiseCall]) -> float:
 
 
 def _described(call: Call) -> str:
+    if isinstance(call, KeysCall):
+        return f"counts of keys, told from {call.threshold} on, with noise of scale {call.sigma:g}"
     if isinstance(call, CoinCall):
         return f"a Poisson batch of rate {call.rate:g}"
     return f"{call.kind} noise of scale {call.sigma:g} on {call.exact.size} values"

@@ -20,10 +20,10 @@ from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import ReleasePlan, spends_digest
 from synthdp.privacy.private import Receipt
-from synthdp.spec.model import Gate, Model, ReleaseSpec, derived_of
+from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
 
 FORMAT = (
-    11  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+    12  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 )
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
@@ -109,6 +109,7 @@ class Certificate(Model):
     derived: tuple[tuple[str, str], ...] = ()
     amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
+    domain_from: DomainFrom | None = None
     planned: tuple[PlannedSpend, ...]
     charges: tuple[Charge, ...]
     purposes: tuple[Purpose, ...]
@@ -178,6 +179,7 @@ def certify(
         ),
         amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
+        domain_from=spec.dataset.domain_from,
         planned=tuple(planned),
         charges=charges,
         purposes=_purposes(planned, {c.purpose for c in charges}, spec),

@@ -41,10 +41,7 @@ def assumed_markdown(c: Certificate) -> str:
                 "## What is assumed to be public\n\nThe guarantee holds if the steward chose these"
                 " without looking at the rows:\n"
             ),
-            (
-                f"- the domain of all {c.columns} columns: names, types, categories, bounds, bins"
-                " and spikes;"
-            ),
+            f"- {_domain(c)};",
             f"- {rows};",
             f"- {given};",
             (
@@ -52,6 +49,18 @@ def assumed_markdown(c: Certificate) -> str:
                 " queries and addresses are left out)."
             ),
         ]
+    )
+
+
+def _domain(c: Certificate) -> str:
+    if c.domain_from is None:
+        return (
+            f"the domain of all {c.columns} columns: names, types, categories, bounds, bins and"
+            " spikes"
+        )
+    return (
+        f"the names of all {c.columns} columns, and what the steward changed in their domain after"
+        f" run `{c.domain_from.run}` had found it; that run itself was paid for"
     )
 
 

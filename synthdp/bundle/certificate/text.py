@@ -45,9 +45,20 @@ def _head(c: Certificate) -> str:
         f"# Privacy certificate: {plain(c.title or c.dataset)}\n\nRelease `{c.run}` of dataset"
         f" `{c.dataset}`: synthetic data and the model that made it.\n\n| | |\n|---|---|\n|"
         f" epsilon, everything together | **{up(c.epsilon)}** |\n| delta | {c.delta:g} |\n| epsilon"
-        f" allowed by the spec | {c.epsilon_allowed:g} |\n| spent on this outcome | {_spent(c)}"
-        f" |\n| unit of privacy | {_unit(c)} |\n| neighbouring tables | {_neighbours(c)} |\n| made"
-        f" by | {c.program} |"
+        f" allowed by the spec | {c.epsilon_allowed:g} |\n{_domain_row(c)}| spent on this outcome |"
+        f" {_spent(c)} |\n| unit of privacy | {_unit(c)} |\n| neighbouring tables |"
+        f" {_neighbours(c)} |\n| made by | {c.program} |"
+    )
+
+
+def _domain_row(c: Certificate) -> str:
+    if c.domain_from is None:
+        return ""
+    own = c.domain_from
+    return (
+        f"| beside that, for the columns' domain | epsilon {own.epsilon:g} at delta {own.delta:g},"
+        f" in run `{own.run}`: **together {up(c.epsilon + own.epsilon)}** at"
+        f" {c.delta + own.delta:g} |\n"
     )
 
 
@@ -86,6 +97,22 @@ def _guarantee(c: Certificate) -> str:
         " from the released files alone has the same guarantee.\n\nThe numbers are of everything"
         " that the run had planned before a row was read. Which planned looks it then took may"
         " depend on what earlier ones released, so only the whole plan bounds every outcome."
+        + _domain_guarantee(c)
+    )
+
+
+def _domain_guarantee(c: Certificate) -> str:
+    """What the numbers leave out where the domain came from rows."""
+    if c.domain_from is None:
+        return ""
+    own = c.domain_from
+    return (
+        "\n\n**The domain of the columns came from the rows too.** Run"
+        f" `{own.run}` found types, bounds and categories under differential privacy, at epsilon"
+        f" {own.epsilon:g} and delta {own.delta:g}, from the same ledger. The numbers above are of"
+        " this release, given that domain. A data point's effect on both, the domain in `spec.yaml`"
+        f" and this release, is bounded by the sums: epsilon {up(c.epsilon + own.epsilon)}, delta"
+        f" {c.delta + own.delta:g}."
     )
 
 

@@ -80,10 +80,7 @@ def datacard(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph, *,
             *_quality(certificate),
             "## Columns",
             "",
-            (
-                "Types, bounds and categories were declared by the publisher; none was read off the"
-                " data."
-            ),
+            _where_from(certificate),
             "",
             "| column | type | values | may be missing | unit | description |",
             "|---|---|---|---|---|---|",
@@ -125,9 +122,33 @@ def _summary(spec: ReleaseSpec, certificate: Certificate, day: str) -> Iterator[
     yield f"| licence | {licence} |"
     yield (
         f"| guarantee | epsilon {up(certificate.epsilon)} at delta {certificate.delta:g},"
-        f" for {unit} |"
+        f" for {unit}{_domain_cost(certificate)} |"
     )
     yield f"| signed by | {signer} |"
+
+
+def _where_from(certificate: Certificate) -> str:
+    own = certificate.domain_from
+    if own is None:
+        return (
+            "Types, bounds and categories were declared by the publisher; none was read off the"
+            " data."
+        )
+    return (
+        "Types, bounds and categories were found in the data under differential privacy, by run"
+        f" `{own.run}` at epsilon {own.epsilon:g}, and may have been changed by the publisher. What"
+        " was not found counts as the first category, or as the nearest bound."
+    )
+
+
+def _domain_cost(certificate: Certificate) -> str:
+    own = certificate.domain_from
+    if own is None:
+        return ""
+    return (
+        "; with the run that found the columns' domain epsilon"
+        f" {up(certificate.epsilon + own.epsilon)} at delta {certificate.delta + own.delta:g}"
+    )
 
 
 def _publisher(spec: ReleaseSpec) -> str:

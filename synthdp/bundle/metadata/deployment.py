@@ -124,8 +124,8 @@ def _variant(spec: ReleaseSpec, c: Certificate) -> dict[str, Any]:
     fixed = c.rows_kind == "public" and c.unit == "row" and c.adjacency == "replace_one"
     size = f"{c.rows:,} rows" if fixed else "any number of rows"
     unprotected = [
-        "The spec, with the domain of every column: names, types, categories, bounds and bins. They"
-        " were declared and not computed from rows."
+        "The spec, with the domain of every column: names, types, categories, bounds and bins. "
+        + _domain_from(c)
     ]
     if c.rows_kind == "public":
         unprotected.append(f"The declared number of rows, {c.rows:,}.")
@@ -147,6 +147,16 @@ def _variant(spec: ReleaseSpec, c: Certificate) -> dict[str, Any]:
         ),
         "unprotected_quantities": _listed(unprotected),
     }
+
+
+def _domain_from(c: Certificate) -> str:
+    if c.domain_from is None:
+        return "They were declared and not computed from rows."
+    own = c.domain_from
+    return (
+        f"They were found in the rows by run {own.run}, at epsilon {own.epsilon:g} and delta"
+        f" {own.delta:g} beside those stated here."
+    )
 
 
 def _bound(at_most: float | None, at_least: float | None) -> str:
@@ -206,7 +216,7 @@ def _model(c: Certificate) -> dict[str, Any]:
             [
                 (
                     "The steward is trusted with the rows, to have run the program as stated, to"
-                    " have chosen the declared domain without looking at the rows, and to keep the"
+                    f" have {_domain_trust(c)} without looking at the rows, and to keep the"
                     " internal report and the tracking server to themselves."
                 ),
                 (
@@ -232,6 +242,16 @@ def _model(c: Certificate) -> dict[str, Any]:
     }
 
 
+def _domain_word(c: Certificate) -> str:
+    if c.domain_from is None:
+        return "declared domain; nothing is fitted to rows"
+    return "domain that was found and paid for; nothing else is fitted to rows"
+
+
+def _domain_trust(c: Certificate) -> str:
+    return "chosen the declared domain" if c.domain_from is None else "changed the found domain"
+
+
 def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication) -> dict[str, Any]:
     gated = (
         "Gates on figures from real rows were asked for; see the unprotected quantities."
@@ -241,7 +261,7 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
     raked = "weighted to the noisy tables and resampled, " if spec.sampling.rake else ""
     return {
         "preprocessing_and_hyperparameter_tuning": (
-            "Values are encoded by the declared domain; nothing is fitted to rows. Settings come"
+            f"Values are encoded by the {_domain_word(c)}. Settings come"
             f" from the spec or from public rules of rows, columns and epsilon. {gated} Whether"
             " settings were tuned on these rows outside the program is the curator's to state."
         ),

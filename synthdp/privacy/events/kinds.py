@@ -26,6 +26,7 @@ from synthdp.privacy.events.kernel import (
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
+    ThresholdedGaussianDpEvent,
 )
 
 MAX_PARTS = 200  # of one purpose, in a stranger's bundle
@@ -194,6 +195,7 @@ ADAPTERS: Mapping[type, type[Adapter]] = MappingProxyType(
 _KERNEL_KINDS: tuple[type[EventKind], ...] = (
     DiscreteGaussianDpEvent,
     RoundedGaussianDpEvent,
+    ThresholdedGaussianDpEvent,
     SparseVectorDpEvent,
     GumbelMaxDpEvent,
 )

@@ -38,7 +38,7 @@ _UNIT = """\
   # row protects one row: right only when no person has several rows.
   # id protects everything of one id (column: ..., max_rows: ...); the id column is then not listed under columns.
   privacy_unit:"""  # noqa: E501
-_GRAPH = """\
+GRAPH = """\
 
 # predict needs no knowledge: it finds which columns depend on each other, and claims no causes. Columns are predicted
 # in the order above; tiers say it better, e.g. tiers: [[age, sex], [education], [income]].
@@ -50,7 +50,7 @@ _GRAPH = """\
 graph:
   mode: predict"""  # noqa: E501
 
-_EVALUATION = """\
+EVALUATION = """\
 
 # What the table will be used for: these columns are predicted last and best, and the report says how well.
 # evaluation:
@@ -85,7 +85,7 @@ def _fill(what: str) -> str:
     return f"<fill in: {what}>"
 
 
-_UNIT_TO_FILL = {
+UNIT_TO_FILL = {
     "kind": _fill("row or id"),
     "meaning": _fill("what one row, or one id, is, e.g. one person"),
 }
@@ -114,7 +114,7 @@ def draft_spec(
         DataError: the file has no usable header, or a question never got an answer that fits.
     """
     delimiter, names = read_header(csv)
-    unit = ask_unit(ask, names) if ask else _UNIT_TO_FILL
+    unit = ask_unit(ask, names) if ask else UNIT_TO_FILL
     released = [name for name in names if name != unit.get("column")]
     stated = ask_rows(ask, known=rows) if ask else _rows(rows)
     count = stated["value"] if isinstance(stated["value"], int) else None
@@ -123,10 +123,10 @@ def draft_spec(
         ask_missing(ask) if ask and any(entry["missing"] for entry in columns.values()) else [""]
     )
     budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
-    lines = [_OPENING, *_dataset(path or csv, delimiter, absent, unit, stated), "", _COLUMNS]
+    lines = [_OPENING, *dataset_lines(path or csv, delimiter, absent, unit, stated), "", _COLUMNS]
     for name, entry in columns.items():
-        lines += [f"  {_yaml(name)}:", *_map(entry, 4)]
-    lines += ["", "privacy:", *_map(budget, 2), _GRAPH, *_small(count), _EVALUATION]
+        lines += [f"  {yaml_value(name)}:", *yaml_map(entry, 4)]
+    lines += ["", "privacy:", *yaml_map(budget, 2), GRAPH, *small_table(count), EVALUATION]
     return "\n".join(lines) + "\n"
 
 
@@ -142,34 +142,46 @@ def _budget(rows: int | None) -> dict[str, Any]:
     )
 
 
-def _dataset(
-    csv: Path, delimiter: str, absent: list[Any], unit: dict[str, Any], rows: dict[str, Any]
-) -> list[str]:
+def slug_of(csv: Path) -> str:
+    """A dataset id from the name of a file."""
     plain_letters = "".join(
         c for c in unicodedata.normalize("NFKD", csv.stem) if not unicodedata.combining(c)
     )
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", plain_letters).strip("-._")[:64] or "table"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain_letters).strip("-._")[:64] or "table"
+
+
+def dataset_lines(
+    csv: Path,
+    delimiter: str,
+    absent: list[Any],
+    unit: dict[str, Any],
+    rows: dict[str, Any],
+    *,
+    name: str | None = None,
+) -> list[str]:
+    """The `dataset` section; `name` is its id, by default from the file's."""
     return [
         "dataset:",
-        f"  id: {_yaml(slug)}  # key of the ledger: all releases of this table share it",
-        f"  title: {_yaml(csv.stem)}",
+        f"  id: {yaml_value(name or slug_of(csv))}  # key of the ledger: all releases of this"
+        " table share it",
+        f"  title: {yaml_value(csv.stem)}",
         "  source:",
-        *_map({"kind": "csv", "path": csv.as_posix(), "delimiter": delimiter}, 4),
+        *yaml_map({"kind": "csv", "path": csv.as_posix(), "delimiter": delimiter}, 4),
         (
-            f"    missing_values: {_yaml(absent)}  # all texts that stand for a missing value, such"
-            " as NA or ?, but in quotes"
+            f"    missing_values: {yaml_value(absent)}  # all texts that stand for a missing"
+            " value, such as NA or ?, but in quotes"
         ),
         _UNIT,
-        *_map(unit, 4),
+        *yaml_map(unit, 4),
         (
             "  rows:  # a declared constant, never counted; approximate if the exact number is not"
             " public"
         ),
-        *_map(rows, 4),
+        *yaml_map(rows, 4),
     ]
 
 
-def _small(rows: int | None) -> list[str]:
+def small_table(rows: int | None) -> list[str]:
     """An attack whose default is too large for a small table."""
     if rows is None or rows >= MembershipAttack.model_fields["rows"].default:
         return []
@@ -177,14 +189,15 @@ def _small(rows: int | None) -> list[str]:
     return ["", "attacks:", f"  membership: {setting}  # a small table"]
 
 
-def _map(entries: dict[str, Any], indent: int) -> list[str]:
-    return [f"{' ' * indent}{key}: {_yaml(value)}" for key, value in entries.items()]
+def yaml_map(entries: dict[str, Any], indent: int) -> list[str]:
+    """A line for each key."""
+    return [f"{' ' * indent}{key}: {yaml_value(value)}" for key, value in entries.items()]
 
 
-def _yaml(value: object) -> str:
+def yaml_value(value: object) -> str:
     """A value on one line; text goes in quotes unless it is plainly text."""
     if isinstance(value, list):
-        return f"[{', '.join(_yaml(v) for v in value)}]"
+        return f"[{', '.join(yaml_value(v) for v in value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from annotated_types import Unit
 from pydantic import Field
 
-from synthdp.spec.model.fields import Flag, Model, Name, Slug, Whole
+from synthdp.spec.model.fields import Flag, Model, Name, Real, Slug, Whole
 
 
 class CsvSource(Model):
@@ -143,6 +143,24 @@ class DeclaredRows(Model):
     )
 
 
+class DomainFrom(Model):
+    """The run of `synthdp init --private` that found types, bounds and categories in the rows.
+
+    It is paid for in the ledger of this dataset, beside the release; a release is refused where the
+    ledger does not hold it.
+    """
+
+    run: Annotated[str, Field(pattern=r"^[0-9]{8}-[0-9a-f]{12}$")] = Field(
+        description="the run's id in the ledger", examples=["20261124-0123456789ab"]
+    )
+    epsilon: Annotated[Real, Field(gt=0, le=100), Unit("nats")] = Field(
+        description="epsilon that it reserved", examples=[0.5]
+    )
+    delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
+        description="delta that it reserved", examples=[1e-7]
+    )
+
+
 class Dataset(Model):
     """The table that is released, and what of it is protected."""
 
@@ -183,4 +201,12 @@ class Dataset(Model):
             " nearest bound, or the first category"
         ),
         examples=["clamp"],
+    )
+    domain_from: DomainFrom | None = Field(
+        default=None,
+        description=(
+            "the run of `synthdp init --private` that found the columns' domain in the rows, which"
+            " wrote this; left out where the domain is public knowledge"
+        ),
+        examples=[{"run": "20261124-0123456789ab", "epsilon": 0.5, "delta": 1e-7}],
     )

@@ -1,0 +1,117 @@
+"""Runs that reserve and spend a budget of their own: of the graph alone, or to draft a spec.
+
+Each has a folder and a reservation, and goes on when its command is given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
+from synthdp.ledger.connect import budget_noted, cap_of, open_ledger
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.release import run_folder
+from synthdp.release.job import Job
+from synthdp.release.run_folder import FOLDER, STATE, RunFolder
+from synthdp.spec.model import ReleaseSpec
+from synthdp.verify.at_hand import check_nearby
+
+
+def own_job(
+    spec_path: Path,
+    text: str,
+    spec: ReleaseSpec,
+    domain: Domain,
+    plan: ReleasePlan,
+    out: Path,
+    *,
+    command: str,
+    what: str,
+    force: bool,
+) -> Job:
+    """A new run in `out`, or the interrupted one of the same spec and command. `what` it is, in
+    words.
+
+    Raises:
+        OutputError: `out` holds another run, or cannot be written.
+        BudgetError: the ledger does not allow it.
+    """
+    interrupted = _interrupted(out, text, command, what, force=force)
+    try:
+        ledger = open_ledger(
+            spec,
+            interrupted.spec_path if interrupted else spec_path,
+            resumed=interrupted is not None,
+        )
+        check_nearby(ledger.entries(), spec.dataset.id, out)
+    except SynthdpError:
+        if interrupted is not None:
+            interrupted.close()
+        raise
+    if interrupted is None:
+        ledger.check(
+            spec.dataset.id,
+            epsilon=spec.privacy.epsilon,
+            delta=spec.privacy.delta,
+            cap=cap_of(spec),
+        )
+    return Job(
+        spec,
+        domain,
+        plan,
+        ledger,
+        interrupted or run_folder.start(out, spec_path, text, command=command, force=force),
+        out,
+    )
+
+
+@contextmanager
+def dropped_if_unpaid(job: Job) -> Iterator[None]:
+    """Remove the folder of a run that reserved nothing; an error says what was spent.
+
+    Without a reservation nothing was paid, so there is nothing to continue.
+    """
+    with budget_noted() as account:
+        account.ledger, account.run, account.folder, account.again = (
+            job.ledger,
+            job.folder.run,
+            job.folder.journal,
+            "the same command",
+        )
+        try:
+            yield
+        finally:
+            with suppress(BudgetError, VerifyError):
+                if not job.ledger.run_entries(job.folder.run):
+                    job.folder.remove()
+            job.folder.close()
+
+
+def _interrupted(out: Path, text: str, command: str, what: str, *, force: bool) -> RunFolder | None:
+    """The run in `out` that was paid for and not finished."""
+    if force or not (out / FOLDER / STATE).exists():
+        return None
+    interrupted = run_folder.reopen(out)
+    try:
+        _check_same(interrupted, out, text, command, what)
+    except OutputError:
+        interrupted.close()
+        raise
+    return interrupted
+
+
+def _check_same(interrupted: RunFolder, out: Path, text: str, command: str, what: str) -> None:
+    if interrupted.command != command:
+        hint = (
+            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
+            " --out"
+        )
+        raise OutputError(f"{out} holds an interrupted `synthdp {interrupted.command}`", hint=hint)
+    if interrupted.spec_text != text:
+        raise OutputError(
+            f"{out} holds an interrupted {what} of another spec",
+            hint="bring that spec back to go on, or give --force to drop the run and pay again",
+        )

@@ -1,0 +1,318 @@
+"""`synthdp init --private`: what it refuses, spends, finds and writes, and the release after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from synthdp.errors import BoundaryError
+from synthdp.ledger.entries import INTERNAL
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.source import read_texts
+from synthdp.release import private_init as run
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, RowUnit
+
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "drafts" / "private.yaml"
+ROWS, CANARY = 4000, "canary-7391"
+COMMON = ("--private", "--cap", "25", "1e-3", "--unit", "row", "--meaning", "one person")
+AMPLE = (*COMMON, "--epsilon", "20", "--rows", str(ROWS), "--out", "draft.yaml")
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of four kinds of columns, one row of which has a text of its own."""
+    rng = np.random.default_rng(3)
+    sex, age = rng.choice(["female", "male"], ROWS), rng.integers(18, 80, ROWS)
+    paid = np.where(rng.random(ROWS) < 0.2, "NA", np.round(rng.uniform(5, 40, ROWS), 2).astype(str))
+    joined = (np.datetime64("2019-01-01") + rng.integers(0, 1400, ROWS)).astype(str)
+    sex[17] = CANARY
+    lines = ["sex,age,paid,joined", *map(",".join, zip(sex, age.astype(str), paid, joined))]  # noqa: B905
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "clinic.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def entries(folder: Path) -> list[Any]:
+    ledger = Ledger(f"sqlite:///{folder / '.synthdp' / 'ledger.db'}")
+    return [e for e in ledger.entries() if e.kind not in INTERNAL]
+
+
+def kinds(folder: Path) -> list[str]:
+    return [e.kind for e in entries(folder)]
+
+
+def everything_written(folder: Path) -> bytes:
+    found = [p for p in folder.rglob("*") if p.is_file() and p.name != "clinic.csv"]
+    return b"".join(p.read_bytes() for p in found)
+
+
+# --- what is refused, before anything is spent ---
+
+
+def test_without_a_cap_it_is_refused(clinic: Path, synthdp: Callable[..., Any]) -> None:
+    done = synthdp("init", clinic, "--private", "--unit", "row", "--meaning", "x", "--rows", "10")
+    assert done.code == 3 and "no cap" in done.err and "nothing was spent" in done.err
+    assert [*clinic.parent.iterdir()] == [clinic]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--rows", "4000"), "--private needs --unit"),
+        (("--rows", "4000", "--unit", "row"), "--private needs --meaning"),
+        (("--unit", "row", "--meaning", "x"), "--private needs --rows"),
+        (("--rows", "10", "--unit", "sex", "--meaning", "x"), "neither row nor COLUMN:MAX_ROWS"),
+        (("--rows", "10", "--unit", "who:3", "--meaning", "x"), "columns: sex, age, paid, joined"),
+        (
+            ("--rows", "4000", "--unit", "row", "--meaning", "x", "--delta", "0.5"),
+            "privacy.delta",
+        ),
+    ],
+)
+def test_missing_and_wrong_options_spend_nothing(
+    clinic: Path, synthdp: Callable[..., Any], options: tuple[str, ...], says: str
+) -> None:
+    done = synthdp("init", clinic, "--private", "--cap", "2", "1e-3", *options)
+    assert done.code == 2 and says in done.err
+    assert not (clinic.parent / ".synthdp").exists() and not (clinic.parent / "spec.yaml").exists()
+
+
+def test_options_of_private_alone_are_refused_without_it(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    done = synthdp("init", clinic, "--cap", "2", "1e-3", "--no-ask")
+    assert done.code == 2 and "--cap belongs to --private" in done.err
+
+
+def test_what_the_cap_does_not_allow_is_refused(clinic: Path, synthdp: Callable[..., Any]) -> None:
+    assert synthdp("init", clinic, *AMPLE).code == 0
+    again = synthdp("init", clinic, *AMPLE)
+    assert again.code == 2 and "draft.yaml exists" in again.err
+    before = kinds(clinic.parent)
+    again = synthdp("init", clinic, *AMPLE, "--force")
+    assert again.code == 3 and "needs 20, 5 left on dataset clinic" in again.err
+    assert kinds(clinic.parent) == before and not Path("releases/clinic/init/.run").exists()
+
+
+def test_a_table_that_cannot_be_read_spends_nothing(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    text = clinic.read_text()
+    clinic.write_text(text + f'"{CANARY},1,2,2019-01-01\n')
+    done = synthdp("init", clinic, *AMPLE)
+    assert done.code == 5 and CANARY not in done.err + done.out
+    assert "reserve" not in kinds(clinic.parent)
+    clinic.write_text(text + f"{CANARY},1,2,2019-01-01,5\n")
+    done = synthdp("init", clinic, *AMPLE)
+    assert done.code == 5 and "more or fewer fields" in done.err and CANARY not in done.err
+
+
+# --- what it writes ---
+
+
+def test_the_draft_is_complete_and_to_the_letter(clinic: Path, synthdp: Callable[..., Any]) -> None:
+    done = synthdp("init", clinic, *AMPLE)
+    assert done.code == 0, done.err
+    draft = Path("draft.yaml").read_text()
+    run_id = entries(clinic.parent)[0].run
+    shown = draft.replace(run_id, "20260101-000000000000")
+    if os.environ.get("SYNTHDP_UPDATE_GOLDEN"):
+        GOLDEN.write_text(shown)
+    assert shown == GOLDEN.read_text()
+    assert "is fewer than" not in done.err and "4,000 rows are fewer than 10,000" in done.err
+    spec = load_spec(Path("draft.yaml"))
+    assert list(spec.columns) == ["sex", "age", "paid", "joined"]
+    assert synthdp("validate", "draft.yaml").code == 0
+    assert kinds(clinic.parent) == ["cap", "reserve", "charge", "charge", "settle"]
+    assert [e.body["purpose"] for e in entries(clinic.parent)[2:4]] == ["forms", "texts"]
+    assert "20" in synthdp("budget").out and "forms, texts" in synthdp("budget").out
+
+
+def test_what_one_row_alone_holds_is_written_and_told_nowhere(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    done = synthdp("init", clinic, *AMPLE, "--json")
+    told = json.loads(done.out)
+    assert [c["entry"]["type"] for c in told["columns"]] == [
+        *("categorical", "integer", "number", "datetime"),
+    ]
+    assert CANARY.encode() not in everything_written(clinic.parent)
+    assert CANARY not in done.out + done.err
+    assert json.loads(Path("releases/clinic/init/found.json").read_text())["run"] == told["run"]
+    assert not Path("releases/clinic/init/.run").exists()
+
+
+def test_text_for_people_has_the_losses(clinic: Path, synthdp: Callable[..., Any]) -> None:
+    done = synthdp("init", clinic, *AMPLE)
+    assert "expected loss" in done.out and "2 categories" in done.out
+    assert re.search(r"paid +number .*may be missing", done.out)
+    assert "releases of clinic come on top, under the same cap" in done.out
+
+
+def test_small_epsilons_and_what_is_mostly_lost_are_warned_of(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    small = (*COMMON, "--epsilon", "0.1", "--rows", str(ROWS), "--out", "draft.yaml")
+    done = synthdp("init", clinic, *small)
+    assert done.code == 0 and "epsilon 0.1 is below 0.5" in done.err
+    assert "of rows are expected to be lost in" in done.err
+    assert load_spec(Path("draft.yaml")).dataset.out_of_domain == "clamp"
+
+
+def test_rows_of_one_id_are_bounded_and_the_id_is_no_column(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    lines = clinic.read_text().splitlines()
+    who = [f"{i // 4}" for i in range(ROWS)]
+    clinic.write_text(
+        "\n".join(["who," + lines[0], *(f"{w},{r}" for w, r in zip(who, lines[1:], strict=True))])
+    )
+    options = ("--unit", "who:2", "--meaning", "one person", "--rows", str(ROWS))
+    ample = ("--private", "--cap", "90", "1e-2", "--epsilon", "60", "--out", "draft.yaml")
+    done = synthdp("init", clinic, *ample, *options)
+    assert done.code == 0, done.err
+    spec = load_spec(Path("draft.yaml"))
+    assert list(spec.columns) == ["sex", "age", "paid", "joined"]
+    events = [e.body["event"] for e in entries(clinic.parent) if e.kind == "charge"]
+    assert events[1]["sensitivity"] == 2 and "rounded" in json.dumps(events[0])
+
+
+# --- interruptions ---
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["found_columns", "columns_to_read", "_write"])
+def test_an_interrupted_run_goes_on_without_paying_or_looking_again(
+    clinic: Path,
+    synthdp: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(run, where, killed)
+        stopped = synthdp("init", clinic, *AMPLE)
+    assert stopped.code == 130 and "pays nothing again" in stopped.err
+    before = kinds(clinic.parent)
+    other = synthdp("init", clinic, *AMPLE, "--meaning", "one visit")
+    assert other.code == 2 and "interrupted search for columns of another spec" in other.err
+    resumed = synthdp("resume", "releases/clinic/init")
+    assert resumed.code == 2 and "given as before" in resumed.err
+    looks: list[str] = []
+    for noise in ("discrete_gaussian", "kept_counts"):
+        monkeypatch.setattr(Streams, noise, _counting(looks, noise, getattr(Streams, noise)))
+    done = synthdp("init", clinic, *AMPLE, "--force")
+    assert done.code == 0, done.err
+    assert kinds(clinic.parent)[: len(before)] == before
+    assert kinds(clinic.parent) == ["cap", "reserve", "charge", "charge", "settle"]
+    assert looks == ([] if where != "columns_to_read" else ["kept_counts"])
+
+
+def _counting(looks: list[str], name: str, honest: Any) -> Any:
+    def counted(*arguments: Any, **named: Any) -> Any:
+        if name not in looks:
+            looks.append(name)
+        return honest(*arguments, **named)
+
+    return counted
+
+
+# --- the release of the draft ---
+
+
+@pytest.fixture
+def drafted(clinic: Path, synthdp: Callable[..., Any]) -> Path:
+    assert synthdp("init", clinic, *AMPLE).code == 0
+    draft = yaml.safe_load(Path("draft.yaml").read_text())
+    draft["attacks"] = {"membership": {"enabled": False}}
+    draft["tracking"] = {"enabled": False}
+    draft["evaluation"] = {"targets": ["sex"], "classifiers": ["logistic"], "triples": 4}
+    Path("draft.yaml").write_text(yaml.safe_dump(draft, sort_keys=False))
+    return clinic
+
+
+def test_the_draft_is_released_and_its_certificate_tells_of_the_search(
+    drafted: Path, synthdp: Callable[..., Any]
+) -> None:
+    done = synthdp("release", "draft.yaml")
+    assert done.code == 0, done.err
+    bundle = Path("releases/clinic/bundle")
+    search, released = (e.run for e in entries(drafted.parent) if e.kind == "reserve")
+    certificate = (bundle / "privacy" / "certificate.md").read_text()
+    assert f"epsilon 20 at delta 1e-06, in run `{search}`" in certificate.replace("1e-06", "1e-06")
+    assert "The domain of the columns came from the rows too" in certificate
+    assert f"by run `{search}`" in (bundle / "DATACARD.md").read_text()
+    assert released in certificate and synthdp("verify", bundle).code == 0
+    total = [e.body["epsilon"] for e in entries(drafted.parent) if e.kind == "reserve"]
+    assert total == [20.0, 1.0]
+    assert CANARY.encode() not in b"".join(p.read_bytes() for p in bundle.rglob("*") if p.is_file())
+
+
+def test_a_release_is_refused_where_the_ledger_lacks_the_search(
+    drafted: Path, synthdp: Callable[..., Any]
+) -> None:
+    draft = yaml.safe_load(Path("draft.yaml").read_text())
+    Path("elsewhere").mkdir()
+    draft["dataset"]["source"]["path"] = "../clinic.csv"
+    Path("elsewhere/draft.yaml").write_text(yaml.safe_dump(draft))
+    done = synthdp("release", "elsewhere/draft.yaml")
+    assert (
+        done.code == 3
+        and "holds no such reservation" in done.err
+        and "nothing was spent" in done.err
+    )
+    draft["dataset"]["domain_from"]["epsilon"] = 0.1
+    Path("draft.yaml").write_text(yaml.safe_dump(draft))
+    assert synthdp("plan", "draft.yaml").code == 3
+    del draft["dataset"]["domain_from"]
+    Path("draft.yaml").write_text(yaml.safe_dump(draft))
+    done = synthdp("plan", "draft.yaml")
+    assert done.code == 0 and "bring its dataset.domain_from back" in done.out
+
+
+# --- the reader ---
+
+
+def test_texts_are_sealed_and_read_row_by_row(tmp_path: Path) -> None:
+    """A row more changes no cell of the others, whatever it holds."""
+    unit = RowUnit(kind="row", meaning="one person")
+    dataset = Dataset(
+        id="d",
+        source=CsvSource(kind="csv", path="t.csv"),
+        privacy_unit=unit,
+        rows=DeclaredRows(kind="approximate", value=10),
+    )
+    rows = ["1,a", "007,2020-01-01", ",NA", "1.5,x"]
+
+    def cells(lines: list[str]) -> Any:
+        (tmp_path / "t.csv").write_text("\n".join(["p,q", *lines]) + "\n")
+        sealed = read_texts(dataset, ("p", "q"), folder=tmp_path, streams=Streams.fresh(), delta=0)
+        with pytest.raises(BoundaryError):
+            len(sealed)  # type: ignore[arg-type]
+        return sealed.unseal(key=_key()).codes
+
+    before = cells(rows)
+    for other in ("2,b", "1e400,2020-13-01", '"x,y",?', "٣,-"):
+        after = cells([*rows, other])
+        assert (after[: len(rows)] == before).all() and len(after) == len(rows) + 1
+
+
+def _key() -> object:
+    from synthdp.privacy import private
+
+    return private._KERNEL_KEY
