@@ -21,7 +21,7 @@ Z = 1.959963984540054
 CERTAIN = 4.0
 """Deviations of its noise that a denominator must be above zero."""
 ROUNDING = 1e-9
-"""Part of a square that rounding may take away: a mean over one value has no width."""
+"""Part of a sum that rounding may take away: a share of all rows is 1, and has no width."""
 FEWEST = 20.0
 """Rows that a denominator must have: below, sums are not normal."""
 
@@ -65,8 +65,8 @@ def ratio_interval(n: float, d: float, variance: Quadratic) -> Interval | None:
     root = b**2 - a * c
     if a <= 0 or root < -ROUNDING * b**2:
         return None
-    root = max(root, 0.0)
-    return (b - math.sqrt(root)) / a, (b + math.sqrt(root)) / a
+    half = math.sqrt(max(root, 0.0)) + ROUNDING * (abs(b) + abs(a))
+    return (b - half) / a, (b + half) / a
 
 
 def certain(d: float, variance: float) -> bool:
