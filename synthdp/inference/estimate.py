@@ -156,28 +156,34 @@ class LeastSquares:
             yield self.weights[axes] * summed.reshape(len(functionals), -1), margin
 
     def agreement(self) -> Agreement | None:
-        """Whether the tables agree on the margins that they share, within their noise.
+        """Whether the tables agree on what they share, within their noise.
 
-        r'V^-1 r of the residuals is chi-square with as many degrees of freedom as there are cells
-        of margins beyond the rank of M. None where nothing was counted twice, or where the variance
-        differs between the cells of a margin.
+        r'V^-1 r of all residuals is chi-square with as many degrees of freedom as there are cells
+        of margins beyond the rank of M. Where the variance differs between the cells of a margin
+        the fit is not the best, and only tables over the same columns are compared. None where
+        nothing was counted twice.
         """
-        margins = self.measured.margins
-        if any(np.ptp(m.variances) > 1e-9 * m.variances.mean() for m in margins.values()):
-            return None
-        sizes = dict(enumerate(self.measured.shape))
-        rank = sum(
-            math.prod(sizes[i] - 1 for i in t) for t, value in self.eigenvalues.items() if value
-        )
-        degrees = sum(m.counts.size for m in margins.values()) - rank
-        if degrees <= 0:
-            return None
-        statistic = 0.0
-        for axes, margin in margins.items():
-            others = tuple(i for i in sizes if i not in axes)
-            left = margin.counts - self.counts.sum(axis=others, keepdims=True)
-            statistic += float((left**2 / margin.variances).sum())
-        return Agreement(statistic, degrees)
+        margins = self.measured.margins.values()
+        statistic = math.fsum(m.statistic for m in margins)
+        degrees = sum(m.degrees for m in margins)
+        if all(np.ptp(m.variances) <= 1e-9 * m.variances.mean() for m in margins):
+            statistic += self._left()
+            degrees += sum(m.counts.size for m in margins) - self._rank()
+        return Agreement(statistic, degrees) if degrees else None
+
+    def _rank(self) -> int:
+        sizes = self.measured.shape
+        found = (axes for axes, value in self.eigenvalues.items() if value)
+        return sum(math.prod(sizes[i] - 1 for i in axes) for axes in found)
+
+    def _left(self) -> float:
+        """The sum of squared residuals of the margins over the variance of their noise."""
+        left = 0.0
+        for axes, margin in self.measured.margins.items():
+            others = tuple(i for i in range(len(self.measured.shape)) if i not in axes)
+            residual = margin.counts - self.counts.sum(axis=others, keepdims=True)
+            left += float((residual**2 / margin.variances).sum())
+        return left
 
 
 def _subsets(count: int) -> Iterator[Axes]:

@@ -6,6 +6,7 @@ question that it has. Margins over the same columns are pooled by inverse varian
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,10 +29,16 @@ ROUNDING = 1 / 12
 
 @dataclass(frozen=True)
 class Margin:
-    """Noisy counts and the variance of the noise in each, one axis per column (1 where summed)."""
+    """Noisy counts and the variance of the noise in each, one axis per column (1 where summed).
+
+    `statistic` is the chi-square of the tables that were pooled, around their mean, on `degrees`
+    degrees of freedom.
+    """
 
     counts: Floats
     variances: Floats
+    statistic: float = 0.0
+    degrees: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,4 +113,5 @@ def _pooled(margins: Sequence[Margin]) -> Margin:
     """The mean of least variance."""
     precision = np.sum([1 / m.variances for m in margins], axis=0)
     counts = np.sum([m.counts / m.variances for m in margins], axis=0) / precision
-    return Margin(counts, 1 / precision)
+    spread = math.fsum(float(((m.counts - counts) ** 2 / m.variances).sum()) for m in margins)
+    return Margin(counts, 1 / precision, spread, (len(margins) - 1) * counts.size)

@@ -155,6 +155,7 @@ def _shown(query: Query, value: Value) -> str:
 
 def as_texts(figure: Figure, column: ColumnDomain) -> Figure:
     """A figure of instants with dates in place of steps."""
+
     def text(value: Value | None) -> Value | None:
         if value is None or isinstance(value, str):
             return value
