@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from synthdp.bundle.noisy_tables import MARGINALS, read_tables
+from synthdp.bundle.noisy_tables import MARGINALS, level_law
+from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
@@ -99,19 +100,14 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     spec = load_spec(bundle / "spec.yaml")
     query = parse_query(text, spec.columns)
     domain = Domain.from_spec(spec.columns)
-    see = f"see `synthdp verify {bundle}`"
-    try:
-        found = answer_tables(query, spec, domain, read_tables(bundle))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise VerifyError(
-            f"cannot read marginals.json in {bundle}: {type(error).__name__}", hint=see
-        ) from None
+    tables = level_law(bundle, domain, margins=False).tables
+    found = answer_tables(query, spec, domain, tables)
     if found.agreement is not None and found.agreement.p < DISAGREE:
         raise VerifyError(
             f"the tables of {bundle} do not agree on {', '.join(query.columns) or 'their totals'}:"
             f" chi-square {found.agreement.statistic:.0f} on {found.agreement.degrees} degrees of"
             " freedom",
-            hint=see,
+            hint=f"see `synthdp verify {bundle}`",
         )
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
@@ -137,6 +133,7 @@ def answer_tables(
     everything = frozenset(range(len(query.columns)))
     missing = [everything] if cells is None else _missing(query, cells, solver)
     if missing or cells is None:
+        _check_groups(query, domain.columns)
         total = float(LeastSquares(measured(tables, domain, (), grouped=False)).counts)
         figures: tuple[Figure, ...] = (Figure(None, total / (1 - rows.holdout)),)
         agreement = None
@@ -185,14 +182,19 @@ def _solver(
 def _groups(query: Query, cells: CellRoles) -> list[tuple[str | None, CellRoles]]:
     if query.by is None:
         return [(None, cells)]
+    _check_groups(query, cells.columns)
     axis = query.columns.index(query.by)
-    labels = cells.columns[axis].labels
-    if len(labels) > MAX_GROUPS:
+    labels = enumerate(cells.columns[axis].labels)
+    return [(label, within(cells, axis, level)) for level, label in labels]
+
+
+def _check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:
+    (levels,) = (c.levels for c in columns if c.name == query.by) if query.by else (0,)
+    if levels > MAX_GROUPS:
         raise OutputError(
-            f"column {query.by!r} has {len(labels)} levels, and `by` takes {MAX_GROUPS}",
+            f"column {query.by!r} has {levels} levels, and `by` takes {MAX_GROUPS}",
             hint="ask about some of them with `where`",
         )
-    return [(label, within(cells, axis, level)) for level, label in enumerate(labels)]
 
 
 def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]:
@@ -202,6 +204,7 @@ def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]
     found = {
         axes
         for _, asked in _groups(query, cells)
-        for axes in solver.missing(needed(query, asked, solver))
+        for block in needed(query, asked, solver)
+        for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)

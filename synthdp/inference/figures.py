@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -32,7 +33,8 @@ Value = float | str
 
 GUESSES = 4
 """Rounds in which the bounds of a mean over cut cells settle."""
-NOTHING = Quadratic(0.0, 0.0, 0.0)
+BLOCK = 1 << 20
+"""Numbers of functionals that are worked on at once."""
 
 
 @dataclass(frozen=True)
@@ -202,12 +204,15 @@ def _ratio(
 def _quantile(
     query: Query, roles: CellRoles, solver: LeastSquares, rows: Rows, group: str | None
 ) -> Figure:
-    low, high, tails = quantile_functionals(query, roles)
     (count, most), variances = solver.each(np.stack([roles.one & ~roles.out, roles.one]) * 1.0)
     about = float(count + most) / 2 / (1 - rows.holdout)
     if not certain(float(count), float(variances[0])):
         return _too_few(group, about, float(variances[0]), rows)
-    below, above = map(solver.each, tails)
+    low, high, _ = _places(query, roles)
+    below, above = (
+        np.concatenate([solver.each(block) for block in tails(query, roles, pulled_in)], axis=1)
+        for pulled_in in (False, True)
+    )
     sampling = rows.per_unit * query.p * (1 - query.p) * max(float(most), 0.0)
 
     def cuts(extra: float) -> Cuts:
@@ -226,33 +231,36 @@ def _quantile(
     return Figure(group, about, estimate, ends, of_rows)
 
 
-def quantile_functionals(
-    query: Query, roles: CellRoles
-) -> tuple[Floats, Floats, tuple[Floats, Floats]]:
-    """The ends `[K]` of a column's levels in order, and rows up to each less p times all rows.
+def tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:
+    """Rows up to each level, less p times all rows: the lowest, or the highest if `pulled_in`.
 
-    Of the latter there are the lowest and the highest, `[K, *cells]` each: rows of cut cells are in
-    where they pull that way.
+    They come in blocks `[k, *cells]`, in the order of the column's numbers. Rows of cut cells are
+    in where they pull that way.
     """
-    axis = [c.name for c in roles.columns].index(query.column or "")
-    rank, low, high = _ordered(*value_bounds(roles.columns[axis]))
-    place = rank.reshape([-1 if i == axis else 1 for i in range(len(roles.columns))])
+    low, _, place = _places(query, roles)
     sure = roles.one & ~roles.out
-
-    def tails(pulled_in: bool) -> Floats:
-        up_to = [place <= k for k in range(len(low))]
-        return np.stack(
+    step = max(1, BLOCK // roles.one.size)
+    for start in range(0, len(low), step):
+        up_to = [place <= k for k in range(start, min(start + step, len(low)))]
+        yield np.stack(
             [(cells - query.p) * np.where(cells == pulled_in, roles.one, sure) for cells in up_to]
         )
 
-    return low, high, (tails(False), tails(True))
+
+def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Floats]:
+    """All functionals that a figure is made of, in blocks `[k, *cells]`."""
+    if query.statistic != "quantile":
+        yield extremes(query, roles, solver).stacked
+        return
+    for pulled_in in (False, True):
+        yield from tails(query, roles, pulled_in)
 
 
-def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Floats:
-    """All functionals `[k, *cells]` that a figure is made of."""
-    if query.statistic == "quantile":
-        return np.concatenate(quantile_functionals(query, roles)[2])
-    return extremes(query, roles, solver).stacked
+def _places(query: Query, roles: CellRoles) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """The ends of a column's levels in order, `[K]` each, and the place of each cell in it."""
+    axis = [c.name for c in roles.columns].index(query.column or "")
+    rank, low, high = _ordered(*value_bounds(roles.columns[axis]))
+    return low, high, rank.reshape([-1 if i == axis else 1 for i in range(len(roles.columns))])
 
 
 def _ordered(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:

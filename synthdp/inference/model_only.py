@@ -45,8 +45,9 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
     if query.by is not None:
         labels = columns[query.by].labels
         groups = [(label, codes[query.by] == level) for level, label in enumerate(labels)]
+    scale = rows / max(1, len(text))
     return tuple(
-        _figure(query, group, inside & mask & true, inside & mask & false, number, rows / len(text))
+        _figure(query, group, inside & mask & true, inside & mask & false, number, scale)
         for group, mask in groups
     )
 

@@ -98,6 +98,8 @@ def _whom(query: Query, spec: ReleaseSpec, tier: str) -> Iterator[str]:
             if isinstance(column, Integer | Number | Datetime):
                 ends = f"{column.lower} to {column.upper}"
                 yield f"{name} of {ends}: what lies beyond counts as the nearer end"
+            else:
+                yield f"{name}: what is none of its categories counts as {column.labels[0]}"
 
 
 def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
