@@ -11,7 +11,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 
 class SynthdpError(Exception):
@@ -175,6 +175,41 @@ class OutputError(SynthdpError):
     """
 
     exit_code = 2
+
+
+class Mistake(Protocol):
+    """A mistake in a text, at a character counted from 1."""
+
+    @property
+    def at(self) -> int: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def hint(self) -> str | None: ...
+
+
+class QueryError(SynthdpError):
+    """A question to a bundle that cannot be read; `problems` has every mistake in it."""
+
+    exit_code = 2
+
+    def __init__(self, text: str, problems: Sequence[Mistake]) -> None:
+        self.text, self.problems = text, tuple(problems)
+        lines = [
+            f"  character {p.at}: {p.message}" + (f"\n    hint: {p.hint}" if p.hint else "")
+            for p in problems
+        ]
+        super().__init__("\n".join([f"this question cannot be answered: {text!r}", *lines]))
+
+    def to_json(self) -> dict[str, Any]:
+        """As of any error; each problem has its character (`column`), message and hint."""
+        return error_json(
+            f"this question cannot be answered: {self.text!r}",
+            exit_code=self.exit_code,
+            problems=[
+                {"column": p.at, "message": p.message, "hint": p.hint} for p in self.problems
+            ],
+        )
 
 
 class BoundaryError(SynthdpError):

@@ -30,7 +30,7 @@ FOR_STEWARD = {
     "synthdp/privacy/private.py",
 }
 # Besides the kernel's reader: the header-only reader of `synthdp init`, and what writes, draws,
-# compares and verifies the synthetic table that a bundle publishes.
+# compares, asks and verifies the synthetic table that a bundle publishes.
 TABLE_READERS = {
     "synthdp/privacy/source.py",
     "synthdp/privacy/readers/files.py",
@@ -40,6 +40,7 @@ TABLE_READERS = {
     "synthdp/verify/forms.py",
     "synthdp/bundle/metadata/parquet.py",
     "synthdp/bundle/report_page.py",
+    "synthdp/inference/model_only.py",
     "synthdp/verify/quality.py",
 }
 KEY_HOLDERS = (KERNEL,)

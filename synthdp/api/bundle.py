@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.bundle.certificate.facts import Certificate
+    from synthdp.inference.answer import Answer
     from synthdp.privacy.mechanisms.marginals import NoisyTable
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
@@ -160,6 +161,31 @@ class Bundle:
             write_blocks(blocks, columns, file)
             frame: pd.DataFrame = typed_frame(file, columns)
         return frame
+
+    def answer(self, query: str) -> Answer:
+        """A number with a 95% interval, from the noisy tables. It costs no privacy.
+
+        Args:
+            query: `share(CONDITION)`, `count(CONDITION)`, `mean(COLUMN)` or `quantile(COLUMN, P)`,
+                then perhaps `where CONDITION`, then perhaps `by COLUMN`.
+
+        The answer has `tier` (A measured, B spanned, C model only: no interval), `figures` (one for
+        each group of `by`) and `about` (what they are of, in words). `estimate` and `interval` are
+        of an answer without `by`.
+
+        Raises:
+            QueryError: the question cannot be read.
+            OutputError: it has too many cells or groups.
+            VerifyError: a file was changed, or the tables do not agree.
+
+        >>> import synthdp
+        >>> answer = synthdp.Bundle("releases/clinic/bundle").answer("share(smoker) by sex")
+        >>> answer.tier, [figure.group for figure in answer.figures]
+        ('C', ['female', 'male'])
+        """
+        from synthdp.inference.answer import answer_bundle
+
+        return answer_bundle(self.path, query)
 
     @property
     def graph(self) -> nx.DiGraph:

@@ -221,6 +221,21 @@ def sample(
 
 
 @app.command()
+def answer(
+    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    query: Annotated[
+        str, typer.Argument(help='The question, e.g. "mean(visits) where age >= 65 by sex".')
+    ],
+    as_json: Json = False,
+) -> None:
+    """Answer a question from a bundle's noisy tables, with a 95% interval where there is one."""
+    from synthdp.inference.answer import answer_bundle
+
+    found = answer_bundle(bundle, query)
+    show(found.to_json(), as_json=as_json, text=lambda: str(found))
+
+
+@app.command()
 def budget(
     dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
     ledger: Annotated[

@@ -31,6 +31,7 @@ COMMANDS = (
     "resume",
     "verify",
     "sample",
+    "answer",
     "budget",
     "diff",
     "doctor",

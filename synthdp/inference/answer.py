@@ -1,0 +1,210 @@
+"""An answer: which tier it is of, its figures, and what they are of.
+
+A. **measured**: one table has all columns of the question.
+B. **spanned**: no table has, but several together determine the answer.
+C. **model only**: they do not. The figure is the synthetic rows' own, and has no interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from synthdp.bundle.noisy_tables import MARGINALS, level_law
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.domain import Domain
+from synthdp.errors import OutputError, VerifyError
+from synthdp.files import check_sums
+from synthdp.inference.cells import MAX_CELLS, CellRoles, roles
+from synthdp.inference.estimate import Agreement, LeastSquares
+from synthdp.inference.figures import Figure, Rows, Value, figure, needed, within
+from synthdp.inference.model_only import TABLE, model_figures
+from synthdp.inference.query import Query, parse_query
+from synthdp.inference.tables import Axes, measured
+from synthdp.inference.words import about, answer_text, as_texts
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import IdUnit, ReleaseSpec
+
+Tier = Literal["A", "B", "C"]
+MAX_GROUPS = 128
+"""Most groups of `by`."""
+DISAGREE = 1e-4
+"""Probability of an agreement of tables below which nothing is answered."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question, one figure for each group.
+
+    `tier` is A (measured), B (spanned) or C (model only, without intervals). `about` says in words
+    what the figures are of. `unmeasured` has the sets of columns, of tier C, whose table would have
+    to be measured. `agreement` is the test that the tables agree, where there is one.
+    """
+
+    query: Query
+    tier: Tier
+    figures: tuple[Figure, ...]
+    about: tuple[str, ...]
+    unmeasured: tuple[tuple[str, ...], ...] = ()
+    agreement: Agreement | None = None
+
+    @property
+    def estimate(self) -> Value | None:
+        """The estimate of a question without `by`; None where it is refused."""
+        return self._only.estimate
+
+    @property
+    def interval(self) -> tuple[Value, Value] | None:
+        """The 95% interval of a question without `by`; None in tier C, or where it is refused."""
+        return self._only.interval
+
+    @property
+    def _only(self) -> Figure:
+        if self.query.by is not None:
+            raise OutputError(
+                f"this answer has one figure for each group of {self.query.by!r}",
+                hint="read them from `figures`",
+            )
+        return self.figures[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in plain JSON."""
+        return {
+            "query": self.query.text,
+            "tier": self.tier,
+            "level": 0.95,
+            "figures": [figure.to_json() for figure in self.figures],
+            "about": list(self.about),
+            "unmeasured": [list(columns) for columns in self.unmeasured],
+            "agreement": None if self.agreement is None else self.agreement.to_json(),
+        }
+
+    def __str__(self) -> str:
+        return answer_text(self.query, self.tier, self.figures, self.about)
+
+
+def answer_bundle(bundle: Path, text: str) -> Answer:
+    """The answer of the bundle in a folder.
+
+    Raises:
+        QueryError: the question cannot be read.
+        OutputError: it has too many cells or groups.
+        VerifyError: a file was changed, or cannot be read, or the tables do not agree.
+    """
+    check_sums(bundle, ("spec.yaml", MARGINALS))
+    spec = load_spec(bundle / "spec.yaml")
+    query = parse_query(text, spec.columns)
+    domain = Domain.from_spec(spec.columns)
+    tables = level_law(bundle, domain, margins=False).tables
+    found = answer_tables(query, spec, domain, tables)
+    if found.agreement is not None and found.agreement.p < DISAGREE:
+        raise VerifyError(
+            f"the tables of {bundle} do not agree on {', '.join(query.columns) or 'their totals'}:"
+            f" chi-square {found.agreement.statistic:.0f} on {found.agreement.degrees} degrees of"
+            " freedom",
+            hint=f"see `synthdp verify {bundle}`",
+        )
+    if found.tier == "C":
+        check_sums(bundle, (TABLE,))
+        figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
+        found = replace(found, figures=figures)
+    if query.column is not None and domain[query.column].step_seconds is not None:
+        dated = tuple(as_texts(figure, domain[query.column]) for figure in found.figures)
+        found = replace(found, figures=dated)
+    return found
+
+
+def answer_tables(
+    query: Query, spec: ReleaseSpec, domain: Domain, tables: Sequence[NoisyTable]
+) -> Answer:
+    """The answer of noisy tables; in tier C it has the number of rows as its only figure.
+
+    Raises:
+        OutputError: there are too many cells or groups.
+        ValueError: the tables are not over the domain.
+    """
+    rows = _rows(spec)
+    solver, cells = _solver(query, domain, tables)
+    everything = frozenset(range(len(query.columns)))
+    missing = [everything] if cells is None else _missing(query, cells, solver)
+    if missing or cells is None:
+        _check_groups(query, domain.columns)
+        total = float(LeastSquares(measured(tables, domain, (), grouped=False)).counts)
+        figures: tuple[Figure, ...] = (Figure(None, total / (1 - rows.holdout)),)
+        agreement = None
+    else:
+        figures = tuple(
+            figure(query, asked, solver, rows, group) for group, asked in _groups(query, cells)
+        )
+        agreement = solver.agreement()
+    names = tuple(tuple(query.columns[i] for i in sorted(axes)) for axes in missing)
+    tier: Tier = "C" if missing else "A" if solver.measured.whole else "B"
+    words = about(query, spec, tier, cells, names, tables)
+    return Answer(query, tier, figures, words, names, agreement)
+
+
+def _rows(spec: ReleaseSpec) -> Rows:
+    unit = spec.dataset.privacy_unit
+    return Rows(
+        spec.evaluation.holdout if spec.evaluation.enabled else 0.0,
+        unit.max_rows if isinstance(unit, IdUnit) else 1,
+    )
+
+
+def _solver(
+    query: Query, domain: Domain, tables: Sequence[NoisyTable]
+) -> tuple[LeastSquares, CellRoles | None]:
+    """Least squares on levels, or on groups of them; no roles where there are too many cells.
+
+    One column is answered on levels, unless the question asks for whole groups alone: then tables
+    on groups tell more. Several columns are on levels where one table has these of all of them.
+    """
+    names = query.columns
+    on_levels = any(table.has(names) for table in tables)
+    grouped = not on_levels
+    if len(names) == 1 and on_levels:
+        grouped = query.statistic in ("share", "count") and query.by is None
+    known = measured(tables, domain, names, grouped=grouped)
+    if int(np.prod(known.shape, dtype=np.int64)) > MAX_CELLS and not known.whole:
+        return LeastSquares(known), None
+    cells = roles(query, known.columns)
+    if grouped and on_levels and cells.cut.any():
+        known = measured(tables, domain, names, grouped=False)
+        cells = roles(query, known.columns)
+    return LeastSquares(known), cells
+
+
+def _groups(query: Query, cells: CellRoles) -> list[tuple[str | None, CellRoles]]:
+    if query.by is None:
+        return [(None, cells)]
+    _check_groups(query, cells.columns)
+    axis = query.columns.index(query.by)
+    labels = enumerate(cells.columns[axis].labels)
+    return [(label, within(cells, axis, level)) for level, label in labels]
+
+
+def _check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:
+    (levels,) = (c.levels for c in columns if c.name == query.by) if query.by else (0,)
+    if levels > MAX_GROUPS:
+        raise OutputError(
+            f"column {query.by!r} has {levels} levels, and `by` takes {MAX_GROUPS}",
+            hint="ask about some of them with `where`",
+        )
+
+
+def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]:
+    """The interactions that some group's figure needs and no table has: the largest ones."""
+    if all(solver.eigenvalues.values()):
+        return []
+    found = {
+        axes
+        for _, asked in _groups(query, cells)
+        for block in needed(query, asked, solver)
+        for axes in solver.missing(block)
+    }
+    return sorted((a for a in found if not any(a < b for b in found)), key=sorted)

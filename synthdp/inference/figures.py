@@ -1,0 +1,304 @@
+"""The figure of one group: estimate, interval and bounds, from least squares on its cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.inference.cells import CellRoles, value_bounds
+from synthdp.inference.estimate import LeastSquares
+from synthdp.inference.intervals import (
+    Cuts,
+    Interval,
+    Quadratic,
+    Z,
+    certain,
+    mean_sampling,
+    quantile_estimate,
+    quantile_interval,
+    ratio_interval,
+    share_sampling,
+)
+from synthdp.inference.query import Query
+
+Floats = npt.NDArray[np.float64]
+
+Value = float | str
+"""A number, or a date as text."""
+
+GUESSES = 4
+"""Rounds in which the bounds of a mean over cut cells settle."""
+BLOCK = 1 << 20
+"""Numbers of functionals that are worked on at once."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows the tables count: those left by a `holdout`, up to `per_unit` of one person."""
+
+    holdout: float = 0.0
+    per_unit: int = 1
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is known of one group.
+
+    `interval` is of the population that the rows are a sample of (a count's is of the table's
+    rows); `of_rows` is of the counted rows alone. `bounds` are those of what levels do not tell,
+    None where they tell all (and of a quantile). `rows` is how many rows of the table the figure is
+    about. A figure that is `refused` has no numbers, and says why.
+    """
+
+    group: str | None
+    rows: float | None = None
+    estimate: Value | None = None
+    interval: tuple[Value, Value] | None = None
+    of_rows: tuple[Value, Value] | None = None
+    bounds: tuple[Value, Value] | None = None
+    refused: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in plain JSON, without what there is none of."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """Numerator, denominator and squares per row of each cell, `[*cells]`, at their lowest and
+    highest: whatever rows of cut cells, and numbers inside levels, may be.
+    """
+
+    low: tuple[Floats, Floats, Floats]
+    high: tuple[Floats, Floats, Floats]
+
+    @property
+    def stacked(self) -> Floats:
+        """All of them, `[6, *cells]`."""
+        return np.stack([*self.low, *self.high])
+
+
+def extremes(query: Query, roles: CellRoles, solver: LeastSquares) -> Extremes:
+    """The extremes of a count, a share or a mean.
+
+    A share is least where a cell's rows count 0 if they may, else are left out if they may. Of a
+    mean's cut cells those are in whose numbers are below it; that mean is found in a few rounds.
+    """
+    if query.statistic == "mean":
+        return _extremes_of_mean(query, roles, solver)
+    one, zero, out = roles.one, roles.zero, roles.out
+    low = one & ~zero & ~out
+    below, above = (zero | ~out), (one | ~out)
+    if query.statistic == "count":
+        below = above = np.zeros_like(one)
+    made = [np.asarray(part, dtype=np.float64) for part in (low, below, one, above)]
+    return Extremes((made[0], made[1], made[0]), (made[2], made[3], made[2]))
+
+
+def _extremes_of_mean(query: Query, roles: CellRoles, solver: LeastSquares) -> Extremes:
+    axis = [c.name for c in roles.columns].index(query.column or "")
+    shape = [-1 if i == axis else 1 for i in range(len(roles.columns))]
+    counts = solver.counts.clip(0)
+    found = []
+    ends = value_bounds(roles.columns[axis])
+    for values, lowest in zip(ends, (True, False), strict=True):
+        v = np.broadcast_to(np.nan_to_num(values).reshape(shape), roles.one.shape)
+        included = roles.one
+        if (roles.one & roles.out).any():
+            for _ in range(GUESSES):
+                total = float((counts * included).sum())
+                mean = float((counts * included * v).sum()) / total if total > 0 else 0.0
+                helps = (v < mean) if lowest else (v > mean)
+                included = roles.one & (~roles.out | helps)
+        d = included.astype(np.float64)
+        found.append((d * v, d, d * v**2))
+    return Extremes(found[0], found[1])
+
+
+def within(roles: CellRoles, axis: int | None, level: int) -> CellRoles:
+    """The roles where only one level of a column is asked about."""
+    if axis is None:
+        return roles
+    here = np.zeros([c.levels if i == axis else 1 for i, c in enumerate(roles.columns)], bool)
+    here[tuple(level if i == axis else 0 for i in range(len(roles.columns)))] = True
+    return replace(roles, out=roles.out | ~here, zero=roles.zero & here, one=roles.one & here)
+
+
+def figure(
+    query: Query, roles: CellRoles, solver: LeastSquares, rows: Rows, group: str | None
+) -> Figure:
+    """The figure of the cells that `roles` asks about."""
+    if query.statistic == "quantile":
+        return _quantile(query, roles, solver, rows, group)
+    found = solver.functionals(extremes(query, roles, solver).stacked)
+    if query.statistic == "count":
+        return _count(found.values, found.covariance, rows, group)
+    return _ratio(query, roles, found.values, found.covariance, rows, group)
+
+
+def _count(values: Floats, covariance: Floats, rows: Rows, group: str | None) -> Figure:
+    """Rows of the whole table: counted ones over the part that was kept.
+
+    Coins held out each row (all rows of a unit together) with probability h: K rows leave
+    K (1 - h) on average, with variance at most K h (1 - h) times the rows of a unit.
+    """
+    kept = 1 - rows.holdout
+    low, high = float(values[0]) / kept, float(values[3]) / kept
+
+    def sd(at: int, count: float) -> float:
+        coins = rows.per_unit * max(count, 0.0) * rows.holdout / kept
+        return math.sqrt(float(covariance[at, at]) / kept**2 + coins)
+
+    ends = max(0.0, low - Z * sd(0, low)), max(0.0, high + Z * sd(3, high))
+    estimate = max(0.0, (low + high) / 2)
+    bounds = _bounds(low, high)
+    return Figure(group, estimate, estimate, ends, bounds=bounds)
+
+
+def _ratio(
+    query: Query,
+    roles: CellRoles,
+    values: Floats,
+    covariance: Floats,
+    rows: Rows,
+    group: str | None,
+) -> Figure:
+    about = float(values[1] + values[4]) / 2 / (1 - rows.holdout)
+    for at in (1, 4):
+        if not certain(float(values[at]), float(covariance[at, at])):
+            return _too_few(group, about, float(covariance[at, at]), rows)
+    population, of_rows, ratios = [], [], []
+    for n_at, d_at in ((0, 1), (3, 4)):
+        n, d, squares = (float(values[n_at + i]) for i in range(3))
+        noise = Quadratic(
+            float(covariance[n_at, n_at]),
+            float(covariance[n_at, d_at]),
+            float(covariance[d_at, d_at]),
+        )
+        sampling = share_sampling(d) if query.statistic == "share" else mean_sampling(n, d, squares)
+        ratios.append(n / d)
+        of_rows.append(ratio_interval(n, d, noise))
+        both = ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit))
+        population.append(both or of_rows[-1])
+    lowest, highest = _range(query, roles)
+
+    def joined(intervals: list[Interval | None]) -> Interval | None:
+        first, last = intervals
+        if first is None or last is None:
+            return None
+        low, high = np.clip([first[0], last[1]], lowest, highest)
+        return float(low), float(high)
+
+    interval = joined(population)
+    if interval is None:
+        return _too_few(group, about, float(covariance[1, 1]), rows)
+    estimate = float(np.clip(sum(ratios) / 2, lowest, highest))
+    return Figure(group, about, estimate, interval, joined(of_rows), _bounds(*ratios))
+
+
+def _quantile(
+    query: Query, roles: CellRoles, solver: LeastSquares, rows: Rows, group: str | None
+) -> Figure:
+    (count, most), variances = solver.each(np.stack([roles.one & ~roles.out, roles.one]) * 1.0)
+    about = float(count + most) / 2 / (1 - rows.holdout)
+    if not certain(float(count), float(variances[0])):
+        return _too_few(group, about, float(variances[0]), rows)
+    low, high, _ = _places(query, roles)
+    below, above = (
+        np.concatenate([solver.each(block) for block in tails(query, roles, pulled_in)], axis=1)
+        for pulled_in in (False, True)
+    )
+    sampling = rows.per_unit * query.p * (1 - query.p) * max(float(most), 0.0)
+
+    def cuts(extra: float) -> Cuts:
+        return Cuts(
+            -query.p * float(count),
+            below[0],
+            np.sqrt(below[1] + extra),
+            above[0],
+            np.sqrt(above[1] + extra),
+        )
+
+    found = cuts(sampling)
+    estimate = quantile_estimate(found, low, high)
+    ends = quantile_interval(found, low, high)
+    of_rows = quantile_interval(cuts(0.0), low, high)
+    return Figure(group, about, estimate, ends, of_rows)
+
+
+def tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:
+    """Rows up to each level, less p times all rows: the lowest, or the highest if `pulled_in`.
+
+    They come in blocks `[k, *cells]`, in the order of the column's numbers. Rows of cut cells are
+    in where they pull that way.
+    """
+    low, _, place = _places(query, roles)
+    sure = roles.one & ~roles.out
+    step = max(1, BLOCK // roles.one.size)
+    for start in range(0, len(low), step):
+        up_to = [place <= k for k in range(start, min(start + step, len(low)))]
+        yield np.stack(
+            [(cells - query.p) * np.where(cells == pulled_in, roles.one, sure) for cells in up_to]
+        )
+
+
+def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Floats]:
+    """All functionals that a figure is made of, in blocks `[k, *cells]`."""
+    if query.statistic != "quantile":
+        yield extremes(query, roles, solver).stacked
+        return
+    for pulled_in in (False, True):
+        yield from tails(query, roles, pulled_in)
+
+
+def _places(query: Query, roles: CellRoles) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """The ends of a column's levels in order, `[K]` each, and the place of each cell in it."""
+    axis = [c.name for c in roles.columns].index(query.column or "")
+    rank, low, high = _ordered(*value_bounds(roles.columns[axis]))
+    return low, high, rank.reshape([-1 if i == axis else 1 for i in range(len(roles.columns))])
+
+
+def _ordered(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
+    """The place of each level in the order of numbers, and the ends of each place.
+
+    A spike inside a bin shares the bin's place. The missing level is placed last of all.
+    """
+    order = sorted(np.flatnonzero(~np.isnan(low)), key=lambda i: (low[i], high[i]))
+    rank = np.full(len(low), len(low), dtype=np.intp)
+    starts, ends = list[float](), list[float]()
+    for level in order:
+        if starts and low[level] <= ends[-1]:
+            ends[-1] = max(ends[-1], float(high[level]))
+        else:
+            starts.append(float(low[level]))
+            ends.append(float(high[level]))
+        rank[level] = len(starts) - 1
+    return rank, np.array(starts), np.array(ends)
+
+
+def _range(query: Query, roles: CellRoles) -> Interval:
+    """The least and largest value that a figure can have."""
+    if query.statistic == "share":
+        return 0.0, 1.0
+    (column,) = (c for c in roles.columns if c.name == query.column)
+    low, high = value_bounds(column)
+    return float(np.nanmin(low)), float(np.nanmax(high))
+
+
+def _bounds(low: float, high: float) -> Interval | None:
+    """Bounds that are further apart than rounding."""
+    return None if high - low <= 1e-9 * max(1.0, abs(high)) else (low, high)
+
+
+def _too_few(group: str | None, about: float, variance: float, rows: Rows) -> Figure:
+    noise = math.sqrt(variance) / (1 - rows.holdout)
+    return Figure(
+        group,
+        rows=max(0.0, about),
+        refused=f"too few rows: about {max(0.0, about):,.0f}, give or take {2 * noise:,.0f}",
+    )

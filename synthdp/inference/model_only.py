@@ -1,0 +1,106 @@
+"""Tier C: what the synthetic rows say, without an interval, because nothing bounds its error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.domain import Domain
+from synthdp.data.kinds import column_kind
+from synthdp.errors import VerifyError
+from synthdp.inference.figures import Figure
+from synthdp.inference.query import Query
+
+TABLE = "synthetic.csv"
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) -> tuple[Figure, ...]:
+    """The figures of the synthetic table. Counts are scaled to a table of `rows` rows.
+
+    Raises:
+        VerifyError: the table cannot be read.
+    """
+    from synthdp.data.encoding import encode_column
+    from synthdp.model.constraints import numbers
+
+    columns = {name: domain[name] for name in query.columns}
+    text = _texts(bundle, list(columns))
+    values, codes = dict[str, Floats](), dict[str, npt.NDArray[np.uint16]]()
+    for name, column in columns.items():
+        parsed = column_kind(column).parsed(column, text[name])
+        codes[name] = encode_column(column, parsed).codes
+        values[name] = numbers(column, codes[name], parsed)
+    number = None
+    if query.column is not None:
+        number = values[query.column] / _days(columns[query.column])
+    inside, true, false = _truth(query, values, len(text))
+    groups: list[tuple[str | None, Mask]] = [(None, np.ones(len(text), bool))]
+    if query.by is not None:
+        labels = columns[query.by].labels
+        groups = [(label, codes[query.by] == level) for level, label in enumerate(labels)]
+    scale = rows / max(1, len(text))
+    return tuple(
+        _figure(query, group, inside & mask & true, inside & mask & false, number, scale)
+        for group, mask in groups
+    )
+
+
+def _texts(bundle: Path, names: list[str]) -> Any:
+    """The fields of some columns of the published table."""
+    import pandas as pd
+
+    try:
+        return pd.read_csv(
+            bundle / TABLE,
+            usecols=names,
+            dtype=str,
+            keep_default_na=False,
+            na_filter=False,
+            encoding="utf-8",
+            index_col=False,
+        )
+    except (OSError, ValueError) as error:
+        raise VerifyError(
+            f"cannot read {TABLE} in {bundle}: {type(error).__name__}",
+            hint=f"see `synthdp verify {bundle}`",
+        ) from None
+
+
+def _truth(query: Query, values: dict[str, Floats], rows: int) -> tuple[Mask, Mask, Mask]:
+    """Of each row: whether it is asked about, whether it counts 1, and whether it counts 0."""
+    whole = np.ones(rows, bool)
+    true, false = query.condition.truth(values) if query.condition else (whole, ~whole)
+    if query.column is not None:
+        true, false = ~np.isnan(values[query.column]), ~whole
+    inside = query.where.truth(values)[0] if query.where else whole
+    return inside, true, false
+
+
+def _figure(
+    query: Query, group: str | None, one: Mask, zero: Mask, number: Floats | None, scale: float
+) -> Figure:
+    """The synthetic rows' own figure; `scale` is how many rows of the table a row stands for."""
+    if query.statistic == "count":
+        count = float(one.sum()) * scale
+        return Figure(group, count, count)
+    about = float(one.sum() + zero.sum()) * scale
+    if not (one | zero).any():
+        return Figure(group, 0.0, refused="no synthetic row is like this")
+    if number is None:
+        return Figure(group, about, float(one.sum() / (one.sum() + zero.sum())))
+    if query.statistic == "mean":
+        return Figure(group, about, float(number[one].mean()))
+    found = np.quantile(number[one], query.p, method="inverted_cdf")
+    return Figure(group, about, float(found))
+
+
+def _days(column: ColumnDomain) -> float:
+    """Days of one step of a column of dates; 1 for numbers."""
+    return 1.0 if column.step_seconds is None else column.step_seconds / 86_400

@@ -1,0 +1,247 @@
+"""The grammar of questions, e.g. "mean(visits) where age >= 65 by sex".
+
+    share(CONDITION) | count(CONDITION) | count() | mean(COLUMN) | quantile(COLUMN, P)
+    [where CONDITION] [by COLUMN]
+
+A condition is one of the spec's constraints that compares columns with constants. The tables of a
+bundle know levels; what they say of such a condition can be read off exactly, or is known not to
+be.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Literal, NoReturn
+
+from synthdp.errors import QueryError
+from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.parsed import Expression, ExpressionMistake
+from synthdp.spec.expressions.source_text import SourceText
+from synthdp.spec.model import Column, derived_of
+from synthdp.spec.model.columns import EPOCH
+from synthdp.spec.wording import got, nearest
+
+Statistic = Literal["share", "count", "mean", "quantile"]
+STATISTICS: Mapping[str, Statistic] = {
+    "share": "share", "count": "count", "mean": "mean", "quantile": "quantile"
+}  # fmt: skip
+FORM = (
+    "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), then perhaps"
+    " `where CONDITION`, then perhaps `by COLUMN`"
+)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+_HEAD = re.compile(r"\s*(\w+)\s*\(")
+_NAME = re.compile(r"\s*(?:`([^`]*)`|([^\W\d]\w*))\s*\Z")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question that was read: what is asked, of which rows, and by which groups.
+
+    `condition` is of a share or a count (None counts all rows), `column` of a mean or a quantile.
+    `columns` are all that the question reads, in the spec's order. `constants` are the numbers that
+    its conditions compare with, dates in days since 1970.
+    """
+
+    text: str
+    statistic: Statistic
+    columns: tuple[str, ...]
+    condition: Expression | None = None
+    column: str | None = None
+    p: float = 0.5
+    where: Expression | None = None
+    by: str | None = None
+    constants: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A piece of the text, and the character that it begins at, counted from 0."""
+
+    text: str
+    start: int
+
+
+def parse_query(text: str, columns: Mapping[str, Column]) -> Query:
+    """The question that `text` asks of a table with these columns.
+
+    Raises:
+        QueryError: with every mistake, at its character.
+
+    >>> from synthdp.spec.model import Boolean, Integer
+    >>> age = Integer(type="integer", lower=0, upper=99, unit="years")
+    >>> smoker = Boolean(type="boolean", **{"false": "no", "true": "yes"})
+    >>> asked = parse_query("mean(age) where not smoker", {"age": age, "smoker": smoker})
+    >>> asked.statistic, asked.column, asked.columns
+    ('mean', 'age', ('age', 'smoker'))
+    """
+    return _Reader(text, columns).query()
+
+
+class _Reader:
+    """Reads one question; mistakes are collected, so that all of them are told at once."""
+
+    def __init__(self, text: str, columns: Mapping[str, Column]) -> None:
+        self.text, self.columns = text, columns
+        self.mistakes: list[ExpressionMistake] = []
+        self.constants: list[float] = []
+
+    def query(self) -> Query:
+        statistic, inside, where, by = self._parts()
+        condition, column, p = None, None, 0.5
+        if statistic in ("mean", "quantile"):
+            column, p = self._column_and_p(statistic, inside)
+        elif inside.text.strip() or statistic == "share":
+            condition = self._condition(inside)
+        chosen = None if where is None else self._condition(where)
+        group = None if by is None else self._name(by)
+        if self.mistakes:
+            raise QueryError(self.text, sorted(self.mistakes, key=lambda m: m.at))
+        read = {column, group, *(n for e in (condition, chosen) if e for n in e.columns)}
+        used = tuple(name for name in self.columns if name in read)
+        return Query(
+            self.text, statistic, used, condition, column, p, chosen, group, tuple(self.constants)
+        )
+
+    def _parts(self) -> tuple[Statistic, _Part, _Part | None, _Part | None]:
+        """The statistic, what stands in its parentheses, and what follows `where` and `by`."""
+        masked = _QUOTED.sub(lambda m: "_" * len(m[0]), self.text)
+        head = _HEAD.match(masked)
+        if head is None or head[1] not in STATISTICS:
+            known = nearest(head[1], STATISTICS) if head else None
+            self._stop(1, "cannot be read as a question", known or f"the form is {FORM}")
+        depth, end = 1, head.end()
+        while end < len(masked) and depth:
+            depth += {"(": 1, ")": -1}.get(masked[end], 0)
+            end += 1
+        if depth:
+            self._stop(head.end(), "this parenthesis is never closed")
+        inside = _Part(self.text[head.end() : end - 1], head.end())
+        words = list(re.finditer(r"\b(where|by)\b", masked[end:]))
+        begins = [end + m.end() for m in words]
+        stops = [*(end + m.start() for m in words[1:]), len(self.text)]
+        between = masked[end : end + words[0].start()] if words else masked[end:]
+        if between.strip() or len({m[1] for m in words}) < len(words):
+            at = end + len(masked[end:]) - len(masked[end:].lstrip())
+            self._stop(at + 1, "cannot be read from here", f"the form is {FORM}")
+        found = {
+            m[1]: _Part(self.text[a:b], a) for m, a, b in zip(words, begins, stops, strict=False)
+        }
+        return STATISTICS[head[1]], inside, found.get("where"), found.get("by")
+
+    def _condition(self, part: _Part) -> Expression | None:
+        """A condition that compares columns with constants."""
+        if not part.text.strip():
+            self._miss(part.start + 1, "a condition is missing here", "e.g. age >= 65")
+            return None
+        expression, mistakes = parse(part.text, self.columns, derived=False)
+        for mistake in mistakes:
+            self._miss(part.start + mistake.at, mistake.message, mistake.hint)
+        if expression is not None:
+            source = SourceText(part.text)
+            tree = source.parsed()
+            for node in _calculated(tree):
+                self._miss(
+                    part.start + _place(part.text, node),
+                    "tables are not asked about calculations, or about two columns compared",
+                    "compare a column with a constant, e.g. age >= 65",
+                )
+            self.constants += _constants(tree)
+        return expression
+
+    def _column_and_p(self, statistic: Statistic, inside: _Part) -> tuple[str | None, float]:
+        """The column of a mean or a quantile, and the quantile's probability."""
+        masked = _QUOTED.sub(lambda m: "_" * len(m[0]), inside.text)
+        p, comma = 0.5, masked.rfind(",")
+        named = inside
+        if statistic == "quantile":
+            number = inside.text[comma + 1 :].strip() if comma >= 0 else ""
+            with suppress(ValueError):
+                p = float(number)
+            if comma < 0 or not re.fullmatch(r"0?\.\d+", number) or not 0 < p < 1:
+                at = inside.start + (comma + 2 if comma >= 0 else len(inside.text) + 1)
+                self._miss(at, "a quantile needs a probability", "e.g. quantile(age, 0.5)")
+            named = _Part(inside.text[:comma] if comma >= 0 else inside.text, inside.start)
+        name = self._name(named)
+        if name is not None:
+            self._check_kind(statistic, name, named)
+        return name, p
+
+    def _check_kind(self, statistic: Statistic, name: str, part: _Part) -> None:
+        column = self.columns[name]
+        needed = ("number",) if statistic == "mean" else ("number", "date")
+        if column.operand not in needed:
+            hint = f"ask for quantile({name}, 0.5)"
+            if column.operand == "text":
+                first = got(next(iter(column.labels), ""))
+                condition = name if column.truth else f"{name} == {first}"
+                hint = f"ask for a share, e.g. share({condition})"
+            self._miss(
+                part.start + 1, f"column {name!r} has no {statistic}: it holds no numbers", hint
+            )
+
+    def _name(self, part: _Part) -> str | None:
+        """The name of a column, plain or in backticks; None if it is none."""
+        at = part.start + len(part.text) - len(part.text.lstrip()) + 1
+        match = _NAME.match(part.text)
+        if match is None:
+            self._miss(at, "the name of one column is needed here", "e.g. age, or `age at visit`")
+            return None
+        name = match[1] if match[1] is not None else match[2]
+        if name not in self.columns:
+            shown = ", ".join(list(self.columns)[:20])
+            hint = nearest(name, self.columns) or f"columns are {shown}"
+            self._miss(at, f"unknown column {got(name)}", hint)
+            return None
+        if derived_of(self.columns[name]) is not None:
+            self._miss(at, f"column {name!r} is computed from others, and was not counted")
+            return None
+        return name
+
+    def _miss(self, at: int, message: str, hint: str | None = None) -> None:
+        self.mistakes.append(ExpressionMistake(at, message, hint))
+
+    def _stop(self, at: int, message: str, hint: str | None = None) -> NoReturn:
+        raise QueryError(self.text, [ExpressionMistake(at, message, hint)])
+
+
+def _constant(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return all(map(_constant, node.elts))
+    if isinstance(node, ast.UnaryOp):
+        return _constant(node.operand)
+    return isinstance(node, ast.Constant)
+
+
+def _calculated(tree: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a condition that calculate, or compare two columns."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            sides = [node.left, *node.comparators]
+            yield from (b for a, b in pairwise(sides) if not (_constant(a) or _constant(b)))
+            yield from (s for s in sides if not (_constant(s) or isinstance(s, ast.Name)))
+        elif isinstance(node, ast.Compare) and not isinstance(node.left, ast.Name):
+            yield node.left
+
+
+def _constants(tree: ast.expr) -> Iterator[float]:
+    """The numbers, and the dates in days since 1970, that a condition compares with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            yield from (float(node.value), -float(node.value))  # a sign is a node of its own
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            with suppress(ValueError, TypeError):
+                yield (datetime.fromisoformat(node.value) - EPOCH).total_seconds() / 86_400
+
+
+def _place(text: str, node: ast.expr) -> int:
+    """The character of a node, counted from 1; the tree was made without the leading blanks."""
+    stripped = text.lstrip()
+    before = stripped.encode()[: node.col_offset].decode(errors="ignore")
+    return len(text) - len(stripped) + len(before) + 1

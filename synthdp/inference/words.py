@@ -1,0 +1,176 @@
+"""An answer in words: its figures as lines, and what they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.inference.cells import CellRoles, value_bounds
+from synthdp.inference.figures import Figure, Value
+from synthdp.inference.query import Query
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.model import Datetime, IdUnit, Integer, Number, ReleaseSpec
+
+TIERS = {"A": "A, measured", "B": "B, spanned", "C": "C, model only: no interval"}
+MAX_SHOWN = 4
+"""Most levels in a sentence."""
+
+
+def about(
+    query: Query,
+    spec: ReleaseSpec,
+    tier: str,
+    cells: CellRoles | None,
+    unmeasured: Sequence[Sequence[str]],
+    tables: Sequence[NoisyTable],
+) -> tuple[str, ...]:
+    """What the figures are of, in sentences."""
+    said = [*_tier(query, tier, unmeasured, tables), *_whom(query, spec, tier)]
+    if cells is not None and tier != "C":
+        said += _bounds(query, cells)
+    return tuple(said)
+
+
+def _tier(
+    query: Query, tier: str, unmeasured: Sequence[Sequence[str]], tables: Sequence[NoisyTable]
+) -> Iterator[str]:
+    names = _listed(query.columns)
+    if tier == "A":
+        yield f"measured: a noisy table has {names}" if names else "measured: each table has it"
+    elif tier == "B":
+        yield f"spanned: no table has {names} together, and several determine the answer"
+    else:
+        together = " and none ".join(f"has {_listed(columns)} together" for columns in unmeasured)
+        yield (
+            f"no table {together}. The figures are those of the synthetic rows, which the model"
+            " drew; nothing bounds their error"
+        )
+        for columns in unmeasured:
+            yield _next_time(columns, sum(len(table.columns) > 1 for table in tables))
+
+
+def _next_time(columns: Sequence[str], several: int) -> str:
+    """How to get an interval from the next release, and what it costs."""
+    if len(columns) > 2:
+        return f"no spec can have a table of {_listed(columns)} measured yet"
+    pair = f"next time, measure it: privacy.pairs [{', '.join(columns)}]"
+    if not several:
+        return f"{pair}, for a share of the budget"
+    growth = ((several + 1) / several) ** 0.5 - 1
+    return (
+        f"{pair}; beside {several} tables of equal noise, it makes their noise {growth:.1%} larger"
+    )
+
+
+def _whom(query: Query, spec: ReleaseSpec, tier: str) -> Iterator[str]:
+    holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
+    if query.statistic == "count":
+        yield (
+            "rows of the whole table"
+            + (f"; the tables count the {1 - holdout:.0%} that coins left" if holdout else "")
+        )
+    elif tier != "C":
+        yield (
+            "the interval is of the population that the rows are a sample of: it has the sampling"
+            " and the noise"
+        )
+    missing = [
+        name
+        for name in dict.fromkeys(
+            [
+                *((query.column,) if query.column else ()),
+                *(query.condition.columns if query.condition else ()),
+            ]
+        )
+        if spec.columns[name].missing
+    ]
+    if missing and query.statistic != "count":
+        yield f"rows that lack {_listed(missing)} are left out"
+    unit = spec.dataset.privacy_unit
+    if isinstance(unit, IdUnit) and unit.max_rows > 1:
+        yield f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
+    if spec.dataset.out_of_domain == "clamp":
+        for name in query.columns:
+            column = spec.columns[name]
+            if isinstance(column, Integer | Number | Datetime):
+                ends = f"{column.lower} to {column.upper}"
+                yield f"{name} of {ends}: what lies beyond counts as the nearer end"
+            else:
+                yield f"{name}: what is none of its categories counts as {column.labels[0]}"
+
+
+def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
+    """What levels do not tell, and how much wider that makes the interval."""
+    for column, labels in cells.cut_levels():
+        shown = ", ".join(labels[:MAX_SHOWN]) + (", ..." if len(labels) > MAX_SHOWN else "")
+        yield (
+            f"the tables count {column.name} by {shown}, which the condition cuts; the interval"
+            " allows for every way to part it. Conditions at the ends of levels are exact"
+        )
+    if query.statistic == "mean":
+        (column,) = (c for c in cells.columns if c.name == query.column)
+        low, high = value_bounds(column)
+        if np.nanmax(high - low) > 0:
+            yield (
+                f"numbers of {column.name} may lie anywhere in their level; the interval allows for"
+                " it"
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + "".join(names[-1:])
+
+
+def answer_text(query: Query, tier: str, figures: Sequence[Figure], said: Sequence[str]) -> str:
+    """An answer as lines of text."""
+    head = ["", "estimate", *(() if tier == "C" else ("95% interval",)), "rows"]
+    lines = [head, *(_line(query, tier, figure) for figure in figures)]
+    widths = [max(len(line[i]) if i < len(line) else 0 for line in lines) for i in range(len(head))]
+    padded = (
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=False)).rstrip()
+        for line in lines
+    )
+    return "\n".join([f"{query.text}   ({TIERS[tier]})", *padded, *(f"- {s}" for s in said)])
+
+
+def _line(query: Query, tier: str, figure: Figure) -> list[str]:
+    group = figure.group or ""
+    if figure.estimate is None:
+        return [group, figure.refused or ""]
+    line = [group, _shown(query, figure.estimate)]
+    if tier != "C" and figure.interval is not None:
+        line.append(" to ".join(_shown(query, end) for end in figure.interval))
+    rows = "" if figure.rows is None else f"{figure.rows:,.0f}"
+    return [*line, rows]
+
+
+def _shown(query: Query, value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if query.statistic == "share":
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if query.statistic == "count" else f"{value:,.4g}"
+
+
+def as_texts(figure: Figure, column: ColumnDomain) -> Figure:
+    """A figure of instants with dates in place of steps."""
+
+    def text(value: Value | None) -> Value | None:
+        if value is None or isinstance(value, str):
+            return value
+        seconds = np.datetime64(int(np.floor(value)) * (column.step_seconds or 1), "s")
+        return str(np.datetime_as_string(seconds, unit="D" if column.resolution == "day" else "s"))
+
+    def both(interval: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
+        return None if interval is None else (text(interval[0]) or "", text(interval[1]) or "")
+
+    return replace(
+        figure,
+        estimate=text(figure.estimate),
+        interval=both(figure.interval),
+        of_rows=both(figure.of_rows),
+        bounds=both(figure.bounds),
+    )
