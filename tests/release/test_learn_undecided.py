@@ -89,6 +89,6 @@ def test_texts_say_what_predictive_arrows_are(made: Path, synthdp: Run) -> None:
     cause, effect = graph.directed[0]
     bundle = Bundle(made)
     value = bundle.table()[cause].dropna().iloc[0]
-    with pytest.raises(OutputError, match="no causes|left open whether"):
+    with pytest.raises(OutputError, match=r"no causes|left open whether"):
         bundle.sample(5, do={cause: value})
     assert synthdp("sample", made, "--rows", 5, "--do", f"{effect}=").code == 2

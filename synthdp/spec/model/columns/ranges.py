@@ -56,8 +56,8 @@ def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
 
 
 BINS = (
-    "number of equal-width bins; mode predict without training chooses 64 to 256 fine ones instead"
-    " where neither `bins` nor `edges` is given"
+    "number of equal-width bins; mode predict without training chooses 64 to 1,024 fine ones"
+    " instead where neither `bins` nor `edges` is given"
 )
 
 
