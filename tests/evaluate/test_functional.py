@@ -210,6 +210,22 @@ def test_quotients_of_numbers() -> None:
     assert told == {"r": "a / b"}
 
 
+def test_what_fits_the_first_rows_alone_is_not_suggested() -> None:
+    """Products are tried on few rows first; whoever comes late must fit, too."""
+    columns = {"a": WHOLE, "b": WHOLE, "y": WHOLE | {"upper": 10_000}}
+    data = {"a": MANY[0], "b": FEW[0] + 1, "y": MANY[0] * (FEW[0] + 1)}
+    assert len(expressions(found(columns, data))) == 1
+    late = data["y"] + 7 * (np.arange(ROWS) == ROWS - 1)
+    assert expressions(found(columns, data | {"y": late})) == {}
+
+
+def test_a_column_far_above_another_is_no_order_of_interest() -> None:
+    """One row in 25 of a high column lies among the low ones: the order is that of their sizes."""
+    low = np.tile(MANY[0] // 3, 4)
+    high = np.where(np.arange(4 * ROWS) % 25 == 0, low + 1, 500 + np.tile(MANY[1], 4))
+    assert found({"low": WHOLE, "high": WHOLE}, {"low": low, "high": high}) == []
+
+
 def test_a_column_that_another_part_of_the_spec_needs_is_not_the_computed_one() -> None:
     columns = {n: REAL for n in "aby"}
     data = {"a": A, "b": B, "y": A + B}
@@ -245,7 +261,7 @@ def test_an_order_that_always_holds_is_a_constraint() -> None:
 
 
 def test_of_three_in_order_two_are_enough() -> None:
-    low, step, more = MANY
+    low, (step, more) = MANY[0], MANY[1:] // 4
     data = {"max": low + step + more, "min": low, "mean": low + step}
     told = found({n: WHOLE for n in data} | {"other": WHOLE}, data | {"other": MANY[0][::-1]})
     assert [s.line for s in told if s.kind == "constraint"] == ["- min <= mean", "- mean <= max"]
