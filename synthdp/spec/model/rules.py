@@ -90,7 +90,7 @@ def fine_bins(spec: ReleaseSpec) -> int:
     Noise goes by the root of the number of tables over epsilon. On four public tables at epsilon .3
     64 bins gave 9% less TV of pairs than 256, and 17% less on the smallest; at epsilon 1, on three,
     2% more. Bounds ten times too wide took the mean TV of Adult's numbers (30,000 rows) from .007
-    to .093 with 256 bins at most, and to .010 with 1,024.
+    to .093 with 256 bins at most, and to .011 with 1,024.
     """
     rows, columns = spec.dataset.rows.value, max(1, len(spec.modelled))
     wanted = rows * spec.privacy.epsilon / (FINE_ROWS * math.sqrt(columns))
