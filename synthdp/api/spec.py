@@ -96,11 +96,13 @@ class Spec:
         'clinic'
         """
         from synthdp.ledger.connect import balance_of, check_affordable, entries_of, other_ids
+        from synthdp.ledger.domain_search import check_domain_from
         from synthdp.release.plan_view import plan_facts
         from synthdp.verify.at_hand import check_nearby
 
         dataset = self.content.dataset.id
         entries, balance = entries_of(self.content, self.path), balance_of(self.content, self.path)
+        check_domain_from(self.content, entries)
         check_nearby(entries, dataset, Path("releases") / dataset)
         check_affordable(self.content, balance)
         warnings = other_ids(self.content, entries)

@@ -75,8 +75,8 @@ def plan(spec: SpecArgument, as_json: Json = False) -> None:
         check_affordable,
         entries_of,
         other_ids,
-        unnamed_search,
     )
+    from synthdp.ledger.domain_search import check_domain_from
     from synthdp.release.plan_view import plan_facts
     from synthdp.spec.load.loader import load_spec
     from synthdp.verify.at_hand import check_nearby
@@ -84,7 +84,8 @@ def plan(spec: SpecArgument, as_json: Json = False) -> None:
     loaded = load_spec(spec)
     entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
     check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
-    warnings = [*other_ids(loaded, entries), *unnamed_search(loaded, entries)]
+    check_domain_from(loaded, entries)
+    warnings = other_ids(loaded, entries)
     facts = plan_facts(loaded, balance, warnings=warnings)
     show(facts, as_json=as_json, text=lambda: _plan_text(facts))
     check_affordable(loaded, balance)

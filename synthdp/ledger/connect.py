@@ -30,14 +30,11 @@ def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) ->
     A missing one is created, unless a run is `resumed`.
 
     Raises:
-        BudgetError: it cannot be opened, what was spent probably stands in another file, or it
-            lacks the run that found the spec's domain.
+        BudgetError: it cannot be opened, or what was spent probably stands in another file.
     """
     from synthdp.ledger.ledger import Ledger
 
     address, missing = _address(spec, spec_path)
-    if spec.dataset.domain_from is not None:
-        _check_domain_from(spec, [] if missing else Ledger(address).run_entries(_domain_run(spec)))
     if missing is not None:
         if resumed:
             hint = (
@@ -49,29 +46,6 @@ def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) ->
             )
         _check_not_left_behind(spec, missing)
     return Ledger(address)
-
-
-def _domain_run(spec: ReleaseSpec) -> str:
-    return spec.dataset.domain_from.run if spec.dataset.domain_from else ""
-
-
-def _check_domain_from(spec: ReleaseSpec, entries: Sequence[Entry]) -> None:
-    """Refuse a spec whose domain was found in rows by a run that this ledger did not pay for."""
-    stated = spec.dataset.domain_from
-    reserved = [e.body for e in entries if e.kind == "reserve" and e.dataset == spec.dataset.id]
-    if stated is None or any(
-        (body["epsilon"], body["delta"]) == (stated.epsilon, stated.delta) for body in reserved
-    ):
-        return
-    raise BudgetError(
-        f"dataset.domain_from: run {stated.run} reserved epsilon {stated.epsilon:g} at delta"
-        f" {stated.delta:g}, says the spec; the ledger of dataset {spec.dataset.id} holds no such"
-        " reservation",
-        hint=(
-            "name the ledger of that run as privacy.ledger, and keep dataset.id as `synthdp init"
-            " --private` wrote it; nothing was spent"
-        ),
-    )
 
 
 def entries_of(spec: ReleaseSpec, spec_path: Path) -> list[Entry]:
@@ -105,26 +79,6 @@ def other_ids(spec: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
         f"dataset {other!r} of this ledger has the same columns; if it is the same table, say"
         f" dataset.id: {other}, so that what both spend adds up"
         for other in sorted(others)
-    ]
-
-
-def unnamed_search(spec: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
-    """A warning where the ledger paid for finding this dataset's columns, and the spec does not say
-    whether its domain came from that.
-    """
-    runs = sorted(
-        {
-            e.run
-            for e in entries
-            if e.dataset == spec.dataset.id and e.kind == "charge" and e.body["purpose"] == "forms"
-        }
-    )
-    if not runs or spec.dataset.domain_from is not None:
-        return []
-    return [
-        f"run {runs[-1]} found the columns of this dataset in its rows (`synthdp init --private`);"
-        " if this spec's domain came from it, bring its dataset.domain_from back, so that the"
-        " certificate says so"
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from synthdp.errors import BudgetError
 from synthdp.ledger.connect import cap_of, columns_sha256, steward_name
+from synthdp.ledger.domain_search import searched_unit
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
@@ -41,6 +42,7 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
             "adjacency": privacy.adjacency,
         }
         body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
+        body |= searched_unit(spec.dataset.privacy_unit) if texts else {}
         job.ledger.reserve(
             spec.dataset.id,
             job.folder.run,

@@ -12,6 +12,7 @@ from pathlib import Path
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.ledger.connect import budget_noted, cap_of, open_ledger
+from synthdp.ledger.domain_search import check_domain_from
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import run_folder
 from synthdp.release.job import Job
@@ -31,9 +32,10 @@ def own_job(
     command: str,
     what: str,
     force: bool,
+    finds_domain: bool = False,
 ) -> Job:
     """A new run in `out`, or the interrupted one of the same spec and command. `what` it is, in
-    words.
+    words. One that `finds_domain` need not say what earlier searches cost.
 
     Raises:
         OutputError: `out` holds another run, or cannot be written.
@@ -47,6 +49,8 @@ def own_job(
             resumed=interrupted is not None,
         )
         check_nearby(ledger.entries(), spec.dataset.id, out)
+        if not finds_domain:
+            check_domain_from(spec, ledger.entries())
     except SynthdpError:
         if interrupted is not None:
             interrupted.close()

@@ -19,6 +19,7 @@ from synthdp.bundle.write import as_json
 from synthdp.data.cells import cells_domain
 from synthdp.errors import OutputError
 from synthdp.files import write_whole
+from synthdp.ledger.domain_search import search_cost
 from synthdp.privacy.calibration import make_domain_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import FORMS, TEXTS, ReleasePlan, needed
@@ -95,7 +96,10 @@ def private_init(
         warnings = _warnings(request, columns)
         reporter.warn(warnings)
         found = PrivateInit(job, columns, tuple(warnings))
-        draft = private_draft(request, columns, run=job.folder.run, missing=reader.missing_words)
+        cost = search_cost(job.ledger.entries(), spec.dataset.id)
+        draft = private_draft(
+            request, columns, run=job.folder.run, cost=cost, missing=reader.missing_words
+        )
         _write(job.out / "found.json", as_json(found.to_json()))
         _write(out, draft)
         job.folder.remove()
@@ -116,6 +120,7 @@ def _job(text: str, spec: ReleaseSpec, csv: Path, out: Path, *, force: bool) -> 
             command=shlex.join(["init", str(csv), "--private", "--out", str(out)]),
             what="search for columns",
             force=force,
+            finds_domain=True,
         )
 
     try:

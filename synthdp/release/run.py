@@ -26,8 +26,8 @@ from synthdp.ledger.connect import (
     entries_of,
     open_ledger,
     other_ids,
-    unnamed_search,
 )
+from synthdp.ledger.domain_search import check_domain_from
 from synthdp.model.compute import check_alone, check_device
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
 from synthdp.model.fit import Fitted, fit
@@ -113,7 +113,8 @@ def _release(
         check_target(out / "bundle", force=force)
         entries = entries_of(loaded, spec_path)
         check_nearby(entries, loaded.dataset.id, out)
-        noted = (*other_ids(loaded, entries), *unnamed_search(loaded, entries))
+        check_domain_from(loaded, entries)
+        noted = tuple(other_ids(loaded, entries))
         reporter.warn([*noted, *traps(loaded)])
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger.balance(loaded.dataset.id))

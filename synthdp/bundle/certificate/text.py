@@ -108,8 +108,9 @@ def _domain_guarantee(c: Certificate) -> str:
     own = c.domain_from
     return (
         "\n\n**The domain of the columns came from the rows too.** Run"
-        f" `{own.run}` found types, bounds and categories under differential privacy, at epsilon"
-        f" {own.epsilon:g} and delta {own.delta:g}, from the same ledger. The numbers above are of"
+        f" `{own.run}` found types, bounds and categories under differential privacy. It and"
+        f" earlier searches together had epsilon {own.epsilon:g} and delta {own.delta:g}, from the"
+        " same ledger. The numbers above are of"
         " this release, given that domain. A data point's effect on both, the domain in `spec.yaml`"
         f" and this release, is bounded by the sums: epsilon {up(c.epsilon + own.epsilon)}, delta"
         f" {c.delta + own.delta:g}."

@@ -204,4 +204,9 @@ def yaml_value(value: object) -> str:
         return str(value)
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_. -]*(?<! )", value) and plain(value) == value:
         return value
-    return json.dumps(value, ensure_ascii=not value.isprintable())
+    return "".join(_escaped(c) for c in json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(character: str) -> str:
+    """A character inside double quotes as YAML reads it: one that cannot be printed by its code."""
+    return character if character.isprintable() else f"\\U{ord(character):08X}"

@@ -39,7 +39,7 @@ _LOST = """\
   # Rows hold values that were not found: they count as the first category, or as the nearest bound.
   out_of_domain: clamp"""
 _FOUND_IN = """\
-  # The run that found types, bounds and categories, and what it reserved in the same ledger, beside this release.
+  # The run that found types, bounds and categories, and what all such runs reserved in the same ledger.
   domain_from:"""  # noqa: E501
 
 
@@ -91,7 +91,7 @@ class Request:
         usual = 1.0, float(suggested_delta(int(self.rows["value"])))
         spent = self.epsilon, self.delta
         epsilon, delta = (
-            min(most, float(f"{cap - own:.6g}"))
+            min(most, float(f"{(cap - own) * (1 - 1e-5):.6g}"))
             for most, cap, own in zip(usual, self.cap, spent, strict=True)
         )
         return epsilon, delta
@@ -106,11 +106,18 @@ def request_spec(request: Request) -> str:
 
 
 def private_draft(
-    request: Request, found: Sequence[FoundColumn], *, run: str, missing: Sequence[str]
+    request: Request,
+    found: Sequence[FoundColumn],
+    *,
+    run: str,
+    cost: tuple[float, float],
+    missing: Sequence[str],
 ) -> str:
-    """The draft, as YAML text. `run` found the columns; `missing` are the words for no value."""
+    """The draft, as YAML text. `run` found the columns, at the `cost` (epsilon and delta) of all
+    searches of the dataset; `missing` are the words for no value.
+    """
     opening = _OPENING.format(other=OTHER)
-    domain_from = {"run": run, "epsilon": request.epsilon, "delta": request.delta}
+    domain_from = {"run": run, "epsilon": cost[0], "delta": cost[1]}
     lines = [opening, *_dataset(request, list(missing)), _LOST, _FOUND_IN]
     lines += [*yaml_map(domain_from, 4), "", _COLUMNS]
     for column in found:
@@ -135,7 +142,7 @@ def _columns(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _privacy(request: Request, epsilon: float, delta: float) -> list[str]:
-    cap = f"{{epsilon: {request.cap[0]:g}, delta: {request.cap[1]:g}}}"
+    cap = f"{{epsilon: {request.cap[0]}, delta: {request.cap[1]}}}"
     ledger = [] if request.ledger is None else [f"  ledger: {yaml_value(request.ledger)}"]
     budget = yaml_map({"epsilon": epsilon, "delta": delta}, 2)
     return ["privacy:", *budget, f"  cap: {cap}  # of all runs of this dataset", *ledger]

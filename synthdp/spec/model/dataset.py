@@ -146,18 +146,18 @@ class DeclaredRows(Model):
 class DomainFrom(Model):
     """The run of `synthdp init --private` that found types, bounds and categories in the rows.
 
-    It is paid for in the ledger of this dataset, beside the release; a release is refused where the
-    ledger does not hold it.
+    It is paid for in the ledger of this dataset, beside the release. A release is refused where the
+    ledger does not hold it, or where all such runs together reserved more than is stated.
     """
 
     run: Annotated[str, Field(pattern=r"^[0-9]{8}-[0-9a-f]{12}$")] = Field(
         description="the run's id in the ledger", examples=["20261124-0123456789ab"]
     )
     epsilon: Annotated[Real, Field(gt=0, le=100), Unit("nats")] = Field(
-        description="epsilon that it reserved", examples=[0.5]
+        description="epsilon that all such runs of the dataset reserved", examples=[0.5]
     )
     delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
-        description="delta that it reserved", examples=[1e-7]
+        description="delta that they reserved", examples=[1e-7]
     )
 
 
