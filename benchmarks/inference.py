@@ -1,12 +1,12 @@
 """Coverage of the 95% intervals of `synthdp answer`: tables alone, no training.
 
-    python -m benchmarks.inference [--releases 200] [--models clinic work exposure] [--adult 5]
+    python -m benchmarks.inference [--releases 200] [--models clinic work exposure] [--adult 20]
 
 Three populations of known law, 2,000 and 20,000 rows, epsilon .5, 1 and 3, a fifth of the rows held
 out; 20 random questions are asked of each release, of one or two columns, or of three that two
 pairs answer. Tables are all pairs,
 measured at once, or those that mode predict chooses in two rounds. On Adult, 1,000 questions are
-asked of each of five releases: of rows drawn with replacement, whose population is Adult itself.
+asked of each of twenty releases: of rows drawn with replacement, whose population is Adult itself.
 
 Writes results/inference.csv, a row for each cell; cells that it holds are not run again.
 """
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", default=("pairs", "predict"))
     parser.add_argument("--rows", nargs="+", type=int, default=(2_000, 20_000))
     parser.add_argument("--epsilon", nargs="+", type=float, default=(0.5, 1.0, 3.0))
-    parser.add_argument("--adult", type=int, default=5, help="releases of Adult")
+    parser.add_argument("--adult", type=int, default=20, help="releases of Adult")
     asked = parser.parse_args()
     known = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=KEY)
     cells = [

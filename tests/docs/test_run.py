@@ -206,7 +206,7 @@ def test_the_guides_run(reader: Reader) -> None:
 def test_the_page_on_python_runs(reader: Reader) -> None:
     reader.follow(ROOT / "docs" / "python.md")
     assert "holds no interrupted run 2" in reader.capfd.readouterr().out
-    assert len(reader.ran) == 3
+    assert len(reader.ran) == 4
 
 
 @pytest.mark.check
