@@ -43,68 +43,78 @@ def schema(as_json: Json = False) -> None:
     typer.echo(json.dumps(json_schema(), indent=1))
 
 
+Builtin = Annotated[
+    str | None,
+    typer.Option(
+        "--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."
+    ),
+]
+Rows = Annotated[
+    int | None,
+    typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1),
+]
+PrivateFlag = Annotated[
+    bool,
+    typer.Option(
+        "--private",
+        help="Find types, bounds and categories in the rows, under differential privacy; this"
+        " spends a budget, and needs --cap.",
+    ),
+]
+Epsilon = Annotated[
+    float, typer.Option(help="With --private: epsilon to spend on it.", min=0.01, max=100)
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        help="With --private: delta to spend on it [default: a hundredth of 1 / rows or less]."
+    ),
+]
+Cap = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        help="With --private: EPSILON DELTA, the most that all runs of this dataset may spend,"
+        " releases too."
+    ),
+]
+LedgerUrl = Annotated[
+    str | None,
+    typer.Option(help="With --private: privacy.ledger [default: beside the draft]."),
+]
+DatasetId = Annotated[
+    str | None,
+    typer.Option(help="With --private: key of the ledger [default: from the file's name]."),
+]
+UnitText = Annotated[
+    str | None,
+    typer.Option(
+        help="With --private: what is protected: row, or COLUMN:MAX_ROWS for all of one id."
+    ),
+]
+Meaning = Annotated[
+    str | None, typer.Option(help='With --private: what one unit is, e.g. "one person".')
+]
+
+
 def init(
     csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
-    builtin: Annotated[
-        str | None,
-        typer.Option(
-            "--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."
-        ),
-    ] = None,
+    builtin: Builtin = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path(
         "spec.yaml"
     ),
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            "--rows", help="The number of rows, as a constant that may be published.", min=1
-        ),
-    ] = None,
+    rows: Rows = None,
     ask: Annotated[
         bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
-    private: Annotated[
-        bool,
-        typer.Option(
-            "--private",
-            help="Find types, bounds and categories in the rows, under differential privacy; this"
-            " spends a budget, and needs --cap.",
-        ),
-    ] = False,
-    epsilon: Annotated[
-        float, typer.Option(help="With --private: epsilon to spend on it.", min=0.01, max=100)
-    ] = 0.5,
-    delta: Annotated[
-        float | None,
-        typer.Option(
-            help="With --private: delta to spend on it [default: a hundredth of 1 / rows or less]."
-        ),
-    ] = None,
-    cap: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            help="With --private: EPSILON DELTA, the most that all runs of this dataset may spend,"
-            " releases too."
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(help="With --private: privacy.ledger [default: beside the draft]."),
-    ] = None,
-    dataset_id: Annotated[
-        str | None,
-        typer.Option(help="With --private: key of the ledger [default: from the file's name]."),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            help="With --private: what is protected: row, or COLUMN:MAX_ROWS for all of one id."
-        ),
-    ] = None,
-    meaning: Annotated[
-        str | None, typer.Option(help='With --private: what one unit is, e.g. "one person".')
-    ] = None,
+    private: PrivateFlag = False,
+    epsilon: Epsilon = 0.5,
+    delta: Delta = None,
+    cap: Cap = None,
+    ledger: LedgerUrl = None,
+    dataset_id: DatasetId = None,
+    unit: UnitText = None,
+    meaning: Meaning = None,
     as_json: Json = False,
 ) -> None:
     """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them

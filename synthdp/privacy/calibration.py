@@ -82,7 +82,7 @@ def make_domain_plan(
     tables = [(name,) for name in domain.names]
     scales = _at_cost([FORM_NOISE if name.startswith("form") else 1.0 for (name,) in tables])
     forms = NoisyMarginals(domain, tuple(tables), math.sqrt(len(tables)) / mu, scales)
-    # A replaced unit pays twice for the threshold (`events.kernel.ThresholdedGaussianDpEvent`).
+    # A replaced unit pays twice for the threshold (`events.threshold.ThresholdedGaussianDpEvent`).
     threshold = delta / 2 / UNITS[adjacency]
     texts = TextBudget(1 / mu, threshold, rows_per_unit)
     rough = ReleasePlan(epsilon, delta, adjacency, rows_per_unit, forms=forms, texts=texts)

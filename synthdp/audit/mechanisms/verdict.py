@@ -49,8 +49,8 @@ from synthdp.privacy.events.kernel import (
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
-    ThresholdedGaussianDpEvent,
 )
+from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 from synthdp.privacy.noise import NoiseKind
 
 GAUSSIAN: Sequence[NoiseKind] = ("rounded", "lattice")

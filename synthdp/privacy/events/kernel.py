@@ -14,7 +14,6 @@ from typing import Any, Self
 import attrs
 import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.pld.common import DifferentialPrivacyParameters
 
 from synthdp.privacy.concentrated import (
     LARGEST_PURE_EPSILON,
@@ -38,7 +37,7 @@ from synthdp.privacy.events.base import (
 MAX_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
 
 
-class _KernelEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
+class KernelEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     """Written field by field. Abstract."""
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +52,7 @@ class _KernelEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
 
 
 @attrs.frozen
-class DiscreteGaussianDpEvent(_KernelEvent):
+class DiscreteGaussianDpEvent(KernelEvent):
     """Discrete Gaussian noise of parameter `sigma` on an integer table that one unit fills with <=
     `sensitivity` counts.
 
@@ -104,7 +103,7 @@ class DiscreteGaussianDpEvent(_KernelEvent):
         return attrs.evolve(self, sensitivity=self.sensitivity * size)
 
     def too_narrow(self, rows: int) -> str | None:
-        return _too_few(self.sensitivity, rows)
+        return too_few(self.sensitivity, rows)
 
     def expected_loss(self, limits: WorkLimits, times: int) -> float:
         """At most that of the Gaussian: moved by d under noise s, d^2 / 2 s^2
@@ -122,7 +121,7 @@ class DiscreteGaussianDpEvent(_KernelEvent):
 
 
 @attrs.frozen
-class RoundedGaussianDpEvent(_KernelEvent):
+class RoundedGaussianDpEvent(KernelEvent):
     """Gaussian noise of standard deviation `sigma`, rounded to whole numbers, on a table that one
     unit fills with <= `sensitivity` counts.
 
@@ -171,7 +170,7 @@ class RoundedGaussianDpEvent(_KernelEvent):
         return attrs.evolve(self, sensitivity=self.sensitivity * size)
 
     def too_narrow(self, rows: int) -> str | None:
-        return _too_few(self.sensitivity, rows)
+        return too_few(self.sensitivity, rows)
 
     def expected_loss(self, limits: WorkLimits, times: int) -> float:
         """Moved by d under noise s: d^2 / 2 s^2."""
@@ -185,61 +184,7 @@ class RoundedGaussianDpEvent(_KernelEvent):
 
 
 @attrs.frozen
-class ThresholdedGaussianDpEvent(_KernelEvent):
-    """Rounded Gaussian noise of standard deviation `sigma` on the counts of all keys that occur, of
-    which those are told whose noisy count reaches a threshold; one unit fills them with <=
-    `sensitivity` counts.
-
-    `delta` bounds the probability that any key is told of those that one unit alone has
-    (`mechanisms.frequent_texts` has the proof, and computes the threshold that meets it). The event
-    costs what the Gaussian does, and with probability `delta` all is lost: twice that where a unit
-    is replaced, as each of both may have keys alone [derived here].
-    """
-
-    sigma: float
-    delta: float
-    sensitivity: int = 1
-
-    name = "thresholded_gaussian"
-
-    @property
-    def gaussian(self) -> RoundedGaussianDpEvent:
-        """The noise on keys that both tables have."""
-        return RoundedGaussianDpEvent(self.sigma, self.sensitivity)
-
-    @property
-    def squared_mu(self) -> float:
-        return self.gaussian.squared_mu
-
-    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return self.repeated(1, adjacency, width)
-
-    def repeated(
-        self, count: int, adjacency: Adjacency, width: float
-    ) -> pld.PrivacyLossDistribution:
-        lost = pld.from_privacy_parameters(
-            DifferentialPrivacyParameters(0.0, self.delta), value_discretization_interval=width
-        )
-        noisy = self.gaussian.repeated(count, adjacency, width)
-        return noisy.compose(lost.self_compose(count * UNITS[adjacency]))
-
-    def too_narrow(self, rows: int) -> str | None:
-        return _too_few(self.sensitivity, rows)
-
-    def expected_loss(self, limits: WorkLimits, times: int) -> float:
-        """Of the Gaussian: the other part bounds no loss, and takes no work."""
-        positive(self.delta, 1)
-        return self.gaussian.expected_loss(limits, times)
-
-    def words(self) -> str:
-        return (
-            f"{self.gaussian.words()}, told where they reach a threshold that counts of one unit"
-            f" alone reach with probability {self.delta:.3g} at most"
-        )
-
-
-@attrs.frozen
-class SparseVectorDpEvent(_KernelEvent):
+class SparseVectorDpEvent(KernelEvent):
     """One pass of the sparse vector over any number of queries, up to and including the first that
     is above.
 
@@ -295,7 +240,7 @@ class SparseVectorDpEvent(_KernelEvent):
         return attrs.evolve(self, rows=self.rows * size)
 
     def too_narrow(self, rows: int) -> str | None:
-        return _too_few(self.rows, rows, what="a search")
+        return too_few(self.rows, rows, what="a search")
 
     def expected_loss(self, limits: WorkLimits, times: int) -> float:
         """Pure epsilon: at most that, without sampling."""
@@ -314,7 +259,7 @@ class SparseVectorDpEvent(_KernelEvent):
 
 
 @attrs.frozen
-class GumbelMaxDpEvent(_KernelEvent):
+class GumbelMaxDpEvent(KernelEvent):
     """The index of the largest of some scores after independent Gumbel noise of `scale`.
 
     That is the exponential mechanism: index i has a chance that goes by exp(score_i / scale)
@@ -356,7 +301,7 @@ class GumbelMaxDpEvent(_KernelEvent):
         return attrs.evolve(self, rows=self.rows * size)
 
     def too_narrow(self, rows: int) -> str | None:
-        return _too_few(self.rows, rows, what="a search")
+        return too_few(self.rows, rows, what="a search")
 
     def expected_loss(self, limits: WorkLimits, times: int) -> float:
         """At most the range, and at most an eighth of its square
@@ -382,7 +327,7 @@ def _discrete_gaussian_pld(sigma: float, width: float) -> pld.PrivacyLossDistrib
     )
 
 
-def _too_few(planned: int, rows: int, *, what: str = "a table") -> str | None:
+def too_few(planned: int, rows: int, *, what: str = "a table") -> str | None:
     if planned >= rows:
         return None
     return f"{what} was planned for {planned} rows of a unit; it may have {rows}"

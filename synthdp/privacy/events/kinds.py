@@ -26,8 +26,8 @@ from synthdp.privacy.events.kernel import (
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
-    ThresholdedGaussianDpEvent,
 )
+from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 
 MAX_PARTS = 200  # of one purpose, in a stranger's bundle
 
