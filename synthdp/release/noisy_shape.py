@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 Kind = Literal["whole", "number", "date", "text", "nothing"]
 
 FALSE_FINDS = 0.01
-LIKELY_MISSING = 3.0  # times the noise: a level for missing values that are none does no harm
+LIKELY_MISSING = 2.0  # times the noise: a level for missing values that are none does no harm
 MANY_DIGITS_AFTER_ZERO = 0.01  # of numbers that begin with a zero, such as 02134: then no numbers
 MOST_CODES = 20  # few numbers with gaps are codes, if nearly all rows have them:
 CODES_LOSE, CODES_LOSE_RARE = 0.02, 0.1  # at most so much of all rows, of those without the largest
