@@ -55,8 +55,8 @@ TIERS = (
     ),
     ("income",),
 )
-LEARNED_SHARES = {"measure": 0.22, "pairs": 0.18, "graph": 0.2, "train": 0.4}
-PARTIAL_SHARES = {"measure": 0.22, "pairs": 0.12, "graph": 0.2, "targets": 0.18, "train": 0.28}
+LEARNED_SHARES = {"measure": 0.2, "graph": 0.7, "train": 0.1}
+PARTIAL_SHARES = {"measure": 0.2, "graph": 0.55, "targets": 0.2, "train": 0.05}
 VARIANTS = {
     "given": "synthdp, expert graph",
     "earlier": "synthdp, every earlier column as a cause",
@@ -170,11 +170,13 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
         "partial": Shares(**PARTIAL_SHARES),
         "learned": Shares(**LEARNED_SHARES),
     }.get(variant, base.privacy.shares)
+    pairs = () if shares.pairs == 0 else base.privacy.pairs
     release = base.model_copy(
         update={
             "dataset": dataset,
             "privacy": base.privacy.model_copy(
                 update={"epsilon": epsilon, "delta": DELTA, "cap": None, "shares": shares}
+                | {"pairs": pairs}
             ),
             "graph": graphs[variant],
             "evaluation": base.evaluation.model_copy(

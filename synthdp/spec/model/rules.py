@@ -22,7 +22,7 @@ WIDE, WIDEST = (
     400,
 )  # columns, each of which has hidden units of its own: more columns, fewer units
 MAX_LEVELS = 256  # of a target, that hidden units are added for
-MIN_FINE, MAX_FINE = 64, 1024  # bins of a range that leaves them out, where tables are the model
+MIN_FINE, MAX_FINE = 64, 512  # bins of a range that leaves them out, where tables are the model
 MAX_PAIRS, MAX_PAIR_CELLS = 1000, 1 << 16  # measured where a share for pairs names none
 FINE_ROWS = 10.0  # rows of a fine bin, times epsilon, for each root of the number of columns
 # Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins

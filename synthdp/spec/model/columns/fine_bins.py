@@ -8,6 +8,9 @@ from typing import Any
 
 from synthdp.spec.model.columns.ranges import Datetime, Ranged
 
+FEW_BINS = 256
+"""Up to so many bins, resolution is worth more than where a bin begins."""
+
 
 def with_fine_bins(column: Ranged, most: int) -> Ranged:
     """The column with about `most` bins at most.
@@ -54,16 +57,18 @@ def _width(column: Ranged, most: int) -> Fraction:
     """Width of the bins."""
     step = _step(column)
     span = Fraction(column.number(column.upper)) - Fraction(column.number(column.lower))
-    return _round_width(span / step / most) * step
+    return _round_width(span / step / most, most) * step
 
 
-def _round_width(steps: Fraction) -> int:
-    """The least of 1, 5, 10, 50, 100, ... that is not below `steps`.
+def _round_width(steps: Fraction, most: int) -> int:
+    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`; of many bins none is 2 wide.
 
     Values that people round lie on multiples of 5 and 10: there a bin begins. In bins of 2 half of
-    a heap at 65 would be drawn below it.
+    a heap at 65 would be drawn below it. Where bins are many, 1 takes the place of 2, so that
+    there are up to twice as many.
     """
     power = 1
     while 10 * power < steps:
         power *= 10
-    return next(power * m for m in (1, 5, 10) if steps <= power * m)
+    reach = {1: 2, 5: 5, 10: 10} if most > FEW_BINS else {1: 1, 2: 2, 5: 5, 10: 10}
+    return next(power * m for m, most_steps in reach.items() if steps <= power * most_steps)
