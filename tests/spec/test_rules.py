@@ -189,9 +189,9 @@ def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
     assert spec.privacy.shares == FINE_SHARES
     age = domain["age"]
     assert age.labels[:3] == ("0", "1", "2"), "the spike, then every other age"
-    assert domain["price"].labels[:2] == ("[0.1, 0.15)", "[0.15, 0.2)")
-    assert domain["pay"].labels[:2] == ("0", "1 to 4999"), "none of something is a level"
-    assert domain["pay"].labels[-2:] == ("995000 to 999999", "1000000")
+    assert domain["price"].labels[:2] == ("[0.1, 0.11)", "[0.11, 0.12)")
+    assert domain["pay"].labels[:2] == ("0", "1 to 999"), "none of something is a level"
+    assert domain["pay"].labels[-2:] == ("999000 to 999999", "1000000")
 
 
 @pytest.mark.parametrize(
