@@ -32,17 +32,16 @@ from benchmarks.inference_models import (
     true_figures,
 )
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
+from synthdp.data.encoding import encode_column, operand_values
 from synthdp.graph.stage import find_graph
 from synthdp.inference.answer import answer_tables
 from synthdp.inference.figures import Figure
-from synthdp.inference.query import Query, parse_query
-from synthdp.model.constraints import numbers
 from synthdp.model.fit import all_tables, measure
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
+from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 
@@ -187,7 +186,7 @@ def adult(epsilon: float, releases: int, queries: int) -> dict[str, float]:
     frame = frame.replace({"": None})
     domain = Domain.from_spec(spec.columns)
     values = {
-        c.name: numbers(c, encode_column(c, frame[c.name]).codes, frame[c.name])
+        c.name: operand_values(c, encode_column(c, frame[c.name]).codes, frame[c.name])
         for c in domain.columns
     }
     rng = np.random.default_rng(7)

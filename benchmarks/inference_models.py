@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.kinds.bins import level_of
-from synthdp.inference.query import Query
+from synthdp.spec.expressions.query import Query
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 

@@ -29,6 +29,7 @@ __all__ = [
     "decode_column",
     "encode",
     "encode_column",
+    "operand_values",
     "to_numbers",
 ]
 
@@ -50,6 +51,21 @@ def encode_column(
 def to_numbers(column: ColumnDomain, values: pd.Series[Any]) -> Floats:
     """Values on the column's numeric scale, shape `[rows]`; NaN where missing or not a number."""
     return read_values(column, values).numbers
+
+
+def operand_values(
+    column: ColumnDomain, codes: npt.NDArray[np.integer], values: pd.Series[Any] | None
+) -> npt.NDArray[np.float64]:
+    """A column as expressions read it, `[rows]`: its levels, and its values if it is a range.
+
+    Categories are positions, dates days since 1970, and missing values NaN.
+    """
+    if not column.ranged:
+        missing = column.levels if column.missing_level is None else column.missing_level
+        return np.where(codes == missing, np.nan, codes.astype(np.float64))
+    assert values is not None
+    steps = to_numbers(column, values)
+    return steps if column.step_seconds is None else steps * column.step_seconds / 86_400
 
 
 def decode_column(

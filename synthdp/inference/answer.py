@@ -23,10 +23,10 @@ from synthdp.inference.cells import MAX_CELLS, CellRoles, roles
 from synthdp.inference.estimate import Agreement, LeastSquares
 from synthdp.inference.figures import Figure, Rows, Value, figure, needed, within
 from synthdp.inference.model_only import TABLE, model_figures
-from synthdp.inference.query import Query, parse_query
 from synthdp.inference.tables import Axes, measured
 from synthdp.inference.words import about, answer_text, as_texts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec
 

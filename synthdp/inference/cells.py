@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
-from synthdp.inference.query import Query
+from synthdp.spec.expressions.query import Query
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

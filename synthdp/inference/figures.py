@@ -24,7 +24,7 @@ from synthdp.inference.intervals import (
     ratio_interval,
     share_sampling,
 )
-from synthdp.inference.query import Query
+from synthdp.spec.expressions.query import Query
 
 Floats = npt.NDArray[np.float64]
 

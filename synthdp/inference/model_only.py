@@ -13,7 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
 from synthdp.inference.figures import Figure
-from synthdp.inference.query import Query
+from synthdp.spec.expressions.query import Query
 
 TABLE = "synthetic.csv"
 
@@ -27,8 +27,7 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
     Raises:
         VerifyError: the table cannot be read.
     """
-    from synthdp.data.encoding import encode_column
-    from synthdp.model.constraints import numbers
+    from synthdp.data.encoding import encode_column, operand_values
 
     columns = {name: domain[name] for name in query.columns}
     text = _texts(bundle, list(columns))
@@ -36,7 +35,7 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
     for name, column in columns.items():
         parsed = column_kind(column).parsed(column, text[name])
         codes[name] = encode_column(column, parsed).codes
-        values[name] = numbers(column, codes[name], parsed)
+        values[name] = operand_values(column, codes[name], parsed)
     number = None
     if query.column is not None:
         number = values[query.column] / _days(columns[query.column])

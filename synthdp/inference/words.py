@@ -10,8 +10,8 @@ import numpy as np
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.inference.cells import CellRoles, value_bounds
 from synthdp.inference.figures import Figure, Value
-from synthdp.inference.query import Query
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.expressions.query import Query
 from synthdp.spec.model import Datetime, IdUnit, Integer, Number, ReleaseSpec
 
 TIERS = {"A": "A, measured", "B": "B, spanned", "C": "C, model only: no interval"}

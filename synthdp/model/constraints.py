@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes, decode, decode_column, encode_column, to_numbers
+from synthdp.data.encoding import Codes, decode, decode_column, encode_column, operand_values
 from synthdp.errors import GateError
 from synthdp.model.derived import Derived
 from synthdp.spec.expressions.expressions import parse
@@ -76,7 +76,7 @@ class Constraints:
         `codes` are levels `[rows, columns]`, and `frame` holds their decoded values.
         """
         values = {
-            c.name: numbers(c, codes[:, self.domain.index(c.name)], frame.get(c.name))
+            c.name: operand_values(c, codes[:, self.domain.index(c.name)], frame.get(c.name))
             for c in self.columns
         }
         return self.violated(values)
@@ -91,7 +91,9 @@ class Constraints:
         values = {}
         for column in self.columns:
             written = text[column.name].mask(text[column.name] == "")
-            values[column.name] = numbers(column, encode_column(column, written).codes, written)
+            values[column.name] = operand_values(
+                column, encode_column(column, written).codes, written
+            )
         texts = (expression.text for expression in self.expressions)
         return dict(zip(texts, self.violated(values), strict=True))
 
@@ -182,18 +184,3 @@ class Constraints:
                 frame.loc[rows, name] = values.iloc[chosen].array
             bad = np.setdiff1d(bad, rows)
         return frame
-
-
-def numbers(
-    column: ColumnDomain, codes: npt.NDArray[np.integer], values: pd.Series[object] | None
-) -> npt.NDArray[np.float64]:
-    """A column as constraints read it, `[rows]`.
-
-    Categories are positions, dates days since 1970, and missing values NaN.
-    """
-    if not column.ranged:
-        missing = column.levels if column.missing_level is None else column.missing_level
-        return np.where(codes == missing, np.nan, codes.astype(np.float64))
-    assert values is not None
-    steps = to_numbers(column, values)
-    return steps if column.step_seconds is None else steps * column.step_seconds / 86_400

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from synthdp.data.domain import Domain
 from synthdp.graph.stage import rounds
+from synthdp.model.estimands import check_strata, estimand_rounds
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
-from synthdp.privacy.plan import (
-    ReleasePlan,
-)
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import ReleaseSpec
 
 
 def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
-    """The calibrated plan of everything that `fit` will release."""
-    return make_plan(
-        spec, domain, graph_rounds=rounds(spec.graph, domain, rows=expected_fit_rows(spec))
+    """The calibrated plan of everything that `fit` will release.
+
+    Raises:
+        BudgetError: the accountant cannot resolve it, or noise would drown an estimand's strata.
+    """
+    plan = make_plan(
+        spec,
+        domain,
+        graph_rounds=rounds(spec.graph, domain, rows=expected_fit_rows(spec)),
+        estimands=estimand_rounds(spec, domain),
     )
+    check_strata(plan, spec)
+    return plan

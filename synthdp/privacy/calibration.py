@@ -42,13 +42,14 @@ def make_plan(
     domain: Domain,
     *,
     graph_rounds: Mapping[str, MechanismFactory] = MappingProxyType({}),
+    estimands: Mapping[str, MechanismFactory] = MappingProxyType({}),
 ) -> ReleasePlan:
-    """The calibrated plan of a release; `graph_rounds` names what the graph stage may release, each
-    started from its whole share.
+    """The calibrated plan of a release; `graph_rounds` and `estimands` name what the graph stage
+    may release, and what estimands are made of, each started from its whole share.
     """
     unit = spec.dataset.privacy_unit
     rows_per_unit = unit.max_rows if isinstance(unit, IdUnit) else 1
-    return _calibrated(_rough_plan(spec, domain, graph_rounds, rows_per_unit))
+    return _calibrated(_rough_plan(spec, domain, graph_rounds, estimands, rows_per_unit))
 
 
 def make_search_plan(
@@ -104,6 +105,7 @@ def _rough_plan(
     spec: ReleaseSpec,
     domain: Domain,
     rounds: Mapping[str, MechanismFactory],
+    estimands: Mapping[str, MechanismFactory],
     rows_per_unit: int,
 ) -> ReleasePlan:
     """Each purpose with the noise that would meet its share on its own."""
@@ -132,6 +134,7 @@ def _rough_plan(
             if privacy.pairs
             else None
         ),
+        estimands=_started(estimands, gaussian_mu(shares.estimands)) if estimands else {},
         graph=_started(rounds, gaussian_mu(shares.graph)) if rounds else {},
         targets=(
             training(_target_settings(settings), shares.targets) if settings.targets else None

@@ -25,11 +25,12 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMargina
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 
-# Purposes, as ledgers and certificates name them; those of the graph have a name of their own each.
+# Purposes, as ledgers and certificates name them; those of the graph, and of estimands, have a name
+# of their own each.
 MEASURE, PAIRS, TARGETS, TRAIN, SCORES = "measure", "pairs", "targets", "train", "scores"
 # Of a run that drafts a spec (`synthdp init --private`), and of no release.
 FORMS, TEXTS = "forms", "texts"
-GRAPH = "graph: "
+GRAPH, ESTIMAND = "graph: ", "estimand: "
 # Noisy tables serve everything that can use them, at one price.
 TABLE_USES = ("start of the model", "raking", "published counts")
 PAIR_USES = ("balance", *TABLE_USES)
@@ -86,15 +87,17 @@ class PlannedPurpose:
     def serves(self) -> tuple[str, ...]:
         """What the released value is used for."""
         of_tables = isinstance(self.mechanism, NoisyMarginals | AdaptiveMarginals)
-        return SERVES.get(self.purpose, ("graph", *(PAIR_USES if of_tables else ())))
+        first = "answers" if self.purpose.startswith(ESTIMAND) else "graph"
+        return SERVES.get(self.purpose, (first, *(PAIR_USES if of_tables else ())))
 
 
 @dataclass(frozen=True)
 class ReleasePlan:
     """Every spend of one run, in fields that are named like their purposes; None is not planned.
 
-    `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names. `graph`:
-    what the graph stage may release, by name. `targets`: training of the targets' heads. `train`:
+    `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names.
+    `estimands`: what each of the spec's estimands is made of, by name. `graph`: what the graph
+    stage may release, by name. `targets`: training of the targets' heads. `train`:
     training of the network. `scores`: published scores. `forms` and `texts`: how the values of
     unknown columns are written and where they lie, and texts that many rows have, for a draft.
     """
@@ -105,6 +108,7 @@ class ReleasePlan:
     rows_per_unit: int
     measure: NoisyMarginals | None = None
     pairs: NoisyMarginals | None = None
+    estimands: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
     graph: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
     targets: DpSgd | None = None
     train: DpSgd | None = None
@@ -118,6 +122,7 @@ class ReleasePlan:
         listed: list[tuple[str, PlannedMechanism | None]] = [
             (MEASURE, self.measure),
             (PAIRS, self.pairs),
+            *((estimand_purpose(name), mechanism) for name, mechanism in self.estimands.items()),
             *((graph_purpose(name), mechanism) for name, mechanism in self.graph.items()),
             (TARGETS, self.targets),
             (TRAIN, self.train),
@@ -144,8 +149,10 @@ class ReleasePlan:
         self, change: Callable[[str, PlannedMechanism], PlannedMechanism | None]
     ) -> ReleasePlan:
         """The plan with each mechanism changed, or left out, by `change(purpose, mechanism)`."""
-        graph = {n: change(graph_purpose(n), mechanism) for n, mechanism in self.graph.items()}
-        changed: dict[str, Any] = {"graph": {n: m for n, m in graph.items() if m is not None}}
+        changed: dict[str, Any] = {}
+        for group, purpose_of in (("estimands", estimand_purpose), ("graph", graph_purpose)):
+            parts = {n: change(purpose_of(n), m) for n, m in getattr(self, group).items()}
+            changed[group] = {n: m for n, m in parts.items() if m is not None}
         for purpose in SERVES:
             mechanism = getattr(self, purpose)
             changed[purpose] = None if mechanism is None else change(purpose, mechanism)
@@ -247,6 +254,15 @@ def graph_purpose(name: str) -> str:
     'graph: orient'
     """
     return f"{GRAPH}{name}"
+
+
+def estimand_purpose(name: str) -> str:
+    """The purpose of what is planned for the estimand `name`.
+
+    >>> estimand_purpose("1")
+    'estimand: 1'
+    """
+    return f"{ESTIMAND}{name}"
 
 
 def needed(mechanism: M | None, purpose: str) -> M:

@@ -22,8 +22,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError, QueryError, VerifyError
 from synthdp.inference.answer import Answer, answer_tables
-from synthdp.inference.query import parse_query
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 from tests.inference.conftest import counted, drawn_levels, spec_with
 

@@ -13,7 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.kinds.bins import level_of
 from synthdp.errors import OutputError
 from synthdp.inference.cells import level_points, roles, value_bounds
-from synthdp.inference.query import parse_query
+from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import Integer, Number
 
 WHOLE = Integer(type="integer", lower=-3, upper=16, bins=4, spikes=(-3, 5), missing=True)

@@ -17,6 +17,7 @@ from synthdp.spec.checks import budget as budgetchecks
 from synthdp.spec.checks import columns as columnchecks
 from synthdp.spec.checks import dataset as datasetchecks
 from synthdp.spec.checks import derived as derivedchecks
+from synthdp.spec.checks import estimands as estimandchecks
 from synthdp.spec.checks import evaluation as evaluationchecks
 from synthdp.spec.checks import gates as gatechecks
 from synthdp.spec.checks import graph as graphchecks
@@ -127,6 +128,11 @@ CHECKS = (
     ),
     _Check(("columns", "evaluation.subgroups"), evaluationchecks.subgroups),
     _Check(("columns", "evaluation.effects"), evaluationchecks.effects),
+    _Check(("privacy.shares", "estimands"), estimandchecks.share),
+    _Check(
+        ("columns", "estimands", "graph.mode", "graph.edges", "graph.latent"), estimandchecks.each
+    ),
+    _Check(("estimands", "dataset.source"), estimandchecks.values),
     _Check(("columns",), derivedchecks.derived),
     _Check(("columns",), columnchecks.column_names),
     _Check(("graph.groups",), columnchecks.group_names),

@@ -8,6 +8,7 @@ from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Effect, ReleaseSpec, category_types
 from synthdp.spec.model.evaluation import DISCLOSURE_SHARE
+from synthdp.spec.syntax import Loc
 
 MAX_GROUPS = 64
 
@@ -75,10 +76,11 @@ def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Treatments are expressions over one column; outcomes and adjusted columns are others."""
     for i, effect in enumerate(spec.evaluation.effects):
-        yield from _effect(spec, i, effect)
+        yield from effect_problems(spec, ("evaluation", "effects", i), effect)
 
 
-def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]:
+def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[CrossProblem]:
+    """An effect's columns: one treatment, an outcome that has a mean, no column twice."""
     read: set[str] = set()
     for text in (effect.treated, effect.control):
         parsed = parse(text, spec.columns)[0] if text is not None else None
@@ -86,14 +88,14 @@ def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]
     if len(read) > 1:
         names = ", ".join(n for n in spec.columns if n in read)
         yield CrossProblem(
-            ("evaluation", "effects", i, "treated"),
+            (*where, "treated"),
             f"reads {names}; a treatment is one column",
             "compare values of one column",
         )
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
         if name in read or (field == "adjust" and name == effect.outcome):
             yield CrossProblem(
-                ("evaluation", "effects", i, field),
+                (*where, field),
                 f"{name!r} is already the treatment or the outcome",
                 "name another column",
             )
@@ -104,7 +106,7 @@ def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]
             " there is no mean"
         )
         yield CrossProblem(
-            ("evaluation", "effects", i, "outcome"),
+            (*where, "outcome"),
             message,
             "name a number, an ordinal column, or one of two categories",
         )

@@ -34,8 +34,18 @@ _COLUMNS = (
     "evaluation.subgroups.*",
     "evaluation.effects.*.outcome",
     "evaluation.effects.*.adjust.*",
+    "estimands.*.columns.*",
+    "estimands.*.outcome",
+    "estimands.*.adjust.*",
 )
-_EXPRESSIONS = ("constraints.*", "evaluation.effects.*.treated", "evaluation.effects.*.control")
+_EXPRESSIONS = (
+    "constraints.*",
+    *(
+        f"{e}.*.{arm}"
+        for e in ("evaluation.effects", "estimands")
+        for arm in ("treated", "control")
+    ),
+)
 _ARROWS, _NODES = ("graph.edges.*", "graph.forbidden.*"), ("graph.tiers.*.*", "graph.latent.*.*")
 
 
@@ -45,7 +55,8 @@ def written(spec: ReleaseSpec) -> dict[str, Any]:
         name: getattr(spec, name).model_dump()
         for name in ("privacy", "graph", "synthesizer", "sampling", "evaluation")
     }
-    return {**sections, "constraints": spec.constraints}
+    estimands = [e.model_dump() for e in spec.estimands]
+    return {**sections, "constraints": spec.constraints, "estimands": estimands}
 
 
 def name_problems(data: object, columns: Mapping[str, Column]) -> Iterator[CrossProblem]:

@@ -19,6 +19,7 @@ from synthdp.spec.model import (
     Constraint,
     Dataset,
     DeclaredRows,
+    Estimand,
     Gate,
     PrivacyUnit,
     ReleaseSpec,
@@ -29,7 +30,7 @@ from synthdp.spec.model.rules import fill_defaults
 from synthdp.spec.wording import closest
 
 _M = TypeVar("_M", bound=BaseModel)
-_APART = ("dataset", "columns", "gates", "constraints")
+_APART = ("dataset", "columns", "estimands", "gates", "constraints")
 _RULED = {
     "dataset",
     "dataset.rows",
@@ -65,6 +66,7 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
         )
     parts["dataset"] = _dataset(tree.entries.get("dataset"), lost)
     parts["columns"] = _columns(tree.entries.get("columns"), lost)
+    parts["estimands"] = _entries(Estimand, tree.entries.get("estimands"))
     parts["gates"] = _entries(Gate, tree.entries.get("gates"))
     parts["constraints"] = _entries(Constraint, tree.entries.get("constraints"))
     spec = ReleaseSpec.model_construct(**parts)

@@ -12,6 +12,7 @@ Import models from here; the files behind it are for reading and changing:
     privacy.py      privacy
     graph.py        graph
     synthesizer.py  synthesizer, sampling, constraints
+    estimands.py    estimands
     evaluation.py   evaluation, attacks
     gates.py        gates, and the metrics that they may bound
     running.py      tracking, compute
@@ -54,6 +55,13 @@ from synthdp.spec.model.dataset import (
     RowUnit,
     Source,
     SqlSource,
+)
+from synthdp.spec.model.estimands import (
+    AskedEstimand,
+    Clip,
+    EffectEstimand,
+    Estimand,
+    TableEstimand,
 )
 from synthdp.spec.model.evaluation import (
     Attacks,
@@ -104,6 +112,7 @@ __all__ = [
     "PUBLIC_METRICS",
     "RESOLUTION_SECONDS",
     "UNSOUND",
+    "AskedEstimand",
     "Attacks",
     "Boolean",
     "BuiltinSource",
@@ -112,6 +121,7 @@ __all__ = [
     "Categories",
     "Category",
     "ClassifierName",
+    "Clip",
     "Column",
     "ColumnBase",
     "Compute",
@@ -127,6 +137,8 @@ __all__ = [
     "Edge",
     "Edges",
     "Effect",
+    "EffectEstimand",
+    "Estimand",
     "Evaluation",
     "Flag",
     "Gate",
@@ -155,6 +167,7 @@ __all__ = [
     "Source",
     "SqlSource",
     "SynthesizerSettings",
+    "TableEstimand",
     "Tracking",
     "Unread",
     "Whole",
@@ -204,6 +217,13 @@ class ReleaseSpec(Model):
         examples=[
             {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]}
         ],
+    )
+    estimands: Annotated[tuple[Estimand, ...], Field(max_length=50)] = Field(
+        default=(),
+        description=(
+            "numbers that privacy.shares.estimands pays for: the bundle has each with its interval"
+        ),
+        examples=[[{"kind": "question", "ask": "mean(income) by sex"}]],
     )
     synthesizer: SynthesizerSettings = Field(
         default=SynthesizerSettings(), description="the model", examples=[{"steps": 800}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from annotated_types import Unit
@@ -34,6 +35,11 @@ class Shares(Model):
         description="for the stage that `synthesizer.targets` have of their own",
         examples=[0.2],
     )
+    estimands: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
+        default=0.0,
+        description="for `estimands`, in equal parts; they get 0.15 where shares are left out",
+        examples=[0.15],
+    )
     train: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
         default=0.8,
         description="for training the model by DP-SGD; mode predict does without it",
@@ -42,12 +48,12 @@ class Shares(Model):
 
     @model_validator(mode="after")
     def _sum(self) -> Shares:
-        total = self.measure + self.pairs + self.graph + self.targets + self.train
+        total = math.fsum(self.model_dump().values())
         if abs(total - 1) > 1e-9:
             parts = " + ".join(
                 f"{name} {share:g}"
                 for name, share in self.model_dump().items()
-                if share or name not in ("pairs", "targets")
+                if share or name not in ("pairs", "targets", "estimands")
             )
             raise wrong(("", f"shares must sum to 1, got {total:g} ({parts})"))
         return self

@@ -29,6 +29,7 @@ FINE_ROWS = 10.0  # rows of a fine bin, times epsilon, for each root of the numb
 # alone say how a column is spread inside the groups of levels on which pairs are counted.
 PREDICT_SHARES = Shares(measure=0.2, graph=0.8, train=0.0)
 FINE_SHARES = Shares(measure=0.4, graph=0.6, train=0.0)
+ESTIMANDS_SHARE = 0.15  # of estimands, where shares are left out; all else gets the rest
 
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
@@ -49,9 +50,14 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
 
 def _with_shares(spec: ReleaseSpec) -> ReleaseSpec:
     """Mode predict spends what other modes spend on training on pairs of columns."""
-    if spec.graph.mode != "predict" or "shares" in spec.privacy.model_fields_set:
+    if "shares" in spec.privacy.model_fields_set:
         return spec
-    shares = FINE_SHARES if _left_out(spec) else PREDICT_SHARES
+    shares = spec.privacy.shares
+    if spec.graph.mode == "predict":
+        shares = FINE_SHARES if _left_out(spec) else PREDICT_SHARES
+    if spec.estimands:
+        rest = {name: (1 - ESTIMANDS_SHARE) * part for name, part in shares.model_dump().items()}
+        shares = Shares(**{**rest, "estimands": ESTIMANDS_SHARE})
     privacy = spec.privacy.model_copy(update={"shares": shares})
     return spec.model_copy(update={"privacy": privacy})
 

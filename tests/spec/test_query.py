@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synthdp.errors import QueryError
-from synthdp.inference.query import parse_query
+from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 
 FORM = (

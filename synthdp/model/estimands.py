@@ -1,0 +1,147 @@
+"""What the spec's estimands are made of: a noisy table, or sums by strata.
+
+Everything here follows from the spec. Conditions are tried on a row's own values, so that they need
+not end where bins do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError
+from synthdp.graph.adjustment import adjustment
+from synthdp.graph.causal import CausalGraph
+from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
+from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
+from synthdp.privacy.plan import MechanismFactory, ReleasePlan
+from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.parsed import Expression
+from synthdp.spec.expressions.query import Query, parse_query
+from synthdp.spec.model import (
+    AskedEstimand,
+    Clip,
+    EffectEstimand,
+    Estimand,
+    ReleaseSpec,
+    TableEstimand,
+)
+from synthdp.spec.model.estimands import number_bounds
+
+CLEAR = 4.0  # deviations of the noise that an average stratum must hold
+
+
+def estimand_name(position: int) -> str:
+    """The name of the estimand at a position of the spec's list, from 0.
+
+    >>> estimand_name(0)
+    '1'
+    """
+    return str(position + 1)
+
+
+def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFactory]:
+    """How each estimand is measured, by its name, for equal parts of the share."""
+    part = math.sqrt(max(1, len(spec.estimands)))
+
+    def started(estimand: Estimand, mu: float) -> PlannedMechanism:
+        return measured_as(spec, domain, estimand, noise=part / mu)
+
+    return {
+        estimand_name(i): partial(started, estimand) for i, estimand in enumerate(spec.estimands)
+    }
+
+
+def measured_as(
+    spec: ReleaseSpec, domain: Domain, estimand: Estimand, *, noise: float
+) -> NoisyMarginals | StratumSums:
+    """The mechanism of an estimand, at a noise in multiples of what one row can move."""
+    if isinstance(estimand, TableEstimand):
+        return NoisyMarginals(domain, (estimand.columns,), noise)
+    if isinstance(estimand, AskedEstimand):
+        query = parse_query(estimand.ask, spec.columns)
+        by = (query.by,) if query.by else ()
+        return StratumSums(domain, _arms(query), by, _number(spec, query.column, estimand), noise)
+    by, _ = effect_adjustment(spec, estimand)
+    number = _number(spec, estimand.outcome, estimand)
+    return StratumSums(domain, _compared(spec, estimand), by, number, noise)
+
+
+def effect_adjustment(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[tuple[str, ...], str]:
+    """The columns that an effect is adjusted for, by the spec alone, and a remark."""
+    graph = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+    return adjustment(estimand, spec.columns, graph)
+
+
+def check_strata(plan: ReleasePlan, spec: ReleaseSpec) -> None:
+    """Refuse strata that noise would drown, before anything is spent.
+
+    Rows are taken to be spread evenly over strata, which no table exceeds for all of them.
+
+    Raises:
+        BudgetError: an average stratum has fewer rows than `CLEAR` deviations of its noise.
+    """
+    rows = expected_fit_rows(spec)
+    for name, mechanism in plan.estimands.items():
+        if not isinstance(mechanism, StratumSums):
+            continue
+        strata = math.prod(mechanism.shape[1:])
+        least = CLEAR * mechanism.sigma
+        if strata > 1 and rows / strata < least:
+            raise BudgetError(
+                f"estimand {name}: {rows:,.0f} rows in {strata} strata are {rows / strata:,.0f}"
+                f" each, under noise of {mechanism.sigma:,.0f}; nothing was read or spent",
+                hint=(
+                    f"{least:,.0f} rows each would do: name columns with at most"
+                    f" {max(1, int(rows / least))} combinations of levels, or raise"
+                    " privacy.shares.estimands"
+                ),
+            )
+
+
+def _arms(query: Query) -> tuple[Arm, ...]:
+    """Of a share, rows for which the condition holds, and does not; else the rows asked about."""
+    where = () if query.where is None else ((query.where, True),)
+    if query.condition is None:
+        return (Arm(where),)
+    holds = Arm((*where, (query.condition, True)))
+    if query.statistic == "count":
+        return (holds,)
+    return holds, Arm((*where, (query.condition, False)))
+
+
+def _compared(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[Arm, Arm]:
+    """The treated, and those whom they are compared with."""
+    treated = _parsed(spec, estimand.treated)
+    if estimand.control is None:
+        return Arm(((treated, True),)), Arm(((treated, False),))
+    return Arm(((treated, True),)), Arm(((_parsed(spec, estimand.control), True),))
+
+
+def _parsed(spec: ReleaseSpec, text: str) -> Expression:
+    expression, _ = parse(text, spec.columns, derived=False)
+    if expression is None:
+        raise ValueError(f"{text!r} cannot be read; check the spec first")
+    return expression
+
+
+def _number(
+    spec: ReleaseSpec, column: str | None, estimand: AskedEstimand | EffectEstimand
+) -> Bounded | None:
+    if column is None:
+        return None
+    lower, upper = number_bounds(spec.columns[column])
+    clip = estimand.clip or Clip(lower=lower, upper=upper)
+    return Bounded(column, clip.lower, clip.upper)
+
+
+def tables_and_sums(
+    planned: Mapping[str, PlannedMechanism],
+) -> tuple[dict[str, NoisyMarginals], dict[str, StratumSums]]:
+    """The planned tables and the planned sums, by estimand."""
+    tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
+    return tables, {n: m for n, m in planned.items() if isinstance(m, StratumSums)}

@@ -1,0 +1,163 @@
+"""Checks of estimands: they are paid for, can be read, and are identified and small enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from synthdp.errors import QueryError
+from synthdp.spec.checks.evaluation import effect_problems
+from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.model import (
+    AskedEstimand,
+    Clip,
+    EffectEstimand,
+    ReleaseSpec,
+    TableEstimand,
+)
+from synthdp.spec.model.estimands import number_bounds
+from synthdp.spec.syntax import Loc
+
+MAX_CELLS = 100_000  # of a contingency table
+MAX_STRATA = 1000  # of an arm
+CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust for
+
+
+def share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Estimands have a share, and a share has estimands."""
+    part, where = spec.privacy.shares.estimands, ("privacy", "shares", "estimands")
+    # Where shares are left out, the rules give estimands theirs.
+    if spec.estimands and part == 0 and "shares" in spec.privacy.model_fields_set:
+        yield CrossProblem(
+            where,
+            "got 0; estimands need a share of the budget",
+            "e.g. 0.15, taken from the others; or delete estimands",
+        )
+    if part > 0 and not spec.estimands:
+        yield CrossProblem(
+            where, f"got {part:g}, and there are no estimands", "name some, or set it to 0"
+        )
+
+
+def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Conditions and sums read values, which `levels_only` does not keep."""
+    if not getattr(spec.dataset.source, "levels_only", False):
+        return
+    for i, estimand in enumerate(spec.estimands):
+        if not isinstance(estimand, TableEstimand):
+            yield CrossProblem(
+                ("estimands", i, "kind"),
+                "levels_only keeps no values, and this estimand reads them",
+                "use kind: table, or leave out levels_only",
+            )
+
+
+def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """What is wrong with single estimands."""
+    for i, estimand in enumerate(spec.estimands):
+        where: Loc = ("estimands", i)
+        if isinstance(estimand, TableEstimand):
+            yield from _table(spec, where, estimand)
+        elif isinstance(estimand, AskedEstimand):
+            yield from _question(spec, where, estimand)
+        else:
+            yield from _effect(spec, where, estimand)
+
+
+def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[CrossProblem]:
+    known = [spec.columns[name] for name in estimand.columns if name in spec.columns]
+    cells = math.prod(column.level_count for column in known)
+    if cells > MAX_CELLS:
+        yield CrossProblem(
+            (*where, "columns"),
+            f"a table of {cells:,} cells; at most {MAX_CELLS:,} are measured",
+            "name fewer columns, or declare wider bins; a share, a mean or an effect needs no bins",
+        )
+
+
+def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterator[CrossProblem]:
+    try:
+        query = parse_query(estimand.ask, spec.columns)
+    except QueryError as error:
+        for mistake in error.problems:
+            text = f"character {mistake.at}: {mistake.message}"
+            yield CrossProblem((*where, "ask"), text, mistake.hint)
+        return
+    if query.statistic == "quantile":
+        yield CrossProblem(
+            (*where, "ask"),
+            "a quantile is read off a table, and is no sum",
+            "one column's quantiles need no estimand; of groups, use kind: table",
+        )
+    elif query.statistic != "mean" and estimand.clip is not None:
+        yield CrossProblem((*where, "clip"), f"a {query.statistic} has no numbers to clip")
+    elif query.column is not None:
+        yield from _clip(spec, where, query.column, estimand.clip)
+    yield from _strata(spec, (*where, "ask"), (query.by,) if query.by else ())
+
+
+def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
+    found = list(effect_problems(spec, where, estimand))
+    outcome = spec.columns.get(estimand.outcome)
+    if outcome is not None and outcome.operand == "date":
+        text = f"{estimand.outcome!r} holds dates, whose sums are not measured"
+        found.append(CrossProblem((*where, "outcome"), text, "name a number or a category"))
+    if estimand.adjust is None and spec.graph.mode not in CAUSAL:
+        found.append(
+            CrossProblem(
+                where,
+                f"graph mode {spec.graph.mode} declares no causes to adjust for",
+                "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot",
+            )
+        )
+    yield from found or [
+        *_clip(spec, where, estimand.outcome, estimand.clip),
+        *_strata(spec, (*where, "adjust"), estimand.adjust or ()),
+        *_latent(spec, where, estimand),
+    ]
+
+
+def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
+    """An unseen common cause of treatment and outcome, which no column adjusts for."""
+    treated, _ = parse(estimand.treated, spec.columns, derived=False)
+    group_of = {name: group for group, names in spec.graph.groups.items() for name in names}
+    sides = [
+        {group_of.get(name, name) for name in names}
+        for names in (treated.columns if treated else (), (estimand.outcome,))
+    ]
+    for names in spec.graph.latent:
+        if all(side & set(names) for side in sides) and spec.graph.mode in CAUSAL:
+            yield CrossProblem(
+                where,
+                f"not identified: graph.latent says that {' and '.join(names)} have an unseen"
+                " common cause, and no column adjusts for it",
+                "ask for the difference of means as two questions, mean(...) where ...",
+            )
+
+
+def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[CrossProblem]:
+    known = [spec.columns[name] for name in names if name in spec.columns]
+    strata = math.prod(column.level_count for column in known)
+    if strata > MAX_STRATA:
+        yield CrossProblem(
+            where,
+            f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured",
+            "name fewer columns, or declare wider bins",
+        )
+
+
+def _clip(
+    spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None
+) -> Iterator[CrossProblem]:
+    """A clip lies inside the bounds of its column."""
+    if clip is None or name not in spec.columns:
+        return
+    lower, upper = number_bounds(spec.columns[name])
+    if clip.lower < lower or clip.upper > upper:
+        yield CrossProblem(
+            (*where, "clip"),
+            f"{clip.lower:g} to {clip.upper:g} is not inside {name}'s {lower:g} to {upper:g}",
+            "numbers beyond a column's bounds do not occur; clip inside them",
+        )

@@ -1,0 +1,91 @@
+"""`estimands`: numbers that are paid for, so that the bundle has them with their intervals."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import Unit
+from pydantic import Field, model_validator
+
+from synthdp.spec.model.columns import Column, Integer, Number
+from synthdp.spec.model.evaluation import Effect
+from synthdp.spec.model.fields import Model, Names, Real, wrong
+
+MAX_TABLE = 6  # columns of a table
+
+
+class Clip(Model):
+    """Where a number ends for the sums: what lies beyond counts as the nearer end."""
+
+    lower: Annotated[Real, Unit("that of the column")] = Field(
+        description="the least number that counts", examples=[0.0]
+    )
+    upper: Annotated[Real, Unit("that of the column")] = Field(
+        description="the largest number that counts", examples=[30.0]
+    )
+
+    @model_validator(mode="after")
+    def _order(self) -> Clip:
+        if self.lower >= self.upper:
+            raise wrong(("upper", f"got {self.upper:g}, which is not above {self.lower:g}"))
+        return self
+
+
+class AskedEstimand(Model):
+    """A share, a count or a mean, as `synthdp answer` is asked for it."""
+
+    kind: Literal["question"] = Field(description="a question", examples=["question"])
+    ask: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description=(
+            "share(CONDITION), count(CONDITION) or mean(COLUMN), then perhaps `where CONDITION`,"
+            " then perhaps `by COLUMN`; conditions are tried on the values themselves"
+        ),
+        examples=["mean(mdvis) where hlthp == '1' by idp"],
+    )
+    clip: Clip | None = Field(
+        default=None,
+        description="of a mean: where its numbers end; default: the column's bounds",
+        examples=[{"lower": 0, "upper": 30}],
+    )
+
+
+class TableEstimand(Model):
+    """A contingency table of several columns, in all their levels.
+
+    It joins the noisy tables of the bundle: `synthdp answer` reads it, and the rows are held to it.
+    """
+
+    kind: Literal["table"] = Field(description="a contingency table", examples=["table"])
+    columns: Annotated[Names, Field(min_length=2, max_length=MAX_TABLE)] = Field(
+        description="its columns, of at most 100,000 cells together",
+        examples=[["hlthp", "idp", "hlthg"]],
+    )
+
+
+class EffectEstimand(Effect):
+    """The average effect of a treatment, by strata of the adjusted columns.
+
+    Without `adjust` columns it is a difference of means.
+    """
+
+    kind: Literal["effect"] = Field(description="an average effect", examples=["effect"])
+    clip: Clip | None = Field(
+        default=None,
+        description="where the outcome's numbers end; default: the column's bounds",
+        examples=[{"lower": 0, "upper": 30}],
+    )
+
+
+Estimand = Annotated[AskedEstimand | TableEstimand | EffectEstimand, Field(discriminator="kind")]
+"""One number, or one table of numbers, that is paid for."""
+
+
+def number_bounds(column: Column) -> tuple[float, float]:
+    """The least and the largest number of a column; categories count by their position.
+
+    >>> number_bounds(Integer(type="integer", lower=0, upper=99))
+    (0.0, 99.0)
+    """
+    if isinstance(column, Integer | Number):
+        return float(column.lower), float(column.upper)
+    return 0.0, float(max(len(column.labels) - 1, 1))
