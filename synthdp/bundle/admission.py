@@ -17,6 +17,7 @@ from synthdp.bundle.metadata.datacard import DATACARD
 from synthdp.bundle.metadata.datapackage import CSV_NAME
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.metadata.readme import public_spec
+from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.report_page import REPORT
 from synthdp.errors import BoundaryError, VerifyError
 from synthdp.evaluate.dp_scores import ChargedScore, DpScores
@@ -63,6 +64,7 @@ class BundleContent:
     validation: Released[ValidationReport] | None = None
     audit: AuditRecord | None = None
     scores: Released[DpScores] | None = None
+    estimands: Released[dict[str, Any]] | None = None
 
 
 def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
@@ -95,6 +97,11 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
             "scores",
             "must be there where the spec's evaluation.disclosure is charged, and nowhere else",
         )
+    if (content.estimands is not None) != bool(content.spec.estimands):
+        refuse("estimands", "must be there where the spec names some, and nowhere else")
+    if content.estimands is not None:
+        answers = _released("estimands", content.estimands, dict).receipts
+        receipts |= {ESTIMANDS: answers, REPORT: receipts[REPORT] | answers}
     if content.scores is None:
         return receipts
     paid = _released("scores", content.scores, tuple).receipts

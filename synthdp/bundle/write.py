@@ -31,6 +31,7 @@ from synthdp.bundle.metadata.datapackage import CSV_NAME, descriptor, write_csv
 from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.metadata.parquet import PARQUET_NAME, write_parquet
 from synthdp.bundle.metadata.readme import graph_title, public_spec, readme, spec_yaml
+from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.noisy_tables import tables_json
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.signing.keys import Signer
@@ -60,9 +61,10 @@ FILES = (
     CSV_NAME,
     PARQUET_NAME,
 )
-# In a bundle only where the spec states its publication, or a key was given. SUMS lists the first
-# and not the second: the statement names SUMS.
-OPTIONAL = (DEPLOYMENT, STATEMENT)
+# In a bundle only where the spec states its publication, has estimands, or a key was given. SUMS
+# lists the first two and not the third: the statement names SUMS.
+BY_SPEC = (DEPLOYMENT, ESTIMANDS)
+OPTIONAL = (*BY_SPEC, STATEMENT)
 WRITING = (
     "certificate",
     "table",
@@ -153,6 +155,7 @@ def _write_all(
         "privacy/ledger.json": as_json(
             {"run": content.run, "entries": [e.to_json() for e in entries]}
         ),
+        **({ESTIMANDS: as_json(content.estimands.value)} if content.estimands else {}),
         **_disclosure(spec, facts, entries),
     }
     for name, text in texts.items():

@@ -20,6 +20,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
 from synthdp.inference.cells import MAX_CELLS, CellRoles, roles
+from synthdp.inference.estimands import bundle_estimands
 from synthdp.inference.estimate import Agreement, LeastSquares
 from synthdp.inference.figures import Figure, Rows, Value, figure, needed, within
 from synthdp.inference.model_only import TABLE, model_figures
@@ -28,7 +29,7 @@ from synthdp.inference.words import about, answer_text, as_texts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.model import AskedEstimand, ReleaseSpec
 
 Tier = Literal["A", "B", "C"]
 MAX_GROUPS = 128
@@ -99,6 +100,9 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     check_sums(bundle, ("spec.yaml", MARGINALS))
     spec = load_spec(bundle / "spec.yaml")
     query = parse_query(text, spec.columns)
+    paid = _paid(query, bundle, spec)
+    if paid is not None:
+        return paid
     domain = Domain.from_spec(spec.columns)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
@@ -119,6 +123,17 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     return found
 
 
+def _paid(query: Query, bundle: Path, spec: ReleaseSpec) -> Answer | None:
+    """The estimand that asks the same, where the release paid for one."""
+    for estimand in spec.estimands:
+        if not isinstance(estimand, AskedEstimand):
+            continue
+        if query.asks_like(parse_query(estimand.ask, spec.columns)):
+            result = bundle_estimands(bundle)[spec.estimands.index(estimand)]
+            return Answer(query, "A", result.figures, result.about)
+    return None
+
+
 def answer_tables(
     query: Query, spec: ReleaseSpec, domain: Domain, tables: Sequence[NoisyTable]
 ) -> Answer:
@@ -128,7 +143,7 @@ def answer_tables(
         OutputError: there are too many cells or groups.
         ValueError: the tables are not over the domain.
     """
-    rows = _rows(spec)
+    rows = Rows.of_spec(spec)
     solver, cells = _solver(query, domain, tables)
     everything = frozenset(range(len(query.columns)))
     missing = [everything] if cells is None else _missing(query, cells, solver)
@@ -146,14 +161,6 @@ def answer_tables(
     tier: Tier = "C" if missing else "A" if solver.measured.whole else "B"
     words = about(query, spec, tier, cells, names, tables)
     return Answer(query, tier, figures, words, names, agreement)
-
-
-def _rows(spec: ReleaseSpec) -> Rows:
-    unit = spec.dataset.privacy_unit
-    return Rows(
-        spec.evaluation.holdout if spec.evaluation.enabled else 0.0,
-        unit.max_rows if isinstance(unit, IdUnit) else 1,
-    )
 
 
 def _solver(

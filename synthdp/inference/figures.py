@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.inference.cells import CellRoles, value_bounds
-from synthdp.inference.estimate import LeastSquares
+from synthdp.inference.estimate import Functionals, LeastSquares
 from synthdp.inference.intervals import (
     Cuts,
     Interval,
@@ -24,7 +24,8 @@ from synthdp.inference.intervals import (
     ratio_interval,
     share_sampling,
 )
-from synthdp.spec.expressions.query import Query
+from synthdp.spec.expressions.query import Query, Statistic
+from synthdp.spec.model import IdUnit, ReleaseSpec
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,6 +44,15 @@ class Rows:
 
     holdout: float = 0.0
     per_unit: int = 1
+
+    @classmethod
+    def of_spec(cls, spec: ReleaseSpec) -> Rows:
+        """Those that a release of the spec counts."""
+        unit = spec.dataset.privacy_unit
+        return cls(
+            spec.evaluation.holdout if spec.evaluation.enabled else 0.0,
+            unit.max_rows if isinstance(unit, IdUnit) else 1,
+        )
 
 
 @dataclass(frozen=True)
@@ -137,17 +147,17 @@ def figure(
         return _quantile(query, roles, solver, rows, group)
     found = solver.functionals(extremes(query, roles, solver).stacked)
     if query.statistic == "count":
-        return _count(found.values, found.covariance, rows, group)
-    return _ratio(query, roles, found.values, found.covariance, rows, group)
+        return count_figure(found, rows, group)
+    return ratio_figure(query.statistic, found, _range(query, roles), rows, group)
 
 
-def _count(values: Floats, covariance: Floats, rows: Rows, group: str | None) -> Figure:
+def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:
     """Rows of the whole table: counted ones over the part that was kept.
 
     Coins held out each row (all rows of a unit together) with probability h: K rows leave
     K (1 - h) on average, with variance at most K h (1 - h) times the rows of a unit.
     """
-    kept = 1 - rows.holdout
+    kept, values, covariance = 1 - rows.holdout, found.values, found.covariance
     low, high = float(values[0]) / kept, float(values[3]) / kept
 
     def sd(at: int, count: float) -> float:
@@ -160,14 +170,18 @@ def _count(values: Floats, covariance: Floats, rows: Rows, group: str | None) ->
     return Figure(group, estimate, estimate, ends, bounds=bounds)
 
 
-def _ratio(
-    query: Query,
-    roles: CellRoles,
-    values: Floats,
-    covariance: Floats,
+def ratio_figure(
+    statistic: Statistic,
+    found: Functionals,
+    limits: Interval,
     rows: Rows,
     group: str | None,
 ) -> Figure:
+    """A share or a mean of numerator, denominator and squares, at their lowest and highest: `[6]`.
+
+    It lies between `limits`.
+    """
+    values, covariance = found.values, found.covariance
     about = float(values[1] + values[4]) / 2 / (1 - rows.holdout)
     for at in (1, 4):
         if not certain(float(values[at]), float(covariance[at, at])):
@@ -180,12 +194,12 @@ def _ratio(
             float(covariance[n_at, d_at]),
             float(covariance[d_at, d_at]),
         )
-        sampling = share_sampling(d) if query.statistic == "share" else mean_sampling(n, d, squares)
+        sampling = share_sampling(d) if statistic == "share" else mean_sampling(n, d, squares)
         ratios.append(n / d)
         of_rows.append(ratio_interval(n, d, noise))
         both = ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit))
         population.append(both or of_rows[-1])
-    lowest, highest = _range(query, roles)
+    lowest, highest = limits
 
     def joined(intervals: list[Interval | None]) -> Interval | None:
         first, last = intervals

@@ -28,7 +28,10 @@ def about(
     tables: Sequence[NoisyTable],
 ) -> tuple[str, ...]:
     """What the figures are of, in sentences."""
-    said = [*_tier(query, tier, unmeasured, tables), *_whom(query, spec, tier)]
+    said = [
+        *_tier(query, tier, unmeasured, tables),
+        *whom(query, spec, measured=tier != "C"),
+    ]
     if cells is not None and tier != "C":
         said += _bounds(query, cells)
     return tuple(said)
@@ -65,14 +68,15 @@ def _next_time(columns: Sequence[str], several: int) -> str:
     )
 
 
-def _whom(query: Query, spec: ReleaseSpec, tier: str) -> Iterator[str]:
+def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
+    """Which rows the figures are of; `measured` says that they have intervals."""
     holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
     if query.statistic == "count":
         yield (
             "rows of the whole table"
             + (f"; the tables count the {1 - holdout:.0%} that coins left" if holdout else "")
         )
-    elif tier != "C":
+    elif measured:
         yield (
             "the interval is of the population that the rows are a sample of: it has the sampling"
             " and the noise"
@@ -126,33 +130,39 @@ def _listed(names: Sequence[str]) -> str:
 
 def answer_text(query: Query, tier: str, figures: Sequence[Figure], said: Sequence[str]) -> str:
     """An answer as lines of text."""
-    head = ["", "estimate", *(() if tier == "C" else ("95% interval",)), "rows"]
-    lines = [head, *(_line(query, tier, figure) for figure in figures)]
+    lines = figure_lines(query.statistic, figures, interval=tier != "C")
+    return "\n".join([f"{query.text}   ({TIERS[tier]})", *lines, *(f"- {s}" for s in said)])
+
+
+def figure_lines(statistic: str, figures: Sequence[Figure], *, interval: bool) -> list[str]:
+    """Figures as the lines of a table with a head."""
+    head = ["", "estimate", *(("95% interval",) if interval else ()), "rows"]
+    lines = [head, *(_line(statistic, figure, interval) for figure in figures)]
     widths = [max(len(line[i]) if i < len(line) else 0 for line in lines) for i in range(len(head))]
-    padded = (
+    return [
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=False)).rstrip()
         for line in lines
-    )
-    return "\n".join([f"{query.text}   ({TIERS[tier]})", *padded, *(f"- {s}" for s in said)])
+    ]
 
 
-def _line(query: Query, tier: str, figure: Figure) -> list[str]:
+def _line(statistic: str, figure: Figure, interval: bool) -> list[str]:
     group = figure.group or ""
     if figure.estimate is None:
         return [group, figure.refused or ""]
-    line = [group, _shown(query, figure.estimate)]
-    if tier != "C" and figure.interval is not None:
-        line.append(" to ".join(_shown(query, end) for end in figure.interval))
+    line = [group, shown(statistic, figure.estimate)]
+    if interval and figure.interval is not None:
+        line.append(" to ".join(shown(statistic, end) for end in figure.interval))
     rows = "" if figure.rows is None else f"{figure.rows:,.0f}"
     return [*line, rows]
 
 
-def _shown(query: Query, value: Value) -> str:
+def shown(statistic: str, value: Value) -> str:
+    """A value as people read it: shares in percent, counts whole."""
     if isinstance(value, str):
         return value
-    if query.statistic == "share":
+    if statistic == "share":
         return f"{value:.1%}"
-    return f"{value:,.0f}" if query.statistic == "count" else f"{value:,.4g}"
+    return f"{value:,.0f}" if statistic == "count" else f"{value:,.4g}"
 
 
 def as_texts(figure: Figure, column: ColumnDomain) -> Figure:

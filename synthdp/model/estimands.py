@@ -49,19 +49,24 @@ def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFac
     part = math.sqrt(max(1, len(spec.estimands)))
 
     def started(estimand: Estimand, mu: float) -> PlannedMechanism:
-        return measured_as(spec, domain, estimand, noise=part / mu)
+        if isinstance(estimand, TableEstimand):
+            return NoisyMarginals(domain, (estimand.columns,), part / mu)
+        return strata_of(spec, domain, estimand, noise=part / mu)
 
     return {
         estimand_name(i): partial(started, estimand) for i, estimand in enumerate(spec.estimands)
     }
 
 
-def measured_as(
-    spec: ReleaseSpec, domain: Domain, estimand: Estimand, *, noise: float
-) -> NoisyMarginals | StratumSums:
-    """The mechanism of an estimand, at a noise in multiples of what one row can move."""
-    if isinstance(estimand, TableEstimand):
-        return NoisyMarginals(domain, (estimand.columns,), noise)
+def strata_of(
+    spec: ReleaseSpec,
+    domain: Domain,
+    estimand: AskedEstimand | EffectEstimand,
+    *,
+    noise: float = 1.0,
+) -> StratumSums:
+    """The sums that an estimand is made of, at a noise in multiples of what one row can move."""
+    by: tuple[str, ...]
     if isinstance(estimand, AskedEstimand):
         query = parse_query(estimand.ask, spec.columns)
         by = (query.by,) if query.by else ()

@@ -6,8 +6,8 @@ else is post-processing of released values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -26,6 +26,7 @@ from synthdp.model.build import (
     unseeded_generator,
 )
 from synthdp.model.compute import threads_for
+from synthdp.model.estimands import tables_and_sums
 from synthdp.model.log_linear import fit_log_linear
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
@@ -34,8 +35,9 @@ from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.stratum_sums import NoisySums
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.plan import MEASURE, PAIRS, TARGETS, TRAIN, needed
+from synthdp.privacy.plan import MEASURE, PAIRS, TARGETS, TRAIN, estimand_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
@@ -60,11 +62,15 @@ class TrainingReleaser(Releaser, Protocol):
 
 @dataclass(frozen=True)
 class Fitted:
-    """Everything that a run released on its way to the synthesizer."""
+    """Everything that a run released on its way to the synthesizer.
+
+    `sums` are those of the spec's estimands, by name. Tables of estimands are among `marginals`.
+    """
 
     marginals: Released[tuple[NoisyTable, ...]]
     graph: GraphResult
     synthesizer: Released[Synthesizer]
+    sums: Mapping[str, Released[NoisySums]] = field(default_factory=dict)
 
     @property
     def tables(self) -> Released[tuple[NoisyTable, ...]]:
@@ -82,11 +88,16 @@ def fit(
 ) -> Fitted:
     """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
     marginals = measure(releaser, check)
+    tables, sums = tables_and_sums(releaser.plan.estimands)
+    for name, mechanism in tables.items():
+        more = releaser.release(mechanism, purpose=estimand_purpose(name))
+        marginals = marginals.zip(more).map(lambda both: (*both[0], *both[1]))
+    released = {n: releaser.release(m, purpose=estimand_purpose(n)) for n, m in sums.items()}
     graph = find_graph(
         releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
     )
     synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress)
-    return Fitted(marginals, graph, synthesizer)
+    return Fitted(marginals, graph, synthesizer, released)
 
 
 def measure(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +16,16 @@ from synthdp.bundle.certificate.audit_record import audits_for_steward
 from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.signing.keys import load_signer
 from synthdp.bundle.write import WRITING, write_bundle
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import GateError
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of
 from synthdp.evaluate.scorecard import score_table
 from synthdp.graph.validation import GraphRefuted
+from synthdp.inference.estimands import estimands_json
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
 from synthdp.model.fit import Fitted
+from synthdp.privacy.mechanisms.stratum_sums import NoisySums
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Session
 from synthdp.progress import Reporter, Steps
@@ -28,6 +33,7 @@ from synthdp.release.gates import GateVerdict
 from synthdp.release.internal import internal_report, record_refusal, refused_report
 from synthdp.release.job import Job
 from synthdp.release.judge import Judgement
+from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.tracker import Tracker
 
 
@@ -119,6 +125,7 @@ def publish(
         validation=fitted.graph.report,
         audit=job.audit,
         scores=scores,
+        estimands=estimands_of(job.spec, job.domain, fitted),
     )
     return write_bundle(
         job.bundle,
@@ -128,6 +135,23 @@ def publish(
         signer=load_signer(job.spec.signing),
         begin=steps.begin,
     )
+
+
+def estimands_of(
+    spec: ReleaseSpec, domain: Domain, fitted: Fitted
+) -> Released[dict[str, Any]] | None:
+    """The content of `estimands.json`, if the spec names estimands."""
+    if not spec.estimands:
+        return None
+    # Contingency tables are among the noisy tables, which every estimand's receipts then include.
+    sums = fitted.tables.map(lambda _: dict[str, NoisySums]())
+    for name, released in fitted.sums.items():
+        sums = sums.zip(released).map(partial(_with_sums, name))
+    return sums.map(lambda known: estimands_json(spec, domain, known))
+
+
+def _with_sums(name: str, known: tuple[dict[str, NoisySums], NoisySums]) -> dict[str, NoisySums]:
+    return {**known[0], name: known[1]}
 
 
 def withhold_refuted(

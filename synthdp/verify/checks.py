@@ -20,14 +20,14 @@ from pydantic import ValidationError
 
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.datapackage import CSV_NAME
-from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.signing.keys import load_public_key
-from synthdp.bundle.write import FILES, OPTIONAL, sha256
+from synthdp.bundle.write import BY_SPEC, FILES, OPTIONAL, sha256
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import MAX_TEXT
 from synthdp.verify.content import CONTENT_CHECKS
 from synthdp.verify.disclosure import DISCLOSURE_CHECKS
+from synthdp.verify.estimands import ESTIMAND_CHECKS
 from synthdp.verify.forms import FORM_CHECKS
 from synthdp.verify.noise import NOISE_CHECKS
 from synthdp.verify.origin import ORIGIN_CHECKS
@@ -204,7 +204,7 @@ def _check_folder(reader: Reader) -> Iterator[str]:
 def _check_sums(reader: Reader) -> Iterator[str]:
     """`SHA256SUMS` names every file once and nothing else, and every hash fits."""
     sums: dict[str, str] = {}
-    listed = (*FILES, DEPLOYMENT) if reader.holds(DEPLOYMENT) else FILES
+    listed = (*FILES, *filter(reader.holds, BY_SPEC))
     for number, line in enumerate(reader.text(SUMS).splitlines(), start=1):
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None:
@@ -229,6 +229,7 @@ CHECKS: dict[str, tuple[str, Check]] = {
     **DISCLOSURE_CHECKS,
     **CONTENT_CHECKS,
     **NOISE_CHECKS,
+    **ESTIMAND_CHECKS,
     **ROWS_CHECKS,
     **FORM_CHECKS,
     **ORIGIN_CHECKS,

@@ -20,8 +20,9 @@ from synthdp.bundle.certificate.facts import (
 from synthdp.bundle.metadata.datapackage import CSV_NAME
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.metadata.readme import public_spec
+from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.report_page import REPORT
-from synthdp.bundle.write import FILES
+from synthdp.bundle.write import BY_SPEC, FILES
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
@@ -263,13 +264,15 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
         needed |= {"graph.json", "graph.svg"}
     if spec.evaluation.dp_scores:
         needed |= {*SCORED_FILES}
+    if spec.estimands:
+        needed |= {ESTIMANDS}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}
     for file in sorted(needed):
         if not by_file.get(file):
             yield f"privacy/certificate.json: {file} has no receipt"
     for file, receipts in by_file.items():
-        if file not in FILES:
+        if file not in (*FILES, *BY_SPEC):
             yield f"privacy/certificate.json: {file!r} is not a file of a bundle"
         if receipts - charges:
             yield f"privacy/certificate.json: {file} has a receipt that is no charge of the ledger"

@@ -12,8 +12,8 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.evaluate.effects import average_effect, compare_effects
-from synthdp.graph.adjustment import adjustment
 from synthdp.evaluate.independences import claims, compare_independences, conditional_dependence
+from synthdp.graph.adjustment import adjustment
 from synthdp.graph.causal import CausalGraph
 from synthdp.spec.model import Categorical, Column, Effect, Graph, Integer
 

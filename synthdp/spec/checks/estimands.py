@@ -148,9 +148,7 @@ def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[C
         )
 
 
-def _clip(
-    spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None
-) -> Iterator[CrossProblem]:
+def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterator[CrossProblem]:
     """A clip lies inside the bounds of its column."""
     if clip is None or name not in spec.columns:
         return

@@ -59,6 +59,15 @@ class Query:
     by: str | None = None
     constants: tuple[float, ...] = ()
 
+    def asks_like(self, other: Query) -> bool:
+        """Whether both ask the same, in the same words but for blanks."""
+
+        def said(query: Query) -> tuple[object, ...]:
+            texts = [e and "".join(e.text.split()) for e in (query.condition, query.where)]
+            return (query.statistic, query.column, query.p, query.by, *texts)
+
+        return said(self) == said(other)
+
 
 @dataclass(frozen=True)
 class _Part:

@@ -1,0 +1,204 @@
+"""The results of a spec's estimands: figures with intervals, from sums that were paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from synthdp.bundle.noisy_sums import ESTIMANDS, sums_from_json, sums_json
+from synthdp.data.domain import Domain
+from synthdp.errors import VerifyError
+from synthdp.files import check_sums, parse_json, read_text
+from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.strata import effect_figure, stratum_figures
+from synthdp.inference.words import figure_lines, whom
+from synthdp.model.estimands import effect_adjustment, estimand_name, strata_of
+from synthdp.privacy.mechanisms.stratum_sums import Bounded, NoisySums
+from synthdp.spec.expressions.query import Query, parse_query
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import (
+    AskedEstimand,
+    EffectEstimand,
+    Estimand,
+    IdUnit,
+    ReleaseSpec,
+    TableEstimand,
+)
+
+TABLE = "a noisy table of marginals.json: `synthdp answer` has its shares and means"
+
+
+@dataclass(frozen=True)
+class EstimandResult:
+    """What an estimand was found to be.
+
+    `text` says what it is. `figures` has one figure, or one for each group; a contingency table has
+    none, since `marginals.json` has it. `about` says in words what the figures are of.
+    """
+
+    name: str
+    kind: str
+    text: str
+    statistic: str
+    figures: tuple[Figure, ...]
+    about: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in plain JSON."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "text": self.text,
+            "statistic": self.statistic,
+            "level": 0.95,
+            "figures": [figure.to_json() for figure in self.figures],
+            "about": list(self.about),
+        }
+
+    def __str__(self) -> str:
+        lines = figure_lines(self.statistic, self.figures, interval=True)
+        return "\n".join([f"{self.text}   (paid for)", *lines, *(f"- {s}" for s in self.about)])
+
+
+def estimand_results(
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums]
+) -> tuple[EstimandResult, ...]:
+    """The results of all estimands of a spec, from the sums of each, in the order of the spec.
+
+    Raises:
+        KeyError: an estimand has no sums.
+    """
+    return tuple(_results(spec, domain, sums))
+
+
+def _results(
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums]
+) -> Iterator[EstimandResult]:
+    for i, estimand in enumerate(spec.estimands):
+        name = estimand_name(i)
+        statistic, figures, about = _result(spec, domain, estimand, sums, name)
+        yield EstimandResult(
+            name, estimand.kind, estimand_text(estimand), statistic, figures, tuple(about)
+        )
+
+
+def _result(
+    spec: ReleaseSpec,
+    domain: Domain,
+    estimand: Estimand,
+    sums: Mapping[str, NoisySums],
+    name: str,
+) -> tuple[str, tuple[Figure, ...], Iterable[str]]:
+    """What is asked for, its figures, and what they are of."""
+    if isinstance(estimand, TableEstimand):
+        return "table", (), [TABLE]
+    number, rows = strata_of(spec, domain, estimand).number, Rows.of_spec(spec)
+    if isinstance(estimand, AskedEstimand):
+        query = parse_query(estimand.ask, spec.columns)
+        figures = stratum_figures(query, sums[name], number, rows, _groups(query, domain))
+        return query.statistic, figures, _about_question(spec, query, number)
+    assert number is not None
+    effect = effect_figure(sums[name], number, rows)
+    return "effect", (effect,), _about_effect(spec, estimand, number)
+
+
+def estimand_text(estimand: Estimand) -> str:
+    """What an estimand is, in one line."""
+    if isinstance(estimand, AskedEstimand):
+        return estimand.ask
+    if isinstance(estimand, TableEstimand):
+        return f"table of {', '.join(estimand.columns)}"
+    return f"{estimand.outcome}: {estimand.treated} against {estimand.control or 'all other rows'}"
+
+
+def _groups(query: Query, domain: Domain) -> Sequence[str | None]:
+    if query.by is None:
+        return [None]
+    return domain[query.by].labels
+
+
+def _about_question(spec: ReleaseSpec, query: Query, number: Bounded | None) -> Iterator[str]:
+    yield "measured: sums that this release paid for; conditions were tried on the values"
+    yield from whom(query, spec, measured=True)
+    if number is not None:
+        yield _clipped(spec, number)
+
+
+def _about_effect(spec: ReleaseSpec, estimand: EffectEstimand, number: Bounded) -> Iterator[str]:
+    adjusted, note = effect_adjustment(spec, estimand)
+    yield "measured: sums by stratum that this release paid for"
+    how = f"adjusted for {', '.join(adjusted)}" if adjusted else "a difference of means"
+    yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
+    if note:
+        yield note
+    yield (
+        "averaged over the rows of both groups; the interval is of the population that the rows are"
+        " a sample of: it has the sampling and the noise"
+    )
+    if isinstance(spec.dataset.privacy_unit, IdUnit) and spec.dataset.privacy_unit.max_rows > 1:
+        yield f"of {spec.dataset.privacy_unit.meaning} at most" + (
+            f" {spec.dataset.privacy_unit.max_rows} rows count; the interval allows for it"
+        )
+    yield _clipped(spec, number)
+
+
+def _clipped(spec: ReleaseSpec, number: Bounded) -> str:
+    return (
+        f"{number.column} of {number.lower:g} to {number.upper:g}: what lies beyond counts as the"
+        " nearer end"
+    )
+
+
+def estimands_json(
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums]
+) -> dict[str, Any]:
+    """The content of `estimands.json`: the results, and the noisy sums that they follow from."""
+    results = estimand_results(spec, domain, sums)
+    return {"estimands": [result.to_json() for result in results], "sums": sums_json(sums)}
+
+
+def stated_sums(
+    stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain
+) -> dict[str, NoisySums]:
+    """The noisy sums in the content of `estimands.json`, with the noise that they state.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are not those of the spec.
+    """
+    sums = {}
+    for i, estimand in enumerate(spec.estimands):
+        if isinstance(estimand, TableEstimand):
+            continue
+        name, strata = estimand_name(i), strata_of(spec, domain, estimand)
+        found = stated["sums"][name]
+        sigma = float(found["sigma"])
+        if not sigma > 0:
+            raise ValueError("noise that is not above 0")
+        sums[name] = sums_from_json(found, strata.scaled(sigma / strata.sensitivity))
+    if stated["sums"].keys() != sums.keys():
+        raise ValueError("sums of other estimands")
+    return sums
+
+
+def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
+    """The results of the estimands of the bundle in a folder; none where it paid for none.
+
+    Raises:
+        VerifyError: a file was changed, or cannot be read.
+    """
+    check_sums(bundle, ("spec.yaml",))
+    spec = load_spec(bundle / "spec.yaml")
+    if not spec.estimands:
+        return ()
+    check_sums(bundle, (ESTIMANDS,))
+    domain = Domain.from_spec(spec.columns)
+    try:
+        sums = stated_sums(parse_json(read_text(bundle / ESTIMANDS)), spec, domain)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise VerifyError(
+            f"cannot read {ESTIMANDS} in {bundle}: {type(error).__name__}",
+            hint=f"see `synthdp verify {bundle}`",
+        ) from None
+    return estimand_results(spec, domain, sums)

@@ -1,0 +1,73 @@
+"""The check of what a bundle says of its estimands: it follows from its noisy sums and its spec."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import dp_accounting
+
+from synthdp.bundle.noisy_sums import ESTIMANDS
+from synthdp.data.domain import Domain
+from synthdp.inference.estimands import estimands_json, stated_sums
+from synthdp.model.estimands import strata_of
+from synthdp.privacy.events.kinds import event_from_json
+from synthdp.privacy.mechanisms.stratum_sums import NoisySums
+from synthdp.privacy.plan import estimand_purpose
+from synthdp.spec.model import TableEstimand
+from synthdp.verify.bounds import rows_of
+from synthdp.verify.reader import Check, Reader
+
+TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits
+
+
+def _check_estimands(reader: Reader) -> Iterator[str]:
+    """Every figure follows from the sums, and the sums have the noise that the ledger charged."""
+    spec = reader.spec
+    if reader.holds(ESTIMANDS) != bool(spec.estimands):
+        yield f"{ESTIMANDS}: must be there where the spec names estimands, and nowhere else"
+    if not spec.estimands or not reader.holds(ESTIMANDS):
+        return
+    stated, domain = reader.json(ESTIMANDS), Domain.from_spec(spec.columns)
+    sums = stated_sums(stated, spec, domain)
+    true = json.loads(json.dumps(estimands_json(spec, domain, sums)))
+    if not alike(stated, true):
+        yield f"{ESTIMANDS}: its figures do not follow from its sums and the spec"
+    for name, value in sums.items():
+        yield from _noise_problems(reader, name, value, domain)
+
+
+def _noise_problems(reader: Reader, name: str, value: NoisySums, domain: Domain) -> Iterator[str]:
+    """Noise that is not that of the one charge for these sums."""
+    purpose = estimand_purpose(name)
+    events = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
+    if len(events) != 1:
+        yield f"{ESTIMANDS}: {len(events)} charges of the ledger are for {purpose!r}, not one"
+        return
+    estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
+    assert not isinstance(estimand, TableEstimand)
+    moved = rows_of(reader.spec) * strata_of(reader.spec, domain, estimand).sensitivity
+    sigma = getattr(charged, "noise_multiplier", math.nan) * moved
+    gaussian = isinstance(charged, dp_accounting.GaussianDpEvent)
+    if not gaussian or not math.isclose(value.sigma, sigma, rel_tol=TOLERANCE):
+        yield f"{ESTIMANDS}: estimand {name} states noise of {value.sigma:.6g}, which is not paid"
+
+
+def alike(stated: Any, true: Any) -> bool:
+    """Equal, where numbers may differ in their last digits.
+
+    >>> alike({"a": [1.0, "x"]}, {"a": [1.0 + 1e-9, "x"]}), alike([1.0], [1.1])
+    (True, False)
+    """
+    if isinstance(stated, dict) and isinstance(true, dict):
+        return stated.keys() == true.keys() and all(alike(stated[k], true[k]) for k in true)
+    if isinstance(stated, list) and isinstance(true, list):
+        return len(stated) == len(true) and all(map(alike, stated, true))
+    if isinstance(stated, int | float) and isinstance(true, int | float):
+        return math.isclose(stated, true, rel_tol=TOLERANCE, abs_tol=1e-9)
+    return bool(stated == true)
+
+
+ESTIMAND_CHECKS: dict[str, tuple[str, Check]] = {"estimands": (ESTIMANDS, _check_estimands)}
