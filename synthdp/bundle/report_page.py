@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
+from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
@@ -57,11 +58,20 @@ def public_content(folder: Path) -> PublicContent:
         tables=[on_groups(table, groups) for table in tables],
         codes=groups.of(codes),
         rows=spec.sampling.rows or 0,
+        estimands=_estimands(folder, spec),
         first=spec.evaluation.targets,
         notes=tuple(
             f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints
         ),
     )
+
+
+def _estimands(folder: Path, spec: ReleaseSpec) -> Sequence[Mapping[str, Any]]:
+    """What the bundle states of its estimands; nothing where the spec names none."""
+    if not spec.estimands:
+        return ()
+    stated: Sequence[Mapping[str, Any]] = parse_json(read_text(folder / ESTIMANDS))["estimands"]
+    return stated
 
 
 def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:

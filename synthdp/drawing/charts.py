@@ -78,28 +78,29 @@ def bars(
 
 
 def intervals(
-    rows: Sequence[tuple[str, tuple[float, float, float], tuple[float, float, float]]],
+    rows: Sequence[tuple[str, Sequence[tuple[float, float, float]]]],
     *,
     label: str,
     alt: str,
 ) -> str:
-    """For each name two estimates, (value, low, high), the first above the second; with zero."""
-    left, wide, high = 16.0, 560.0, 58.0 * len(rows)
-    ends = [0.0, *(v for _, first, second in rows for v in (*first, *second))]
+    """For each name one or two estimates, (value, low, high), the first above; with zero."""
+    step = 30.0 + 14.0 * max(len(estimates) for _, estimates in rows)
+    left, wide, high = 16.0, 560.0, step * len(rows)
+    ends = [0.0, *(v for _, estimates in rows for estimate in estimates for v in estimate)]
     low, span = min(ends), (max(ends) - min(ends)) or 1.0
 
     def place(value: float) -> float:
         return left + wide * (0.03 + 0.94 * (value - low) / span)
 
     body = [_text(place(0), high + 14, "0", anchor="middle")]
-    for k, (name, *estimates) in enumerate(rows):
-        y = 58.0 * k
+    for k, (name, estimates) in enumerate(rows):
+        y = step * k
         body += [
             _text(left, y + 14, short(name, 88)),
-            _line(place(0), y + 20, place(0), y + 50, colour="var(--muted)", dashes="2 4"),
+            _line(place(0), y + 20, place(0), y + step - 8, colour="var(--muted)", dashes="2 4"),
         ]
         for j, ((value, bottom, top), colour) in enumerate(
-            zip(estimates, (FIRST, SECOND), strict=True)
+            zip(estimates, (FIRST, SECOND), strict=False)
         ):
             at = y + 27 + 14 * j
             body.append(_line(place(bottom), at, place(top), at, colour=colour, width=2.2))

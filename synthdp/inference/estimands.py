@@ -16,6 +16,7 @@ from synthdp.inference.strata import effect_figure, stratum_figures
 from synthdp.inference.words import figure_lines, whom
 from synthdp.model.estimands import effect_adjustment, estimand_name, strata_of
 from synthdp.privacy.mechanisms.stratum_sums import Bounded, NoisySums
+from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import (
@@ -63,44 +64,47 @@ class EstimandResult:
 
 
 def estimand_results(
-    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums]
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums], rows: Rows | None = None
 ) -> tuple[EstimandResult, ...]:
     """The results of all estimands of a spec, from the sums of each, in the order of the spec.
+
+    The sums are over `rows`; by default, those that a release counts.
 
     Raises:
         KeyError: an estimand has no sums.
     """
-    return tuple(_results(spec, domain, sums))
+    return tuple(_results(spec, domain, sums, rows or Rows.of_spec(spec)))
 
 
 def _results(
-    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums]
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums], rows: Rows
 ) -> Iterator[EstimandResult]:
     for i, estimand in enumerate(spec.estimands):
         name = estimand_name(i)
-        statistic, figures, about = _result(spec, domain, estimand, sums, name)
-        yield EstimandResult(
-            name, estimand.kind, estimand_text(estimand), statistic, figures, tuple(about)
-        )
+        statistic, figures, about = _result(spec, domain, estimand, sums.get(name), rows)
+        said = tuple(dict.fromkeys(about))
+        yield EstimandResult(name, estimand.kind, estimand_text(estimand), statistic, figures, said)
 
 
 def _result(
     spec: ReleaseSpec,
     domain: Domain,
     estimand: Estimand,
-    sums: Mapping[str, NoisySums],
-    name: str,
+    sums: NoisySums | None,
+    rows: Rows,
 ) -> tuple[str, tuple[Figure, ...], Iterable[str]]:
     """What is asked for, its figures, and what they are of."""
     if isinstance(estimand, TableEstimand):
         return "table", (), [TABLE]
-    number, rows = strata_of(spec, domain, estimand).number, Rows.of_spec(spec)
+    if sums is None:
+        raise KeyError("an estimand has no sums")
+    number = strata_of(spec, domain, estimand).number
     if isinstance(estimand, AskedEstimand):
         query = parse_query(estimand.ask, spec.columns)
-        figures = stratum_figures(query, sums[name], number, rows, _groups(query, domain))
+        figures = stratum_figures(query, sums, number, rows, _groups(query, domain))
         return query.statistic, figures, _about_question(spec, query, number)
     assert number is not None
-    effect = effect_figure(sums[name], number, rows)
+    effect = effect_figure(sums, number, rows)
     return "effect", (effect,), _about_effect(spec, estimand, number)
 
 
@@ -131,7 +135,7 @@ def _about_effect(spec: ReleaseSpec, estimand: EffectEstimand, number: Bounded) 
     yield "measured: sums by stratum that this release paid for"
     how = f"adjusted for {', '.join(adjusted)}" if adjusted else "a difference of means"
     yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
-    if note:
+    if note and estimand.adjust is None:
         yield note
     yield (
         "averaged over the rows of both groups; the interval is of the population that the rows are"
@@ -157,6 +161,17 @@ def estimands_json(
     """The content of `estimands.json`: the results, and the noisy sums that they follow from."""
     results = estimand_results(spec, domain, sums)
     return {"estimands": [result.to_json() for result in results], "sums": sums_json(sums)}
+
+
+def exact_results(spec: ReleaseSpec, domain: Domain, table: Table) -> tuple[EstimandResult, ...]:
+    """The results on all rows of a table, without noise. Confidential: for the steward alone."""
+    sums = {
+        estimand_name(i): strata_of(spec, domain, estimand).without_noise(table)
+        for i, estimand in enumerate(spec.estimands)
+        if not isinstance(estimand, TableEstimand)
+    }
+    unit = Rows.of_spec(spec).per_unit
+    return estimand_results(spec, domain, sums, Rows(per_unit=unit))
 
 
 def stated_sums(

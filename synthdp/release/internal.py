@@ -17,6 +17,8 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
+from synthdp.inference.estimands import EstimandResult, estimand_results
+from synthdp.inference.figures import Value
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
 from synthdp.privacy import accounting
@@ -25,7 +27,13 @@ from synthdp.release.gates import GateVerdict
 from synthdp.release.judge import Judgement
 from synthdp.release.run_folder import RunFolder
 from synthdp.report.graph_view import GraphView
-from synthdp.report.internal.content import Budget, BudgetStep, GateResult, ReportContent
+from synthdp.report.internal.content import (
+    Budget,
+    BudgetStep,
+    EstimandBeside,
+    GateResult,
+    ReportContent,
+)
 from synthdp.report.internal.page import write_internal_report
 from synthdp.spec.model import MembershipAttack, ReleaseSpec
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
@@ -94,10 +102,35 @@ def internal_report(
         content = replace(content, domain=judgement.domain)
     if judgement.suggestions is not None:
         content = replace(content, suggestions=judgement.suggestions.for_steward())
+    if judgement.estimands is not None:
+        content = replace(
+            content, estimands=(*_estimands(run, fitted, judgement.estimands.for_steward()),)
+        )
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
     begin("internal report")
     return write_internal_report(target, content)
+
+
+def _estimands(
+    run: ReportedRun, fitted: Fitted, real: Sequence[EstimandResult]
+) -> Iterator[EstimandBeside]:
+    """Every released figure of an estimand beside that of all real rows."""
+    sums = {name: released.value for name, released in fitted.sums.items()}
+    for released, exact in zip(estimand_results(run.spec, run.domain, sums), real, strict=True):
+        for figure, true in zip(released.figures, exact.figures, strict=True):
+            yield EstimandBeside(
+                text=released.text,
+                statistic=released.statistic,
+                group=figure.group or "",
+                released=_number(figure.estimate),
+                interval=None if figure.interval is None else tuple(map(_number, figure.interval)),
+                real=_number(true.estimate),
+            )
+
+
+def _number(value: Value | None) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def refused_report(

@@ -17,6 +17,7 @@ from synthdp.evaluate.functional.suggest import SuggestionReport, suggest
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.prediction.groups import groups_of, on_groups
+from synthdp.inference.estimands import EstimandResult, exact_results
 from synthdp.model.fit import Fitted
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Released
@@ -35,6 +36,7 @@ class Judgement:
     `tv1_noisy` compares two released values and `scores` were paid for: both are public. The rest
     was computed on real rows. `domain` is what it is on, if it is not that of the run: the groups
     of levels that the model knows. `suggestions` name columns that look like functions of others.
+    `estimands` are the results without noise.
     """
 
     tv1_noisy: Released[float]
@@ -44,6 +46,7 @@ class Judgement:
     scores: Released[DpScores] | None = None
     domain: Domain | None = None
     suggestions: Confidential[SuggestionReport] | None = None
+    estimands: Confidential[tuple[EstimandResult, ...]] | None = None
 
     def figures_for_steward(self) -> dict[str, Figure]:
         """Every figure that a gate may name; confidential ones included."""
@@ -86,7 +89,7 @@ def judge(
             groups.of(pair[0]), [on_groups(t, groups) for t in pair[1]], groups.coarse
         )
     )
-    evaluation, suggestions, attack = None, None, None
+    evaluation, suggestions, attack, estimands = None, None, None, None
     if spec.evaluation.enabled:
         with reporter.stage("judge on real rows") as progress:
             evaluation = session.inspect(
@@ -107,6 +110,9 @@ def judge(
                 ),
                 reason="columns that look like functions of others",
             )
+            estimands = session.inspect(
+                lambda table: exact_results(spec, domain, table), reason="estimands on real rows"
+            )
     if spec.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
             attack = attack_release(
@@ -120,6 +126,7 @@ def judge(
         scores,
         groups.coarse,
         suggestions,
+        estimands,
     )
 
 

@@ -23,8 +23,9 @@ from synthdp.privacy.table import Table
 from synthdp.spec.expressions.parsed import Expression
 
 GRID = 1 << 16  # parts of one row's count; numbers and squares are cut to whole parts
-SQUARE = 0.5  # scale of the squares: they serve the width of intervals alone
+SQUARE = 0.25  # scale of the squares: they serve the width of intervals alone
 MAX_STRATA = 2000  # of all arms together
+NO_NOISE = 1e-9  # of sums that stay with the steward
 CHUNK_ROWS = 65_536
 
 Integers = npt.NDArray[np.int64]
@@ -90,13 +91,14 @@ class StratumSums:
     A row is in the first arm that holds, at its own levels of the columns `by`. It is in no stratum
     where no arm holds, or where it has no number.
 
-    Sensitivity [derived here]: a row adds the vector (1, u, u^2 / 2) with |u| <= 1 to one stratum
-    and nothing to others. Its L2 norm is at most sqrt(1 + 1 + 1/4) = 3/2, reached at |u| = 1; with
-    counts alone it is 1. Cutting u towards zero to multiples of 1 / `GRID`, and u^2 / 2 likewise,
-    makes neither larger. A unit of k rows moves the sums by at most k times as much; replacing one
-    by at most twice that. All sums are whole numbers of 1 / `GRID`, which doubles add exactly in
-    any order, so that rounding the noise is post-processing of the Gaussian mechanism. Arms, levels
-    and bounds are the spec's. Whether an arm holds for a row is asked of that row's values alone.
+    Sensitivity [derived here]: a row adds the vector (1, u, c u^2) with |u| <= 1, c = `SQUARE`, to
+    one stratum and nothing to others. Its L2 norm is at most sqrt(2 + c^2), reached at |u| = 1;
+    with counts alone it is 1. Cutting u towards zero to multiples of 1 / `GRID`, and c u^2
+    likewise, makes neither larger. A unit of k rows moves the sums by at most k times as much;
+    replacing one by at most twice that. All sums are whole numbers of 1 / `GRID`, which doubles add
+    exactly in any order, so that rounding the noise is post-processing of the Gaussian mechanism.
+    Arms, levels and bounds are the spec's. Whether an arm holds for a row is asked of that row's
+    values alone.
     """
 
     domain: Domain
@@ -146,6 +148,11 @@ class StratumSums:
         exact = self.exact(table, np.flatnonzero(~table.held_out))
         noisy = randomness.rounded_gaussian(exact, sigma=self.sigma * GRID) / GRID
         return self._value(noisy)
+
+    def without_noise(self, table: Table) -> NoisySums:
+        """The sums over all rows, held out or not. Confidential: for the steward alone."""
+        exact = self.exact(table, np.arange(len(table.codes)))
+        return replace(self, noise_multiplier=NO_NOISE)._value(exact / GRID)
 
     def exact(self, table: Table, rows: npt.NDArray[np.intp]) -> Integers:
         """The sums over some rows without noise, `[1 or 3, *shape]`, in parts of `GRID`: inside the

@@ -61,7 +61,7 @@ def _effects(rows: Sequence[EffectRow]) -> Picture | None:
     for row in rows:
         if row.real is None or row.synthetic is None:
             continue
-        drawn.append((f"{row.outcome}: {row.name}", _ends(row.real), _ends(row.synthetic)))
+        drawn.append((f"{row.outcome}: {row.name}", [_ends(row.real), _ends(row.synthetic)]))
         covered += bool(row.covered)
         if row.real.value * row.synthetic.value < 0:
             turned.append(row.name)

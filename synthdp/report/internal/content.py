@@ -60,12 +60,33 @@ class GateResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EstimandBeside:
+    """A released figure with its 95% interval, and that of all real rows, which has no noise."""
+
+    text: str
+    statistic: str
+    group: str
+    released: float | None
+    interval: tuple[float | None, ...] | None
+    real: float | None
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the interval holds the figure of the real rows."""
+        if self.interval is None or self.real is None:
+            return None
+        low, high = self.interval
+        return low is not None and high is not None and low <= self.real <= high
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportContent:
     """Everything the report shows. None or empty means absent, and the report says so.
 
     `attack` is a membership report as plain JSON values, and so is each record of `audits`.
     `misfits` has, for each column, the number of values of each kind outside the declared domain.
-    `suggestions` are of columns that look like functions of others. `timings` are seconds by stage.
+    `suggestions` are of columns that look like functions of others. `estimands` are released
+    figures beside those of the real rows. `timings` are seconds by stage.
     """
 
     title: str
@@ -81,6 +102,7 @@ class ReportContent:
     audits: tuple[Mapping[str, Any], ...] = ()
     misfits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     suggestions: SuggestionReport | None = None
+    estimands: tuple[EstimandBeside, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -115,6 +137,7 @@ class ReportContent:
             "audits": self.audits,
             "misfits": self.misfits,
             "suggestions": self.suggestions.to_json() if self.suggestions else None,
+            "estimands": [asdict(e) | {"covered": e.covered} for e in self.estimands],
             "timings": self.timings,
             "notes": self.notes,
         }

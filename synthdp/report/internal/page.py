@@ -25,6 +25,7 @@ from synthdp.report.internal.appendix import (
 )
 from synthdp.report.internal.cards import report_cards
 from synthdp.report.internal.content import ReportContent
+from synthdp.report.internal.estimands import estimand_view
 from synthdp.report.internal.suggestions import suggestion_view
 from synthdp.report.parts import MAX_BYTES, number, template
 from synthdp.report.tables import PageLimits
@@ -102,6 +103,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         **_attack_view(content.attack),
         **analysis_view(content.evaluation),
         **suggestion_view(content.suggestions),
+        **estimand_view(content.estimands),
     }
 
 

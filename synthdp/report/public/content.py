@@ -18,7 +18,8 @@ class PublicContent:
 
     `facts` are those of `privacy/certificate.json`. `profile` has points (epsilon, delta). `codes`
     are levels of the first rows of the published table, shape `[rows, columns]`. `rows` is the
-    number of rows of the whole table. `first` names columns to show before others.
+    number of rows of the whole table. `estimands` are those of `estimands.json`. `first` names
+    columns to show before others.
     """
 
     domain: Domain
@@ -28,5 +29,6 @@ class PublicContent:
     tables: Sequence[NoisyCounts]
     codes: Codes
     rows: int
+    estimands: Sequence[Mapping[str, Any]] = ()
     first: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

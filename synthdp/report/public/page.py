@@ -29,6 +29,7 @@ from synthdp.report.public.appendix import Numbers, hidden_levels, tables
 from synthdp.report.public.cards import public_cards
 from synthdp.report.public.content import PublicContent
 from synthdp.report.public.dp_scores import learning_sentences
+from synthdp.report.public.estimands import estimand_pictures, estimand_table
 from synthdp.report.tables import PageLimits
 
 FloatArray = npt.NDArray[np.float64]
@@ -94,6 +95,8 @@ def _view(content: PublicContent) -> dict[str, Any]:
         "graph_findings": finding_tables(graph.validation),
         "roc": pictures.roc(content),
         "learning": [*learning_sentences(facts["scores"])],
+        "estimands": [*estimand_pictures(content.estimands)],
+        "estimand_table": estimand_table(content.estimands),
         "attack": _attack_sentence(facts["audit"]),
         "audit_tables": audit_tables([facts["audit"]]) if facts["audit"] else [],
         "doubtful": hidden_levels(content.domain, columns),

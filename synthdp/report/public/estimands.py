@@ -1,0 +1,57 @@
+"""The estimands of a release on its public report: pictures of intervals, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from synthdp.drawing import charts as draw
+from synthdp.report.parts import Picture, number
+from synthdp.report.tables import ReportTable
+
+Estimands = Sequence[Mapping[str, Any]]
+
+MAX_DRAWN = 40  # figures of one estimand
+
+
+def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
+    """One picture for each estimand that has figures: points with their intervals."""
+    for stated in estimands:
+        known = [f for f in stated["figures"] if f.get("interval")][:MAX_DRAWN]
+        refused = sum(1 for f in stated["figures"] if not f.get("interval"))
+        if not known:
+            continue
+        rows = [(f.get("group") or "all", [(f["estimate"], *f["interval"])]) for f in known]
+        sentence = " ".join(f"{_capital(s)}." for s in stated["about"])
+        if refused:
+            sentence += f" {refused} groups have too few rows for a figure."
+        alt = f"Estimates with 95% intervals: {stated['text']}"
+        svg = draw.intervals(rows, label=stated["statistic"], alt=alt)
+        yield Picture(stated["text"], Markup(svg), sentence)
+
+
+def estimand_table(estimands: Estimands) -> ReportTable:
+    """Every figure with its interval."""
+    rows = tuple(
+        (
+            stated["text"],
+            figure.get("group") or "",
+            _value(stated, figure["estimate"]) if "estimate" in figure else figure["refused"],
+            " to ".join(_value(stated, end) for end in figure.get("interval", ())),
+            number(figure.get("rows")),
+        )
+        for stated in estimands
+        for figure in stated["figures"]
+    )
+    headings = ("estimand", "group", "estimate", "95% interval", "rows")
+    return ReportTable("Estimands", headings, rows)
+
+
+def _value(stated: Mapping[str, Any], value: float) -> str:
+    return f"{value:.1%}" if stated["statistic"] == "share" else number(value)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
