@@ -44,8 +44,8 @@ def planted(name: str) -> Any:
     return module
 
 
-TABLES, TRAININGS, SEARCHES, TEXTS = (
-    planted(name).BUGS for name in ("tables", "training", "searches", "texts")
+TABLES, TRAININGS, SEARCHES, TEXTS, STRATA = (
+    planted(name).BUGS for name in ("tables", "training", "searches", "texts", "strata")
 )
 READERS = planted("readers").READERS
 BUGS: dict[str, tuple[Callable[[Domain], Any], str | None]] = {
@@ -53,6 +53,7 @@ BUGS: dict[str, tuple[Callable[[Domain], Any], str | None]] = {
     **{f"training: {name}": bug for name, bug in TRAININGS.items()},
     **{f"search: {name}": bug for name, bug in SEARCHES.items()},
     **{f"texts: {name}": bug for name, bug in TEXTS.items()},
+    **{f"strata: {name}": bug for name, bug in STRATA.items()},
 }
 
 
