@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from synthdp.bundle.certificate.facts import Certificate
     from synthdp.inference.answer import Answer
+    from synthdp.inference.estimands import EstimandResult
     from synthdp.privacy.mechanisms.marginals import NoisyTable
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
@@ -186,6 +187,21 @@ class Bundle:
         from synthdp.inference.answer import answer_bundle
 
         return answer_bundle(self.path, query)
+
+    @property
+    def estimands(self) -> tuple[EstimandResult, ...]:
+        """What the release was asked and paid for, with 95% intervals, in the order of the spec.
+
+        Raises:
+            VerifyError: a file was changed, or cannot be read.
+
+        >>> import synthdp
+        >>> synthdp.Bundle("releases/clinic/bundle").estimands
+        ()
+        """
+        from synthdp.inference.estimands import bundle_estimands
+
+        return bundle_estimands(self.path)
 
     @property
     def graph(self) -> nx.DiGraph:

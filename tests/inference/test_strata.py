@@ -1,0 +1,136 @@
+"""Figures of noisy sums by stratum: right without noise, and covered with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from synthdp.inference import strata
+from synthdp.inference.figures import Rows
+from synthdp.inference.intervals import Z
+from synthdp.inference.strata import effect_figure, stratum_figures
+from synthdp.privacy.mechanisms.stratum_sums import SQUARE, Bounded, NoisySums
+from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.model import Boolean, Column, Integer
+
+COLUMNS: dict[str, Column] = {
+    "visits": Integer(type="integer", lower=0, upper=99),
+    "old": Boolean.model_validate({"type": "boolean"}),
+    "sick": Boolean.model_validate({"type": "boolean"}),
+}
+NUMBER = Bounded("visits", 0.0, 30.0)
+STRATA = 4
+
+
+def drawn(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Stratum, treatment and outcome of each row: sicker people are treated, and have more."""
+    stratum = rng.choice(STRATA, rows, p=[0.4, 0.3, 0.2, 0.1])
+    treated = rng.random(rows) < 0.3 + 0.15 * stratum
+    mean = 2.0 + 1.5 * stratum + treated * (1.0 + 0.5 * stratum)
+    return stratum, treated, np.minimum(rng.gamma(1.2, mean / 1.2), 30.0)
+
+
+def truth() -> float:
+    """The effect in the population, before numbers are cut at 30, by many drawn rows."""
+    stratum, _, _ = drawn(400_000, np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    arms = [
+        np.minimum(rng.gamma(1.2, m / 1.2), 30.0).mean()
+        for m in (2.0 + 1.5 * stratum + 1.0 + 0.5 * stratum, 2.0 + 1.5 * stratum)
+    ]
+    return float(arms[0] - arms[1])
+
+
+def sums_of(
+    stratum: np.ndarray, treated: np.ndarray, y: np.ndarray, sigma: float, rng: np.random.Generator
+) -> NoisySums:
+    u, cell = (y - 15) / 15, (1 - treated.astype(int)) * STRATA + stratum
+    exact = [
+        np.bincount(cell, weights=w, minlength=2 * STRATA).reshape(2, STRATA)
+        for w in (np.ones(len(y)), u, u**2)
+    ]
+    scales = (sigma, sigma, sigma / SQUARE)
+    noisy = [
+        e + rng.normal(0, s, e.shape) if sigma else e for e, s in zip(exact, scales, strict=True)
+    ]
+    return NoisySums(noisy[0], noisy[1], noisy[2], max(sigma, 1e-9))
+
+
+def test_without_noise_the_effect_is_the_g_formula_of_the_rows() -> None:
+    stratum, treated, y = drawn(5000, np.random.default_rng(2))
+    found = effect_figure(
+        sums_of(stratum, treated, y, 0.0, np.random.default_rng(0)), NUMBER, Rows()
+    )
+    expected = sum(
+        (stratum == z).mean()
+        * (y[(stratum == z) & treated].mean() - y[(stratum == z) & ~treated].mean())
+        for z in range(STRATA)
+    )
+    assert found.estimate == pytest.approx(expected)
+    assert found.rows == 5000
+    assert found.of_rows == pytest.approx((expected, expected), abs=1e-6)
+
+
+def test_thin_strata_are_refused_with_their_number() -> None:
+    stratum, treated, y = drawn(300, np.random.default_rng(3))
+    found = effect_figure(
+        sums_of(stratum, treated, y, 20.0, np.random.default_rng(0)), NUMBER, Rows()
+    )
+    assert found.interval is None and found.estimate is None
+    assert "of 8 strata have fewer than 80 rows" in (found.refused or "")
+
+
+def test_shares_means_and_counts_of_sums() -> None:
+    counts = NoisySums(np.array([[300.0, 50.0], [700.0, 150.0]]), *[np.zeros((0, 2))] * 2, 1.0)
+    query = parse_query("share(sick) by old", COLUMNS)
+    shares = stratum_figures(query, counts, None, Rows(), ["no", "yes"])
+    assert [f.estimate for f in shares] == pytest.approx([0.3, 0.25])
+    assert [f.group for f in shares] == ["no", "yes"]
+    count = NoisySums(np.array([80.0]), np.zeros(0), np.zeros(0), 2.0)
+    (found,) = stratum_figures(
+        parse_query("count(sick)", COLUMNS), count, None, Rows(holdout=0.2), [None]
+    )
+    assert found.estimate == pytest.approx(100)
+    mean = NoisySums(np.array([100.0]), np.array([-50.0]), np.array([40.0]), 1e-9)
+    (found,) = stratum_figures(parse_query("mean(visits)", COLUMNS), mean, NUMBER, Rows(), [None])
+    assert found.estimate == pytest.approx(7.5)
+    sd = 15 * np.sqrt(0.4 - 0.25)
+    assert found.interval == pytest.approx((7.5 - Z * sd / 10, 7.5 + Z * sd / 10), rel=0.05)
+
+
+def coverage(releases: int, rows: int, sigma: float, seed: int) -> float:
+    rng, target, inside = np.random.default_rng(seed), truth(), 0
+    for _ in range(releases):
+        stratum, treated, y = drawn(rows, rng)
+        found = effect_figure(sums_of(stratum, treated, y, sigma, rng), NUMBER, Rows())
+        assert isinstance(found.interval, tuple)
+        low, high = (float(end) for end in found.interval)
+        inside += low <= target <= high
+    return inside / releases
+
+
+def test_intervals_of_effects_hold_the_truth() -> None:
+    assert 0.91 <= coverage(300, 6000, 15.0, seed=4) <= 0.98
+
+
+def test_an_interval_without_the_noise_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above is sharp: with half of the noise's deviation it fails."""
+    honest = strata.effect_figure
+
+    def narrower(sums: NoisySums, number: Bounded, rows: Rows) -> object:
+        return honest(NoisySums(sums.counts, sums.sums, sums.squares, sums.sigma / 2), number, rows)
+
+    monkeypatch.setitem(globals(), "effect_figure", narrower)
+    assert coverage(300, 30_000, 60.0, seed=4) < 0.85
+
+
+def test_rows_of_one_person_widen_the_interval_by_sampling_alone() -> None:
+    stratum, treated, y = drawn(5000, np.random.default_rng(5))
+    sums = sums_of(stratum, treated, y, 10.0, np.random.default_rng(0))
+    one, four = (effect_figure(sums, NUMBER, Rows(per_unit=k)) for k in (1, 4))
+    assert one.of_rows == four.of_rows and one.interval and four.interval
+    noise, single, several = (
+        (float(ends[1]) - float(ends[0])) ** 2
+        for ends in (one.of_rows or (0, 0), one.interval, four.interval)
+    )
+    assert several - noise == pytest.approx(4 * (single - noise))

@@ -1,0 +1,132 @@
+"""A release with estimands: from the spec to the recipient, and what `verify` sees of a change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthdp import Bundle
+from synthdp.errors import VerifyError
+from synthdp.verify.checks import verify_bundle
+
+pytestmark = pytest.mark.check
+
+ROWS = 3000
+CHANGES: dict[str, Any] = {
+    "dataset": {"rows": {"kind": "approximate", "value": ROWS}},
+    "privacy": {
+        "epsilon": 2.0,
+        "shares": {"measure": 0.2, "graph": 0.5, "train": 0, "estimands": 0.3},
+    },
+    "graph": {"mode": "predict"},
+    "estimands": [
+        {"kind": "question", "ask": "mean(weight) where visits > 2 by sex"},
+        {"kind": "effect", "treated": "smoker", "outcome": "visits", "adjust": ["sex"]},
+        {"kind": "table", "columns": ["sex", "smoker", "grade"]},
+        {"kind": "question", "ask": "share(joined >= '2021-02-11')"},
+    ],
+}
+
+
+@pytest.fixture
+def asked(tiny: Any, make_table: Callable[..., pd.DataFrame]) -> Any:
+    tiny.write(make_table(ROWS), **CHANGES)
+    tiny.release()
+    return tiny
+
+
+def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Any, synthdp: Any) -> None:
+    assert verify_bundle(asked.bundle).ok
+    purposes = [e.body["purpose"] for e in asked.ledger.entries() if e.kind == "charge"]
+    assert [p for p in purposes if p.startswith("estimand")] == [
+        "estimand: 3",
+        *(f"estimand: {i}" for i in (1, 2, 4)),
+    ]
+    bundle, frame = Bundle(asked.bundle), pd.read_csv(asked.folder / "table.csv")
+    mean, effect, table, share = bundle.estimands
+    joined = (pd.to_datetime(frame["joined"]) >= "2021-02-11").mean()
+    low, high = share.figures[0].interval
+    assert low - 0.05 < joined < high + 0.05  # twice the width of the interval about the truth
+    assert [f.group for f in mean.figures] == ["female", "male"]
+    assert effect.figures[0].estimate is not None and "adjusted for sex" in " ".join(effect.about)
+    assert not table.figures
+    answer = bundle.answer("share(grade == 'low') where smoker by sex")
+    assert answer.tier == "A"  # by the contingency table
+    same = bundle.answer("mean(weight)  where visits>2 by sex")
+    assert same.figures == mean.figures
+    printed = synthdp("answer", asked.bundle, "share(joined >= '2021-02-11')")
+    assert printed.code == 0 and "sums that this release paid for" in printed.out
+    page = (asked.bundle / "report.html").read_text()
+    assert "Estimands: what this release was asked" in page
+    assert "mean(weight) where visits &gt; 2 by sex" in page
+    steward = json.loads((asked.out / "internal" / "internal.json").read_text())
+    real = {e["text"]: e["real"] for e in steward["estimands"] if not e["group"]}
+    assert real["share(joined >= '2021-02-11')"] == pytest.approx(joined)
+    certificate = (asked.bundle / "privacy" / "certificate.md").read_text()
+    assert "estimand: 1" in certificate
+
+
+def changed(bundle: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Another `estimands.json`, with its checksum."""
+    path, sums = bundle / "estimands.json", bundle / "SHA256SUMS"
+    stated, before = json.loads(path.read_text()), hashlib.sha256(path.read_bytes()).hexdigest()
+    change(stated)
+    path.write_text(json.dumps(stated))
+    after = hashlib.sha256(path.read_bytes()).hexdigest()
+    sums.write_text(sums.read_text().replace(before, after))
+
+
+def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -> None:
+    path = asked.bundle / "estimands.json"
+    kept = path.read_bytes(), (asked.bundle / "SHA256SUMS").read_bytes()
+
+    def restored() -> None:
+        path.write_bytes(kept[0])
+        (asked.bundle / "SHA256SUMS").write_bytes(kept[1])
+
+    def other_figure(stated: dict[str, Any]) -> None:
+        stated["estimands"][3]["figures"][0]["estimate"] += 0.1
+
+    def less_noise(stated: dict[str, Any]) -> None:
+        stated["sums"]["4"]["sigma"] /= 2
+
+    for change, problem in (
+        (other_figure, "its figures do not follow from its sums"),
+        (less_noise, "states noise of"),
+        (lambda stated: stated["sums"].pop("4"), "estimands.json"),
+        (lambda stated: stated["sums"]["4"]["counts"].append(1.0), "estimands.json"),
+    ):
+        changed(asked.bundle, change)
+        with pytest.raises(VerifyError) as caught:
+            verify_bundle(asked.bundle)
+        assert any(problem in p for p in caught.value.problems), caught.value.problems
+        restored()
+    path.unlink()
+    with pytest.raises(VerifyError) as caught:
+        verify_bundle(asked.bundle)
+    assert any("must be there where the spec names estimands" in p for p in caught.value.problems)
+
+
+def test_a_bundle_without_estimands_has_no_such_file(released: Any) -> None:
+    assert not (released.bundle / "estimands.json").exists()
+    assert Bundle(released.bundle).estimands == ()
+    (released.bundle / "estimands.json").write_text("{}")
+    with pytest.raises(VerifyError) as caught:
+        verify_bundle(released.bundle)
+    assert any("nowhere else" in p for p in caught.value.problems)
+
+
+def test_the_contingency_table_reaches_the_rows(asked: Any) -> None:
+    """Rows are held to the three-way table: their shares lie near its noisy ones."""
+    bundle = Bundle(asked.bundle)
+    told = bundle.marginals["sex", "smoker", "grade"].clip(0).groupby(level=[0, 1]).sum()
+    rows = bundle.table()
+    drawn = rows.groupby(["sex", "smoker"], observed=True).size().to_numpy() / len(rows)
+    assert np.abs(drawn - (told / told.sum()).to_numpy()).sum() / 2 < 0.1

@@ -1,0 +1,154 @@
+"""Mistakes in estimands are told with where they stand and what to do, before anything is spent."""
+
+from __future__ import annotations
+
+import pytest
+
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError, SpecError
+from synthdp.model.planning import plan_for
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ReleaseSpec
+
+SPEC = """
+synthdp: 1
+dataset:
+  id: t
+  source: {kind: csv, path: t.csv}
+  privacy_unit: {kind: row, meaning: one person}
+  rows: {kind: public, value: 5000}
+columns:
+  arm: {type: categorical, categories: [a, b, c]}
+  sex: {type: boolean}
+  age: {type: integer, lower: 0, upper: 99, bins: 100}
+  pay: {type: number, lower: 0, upper: 1000, bins: 200}
+  seen: {type: datetime, lower: 2020-01-01, upper: 2020-12-31, bins: 12}
+privacy: {epsilon: 1.0, delta: 1e-6SHARES}
+graph: GRAPH
+estimands: ESTIMANDS
+"""
+GIVEN = '{mode: given, edges: ["sex -> arm", "arm, sex -> pay"]}'
+
+
+def read(estimands: str, *, shares: str = "", graph: str = "{mode: none}") -> ReleaseSpec:
+    text = SPEC.replace("ESTIMANDS", estimands).replace("SHARES", shares).replace("GRAPH", graph)
+    return parse_spec(text, path="spec.yaml")
+
+
+def told(estimands: str, **parts: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        read(estimands, **parts)
+    return "\n".join(f"{p.field}: {p.message}" for p in caught.value.problems)
+
+
+def test_shares_that_are_left_out_leave_a_part_for_estimands() -> None:
+    shares = read('[{kind: question, ask: "mean(pay) by arm"}]').privacy.shares
+    assert shares.estimands == pytest.approx(0.15)
+    assert (shares.measure, shares.train) == (pytest.approx(0.17), pytest.approx(0.68))
+
+
+def test_every_estimand_has_a_planned_mechanism_that_the_total_pays_for() -> None:
+    spec = read(
+        """[{kind: question, ask: "share(age > 33) where sex by arm"},
+            {kind: table, columns: [arm, sex]},
+            {kind: effect, treated: "arm == 'a'", outcome: pay, clip: {lower: 0, upper: 500}}]""",
+        graph=GIVEN,
+    )
+    plan = plan_for(spec, Domain.from_spec(spec.columns))
+    names = {s.purpose: s.mechanism.name for s in plan.spends if s.purpose.startswith("estimand")}
+    assert list(names) == ["estimand: 1", "estimand: 2", "estimand: 3"]
+    assert "counts in 6 strata" in names["estimand: 1"]
+    assert "1 tables" in names["estimand: 2"]
+    assert "sums of pay in 4 strata" in names["estimand: 3"]  # adjusted for sex, arm's cause
+    assert plan.epsilon_spent <= 1.0
+
+
+def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
+    spec = read('[{kind: question, ask: "mean(pay) by age"}]')
+    with pytest.raises(BudgetError, match="in 100 strata are 40 each, under noise of") as caught:
+        plan_for(spec, Domain.from_spec(spec.columns))
+    assert "nothing was read or spent" in str(caught.value)
+    assert "combinations of levels, or raise privacy.shares.estimands" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("estimands", "expected"),
+    [
+        (
+            '[{kind: question, ask: "mean(pya)"}]',
+            "estimands #1.ask: character 6: unknown column 'pya'",
+        ),
+        ('[{kind: question, ask: "quantile(pay, 0.5)"}]', "estimands #1.ask: a quantile is read"),
+        (
+            '[{kind: question, ask: "share(sex)", clip: {lower: 0, upper: 1}}]',
+            "estimands #1.clip: a share has no numbers to clip",
+        ),
+        (
+            '[{kind: question, ask: "mean(pay)", clip: {lower: 0, upper: 2000}}]',
+            "estimands #1.clip: 0 to 2000 is not inside pay's 0 to 1000",
+        ),
+        (
+            '[{kind: question, ask: "mean(pay)", clip: {lower: 5, upper: 5}}]',
+            "estimands #1.clip.upper: got 5, which is not above 5",
+        ),
+        ("[{kind: table, columns: [pay, age, seen]}]", "estimands #1.columns: a table of 240,000"),
+        ("[{kind: table, columns: [pay, agee]}]", "estimands #1.columns #2: unknown column 'agee'"),
+        ('[{kind: question, ask: "mean(age) by pay"}]', ""),
+        (
+            '[{kind: effect, treated: "sex", outcome: seen, adjust: []}]',
+            "estimands #1.outcome: 'seen' holds dates",
+        ),
+        (
+            '[{kind: effect, treated: "sex", outcome: arm, adjust: []}]',
+            "estimands #1.outcome: 'arm' has 3 categories in no order",
+        ),
+        (
+            '[{kind: effect, treated: "sex", outcome: pay}]',
+            "estimands #1: graph mode none declares no causes to adjust for",
+        ),
+        (
+            '[{kind: effect, treated: "sxe", outcome: pay, adjust: []}]',
+            "estimands #1.treated: character 1: unknown column 'sxe'",
+        ),
+        (
+            '[{kind: effect, treated: "sex", outcome: pay, adjust: [pay]}]',
+            "estimands #1.adjust: 'pay' is already the treatment or the outcome",
+        ),
+        (
+            '[{kind: effect, treated: "sex", outcome: pay, adjust: [age, seen]}]',
+            "estimands #1.adjust: age, seen make 1,200 strata",
+        ),
+    ],
+)
+def test_mistakes(estimands: str, expected: str) -> None:
+    if expected:
+        assert expected in told(estimands)
+    else:
+        assert read(estimands).estimands
+
+
+def test_an_unseen_common_cause_is_refused() -> None:
+    graph = '{mode: given, edges: ["sex -> arm", "arm, sex -> pay"], latent: [[arm, pay]]}'
+    found = told("""[{kind: effect, treated: "arm == 'a'", outcome: pay}]""", graph=graph)
+    assert (
+        "estimands #1: not identified: graph.latent says that arm and pay have an unseen" in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("estimands", "shares", "expected"),
+    [
+        (
+            '[{kind: question, ask: "mean(pay)"}]',
+            "{measure: 0.2, train: 0.8}",
+            "privacy.shares.estimands: got 0; estimands need a share",
+        ),
+        (
+            "[]",
+            "{measure: 0.2, train: 0.7, estimands: 0.1}",
+            "privacy.shares.estimands: got 0.1, and there are no estimands",
+        ),
+    ],
+)
+def test_a_share_and_estimands_need_each_other(estimands: str, shares: str, expected: str) -> None:
+    assert expected in told(estimands, shares=f", shares: {shares}")
