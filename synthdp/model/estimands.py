@@ -24,7 +24,6 @@ from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.model import (
     AskedEstimand,
-    Clip,
     EffectEstimand,
     Estimand,
     ReleaseSpec,
@@ -139,9 +138,8 @@ def _number(
 ) -> Bounded | None:
     if column is None:
         return None
-    lower, upper = number_bounds(spec.columns[column])
-    clip = estimand.clip or Clip(lower=lower, upper=upper)
-    return Bounded(column, clip.lower, clip.upper)
+    lower, upper = estimand.clip or number_bounds(spec.columns[column])
+    return Bounded(column, lower, upper)
 
 
 def tables_and_sums(

@@ -51,7 +51,7 @@ def test_every_estimand_has_a_planned_mechanism_that_the_total_pays_for() -> Non
     spec = read(
         """[{kind: question, ask: "share(age > 33) where sex by arm"},
             {kind: table, columns: [arm, sex]},
-            {kind: effect, treated: "arm == 'a'", outcome: pay, clip: {lower: 0, upper: 500}}]""",
+            {kind: effect, treated: "arm == 'a'", outcome: pay, clip: [0, 500]}]""",
         graph=GIVEN,
     )
     plan = plan_for(spec, Domain.from_spec(spec.columns))
@@ -80,16 +80,16 @@ def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
         ),
         ('[{kind: question, ask: "quantile(pay, 0.5)"}]', "estimands #1.ask: a quantile is read"),
         (
-            '[{kind: question, ask: "share(sex)", clip: {lower: 0, upper: 1}}]',
+            '[{kind: question, ask: "share(sex)", clip: [0, 1]}]',
             "estimands #1.clip: a share has no numbers to clip",
         ),
         (
-            '[{kind: question, ask: "mean(pay)", clip: {lower: 0, upper: 2000}}]',
+            '[{kind: question, ask: "mean(pay)", clip: [0, 2000]}]',
             "estimands #1.clip: 0 to 2000 is not inside pay's 0 to 1000",
         ),
         (
-            '[{kind: question, ask: "mean(pay)", clip: {lower: 5, upper: 5}}]',
-            "estimands #1.clip.upper: got 5, which is not above 5",
+            '[{kind: question, ask: "mean(pay)", clip: [5, 5]}]',
+            "estimands #1.clip: got 5 as the upper end, which is not above 5",
         ),
         ("[{kind: table, columns: [pay, age, seen]}]", "estimands #1.columns: a table of 240,000"),
         ("[{kind: table, columns: [pay, agee]}]", "estimands #1.columns #2: unknown column 'agee'"),

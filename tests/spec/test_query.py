@@ -7,11 +7,17 @@ import pytest
 from synthdp.errors import QueryError
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
+from tests.inference.conftest import spec_with
 
 FORM = (
     "the form is share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), then"
     " perhaps `where CONDITION`, then perhaps `by COLUMN`"
 )
+
+
+@pytest.fixture
+def spec() -> ReleaseSpec:
+    return spec_with()
 
 
 @pytest.mark.parametrize(

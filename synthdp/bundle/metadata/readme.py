@@ -91,6 +91,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         delta=f"{certificate.delta:g}",
         not_for=NOT_FOR,
         predictive=spec.graph.mode == "predict",
+        estimands=bool(spec.estimands),
         published=spec.publication is not None,
         signed=certificate.signer is not None,
         licence=licence,

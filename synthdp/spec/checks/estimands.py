@@ -12,12 +12,11 @@ from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import (
     AskedEstimand,
-    Clip,
     EffectEstimand,
     ReleaseSpec,
     TableEstimand,
 )
-from synthdp.spec.model.estimands import number_bounds
+from synthdp.spec.model.estimands import Clip, number_bounds
 from synthdp.spec.syntax import Loc
 
 MAX_CELLS = 100_000  # of a contingency table
@@ -153,9 +152,12 @@ def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterat
     if clip is None or name not in spec.columns:
         return
     lower, upper = number_bounds(spec.columns[name])
-    if clip.lower < lower or clip.upper > upper:
+    if clip[0] >= clip[1]:
+        text = f"got {clip[1]:g} as the upper end, which is not above {clip[0]:g}"
+        yield CrossProblem((*where, "clip"), text, "e.g. clip: [0, 30]")
+    elif clip[0] < lower or clip[1] > upper:
         yield CrossProblem(
             (*where, "clip"),
-            f"{clip.lower:g} to {clip.upper:g} is not inside {name}'s {lower:g} to {upper:g}",
+            f"{clip[0]:g} to {clip[1]:g} is not inside {name}'s {lower:g} to {upper:g}",
             "numbers beyond a column's bounds do not occur; clip inside them",
         )

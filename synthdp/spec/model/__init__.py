@@ -58,7 +58,6 @@ from synthdp.spec.model.dataset import (
 )
 from synthdp.spec.model.estimands import (
     AskedEstimand,
-    Clip,
     EffectEstimand,
     Estimand,
     TableEstimand,
@@ -121,7 +120,6 @@ __all__ = [
     "Categories",
     "Category",
     "ClassifierName",
-    "Clip",
     "Column",
     "ColumnBase",
     "Compute",

@@ -5,30 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from annotated_types import Unit
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from synthdp.spec.model.columns import Column, Integer, Number
 from synthdp.spec.model.evaluation import Effect
-from synthdp.spec.model.fields import Model, Names, Real, wrong
+from synthdp.spec.model.fields import Model, Names, Real
 
 MAX_TABLE = 6  # columns of a table
 
 
-class Clip(Model):
-    """Where a number ends for the sums: what lies beyond counts as the nearer end."""
-
-    lower: Annotated[Real, Unit("that of the column")] = Field(
-        description="the least number that counts", examples=[0.0]
-    )
-    upper: Annotated[Real, Unit("that of the column")] = Field(
-        description="the largest number that counts", examples=[30.0]
-    )
-
-    @model_validator(mode="after")
-    def _order(self) -> Clip:
-        if self.lower >= self.upper:
-            raise wrong(("upper", f"got {self.upper:g}, which is not above {self.lower:g}"))
-        return self
+Clip = Annotated[tuple[Real, ...], Field(min_length=2, max_length=2), Unit("that of the column")]
+"""Where a number ends for the sums: what lies beyond counts as the nearer end."""
 
 
 class AskedEstimand(Model):
@@ -45,7 +32,7 @@ class AskedEstimand(Model):
     clip: Clip | None = Field(
         default=None,
         description="of a mean: where its numbers end; default: the column's bounds",
-        examples=[{"lower": 0, "upper": 30}],
+        examples=[[0, 30]],
     )
 
 
@@ -72,7 +59,7 @@ class EffectEstimand(Effect):
     clip: Clip | None = Field(
         default=None,
         description="where the outcome's numbers end; default: the column's bounds",
-        examples=[{"lower": 0, "upper": 30}],
+        examples=[[0, 30]],
     )
 
 
