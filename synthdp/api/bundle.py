@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from synthdp.bundle.certificate.facts import Certificate
     from synthdp.inference.answer import Answer
+    from synthdp.inference.effect import EffectAnswer
     from synthdp.privacy.mechanisms.marginals import NoisyTable
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
@@ -186,6 +187,35 @@ class Bundle:
         from synthdp.inference.answer import answer_bundle
 
         return answer_bundle(self.path, query)
+
+    def effect(
+        self,
+        treatment: str,
+        outcome: str,
+        adjust: Sequence[str] | None = None,
+        *,
+        reference: str | None = None,
+        level: str | None = None,
+    ) -> EffectAnswer:
+        """The effect of one column on another, by graph and noisy tables. It costs no privacy.
+
+        It is on the mean of a number, or on the share of a category's `level`. None of `adjust`
+        leaves to the graph what is adjusted for; `reference` is the treatment's first level.
+
+        Raises:
+            OutputError: the graph does not identify the effect, or a name is unknown.
+            VerifyError: a file was changed, or the tables do not agree.
+
+        >>> import synthdp
+        >>> effect = synthdp.Bundle("releases/clinic/bundle").effect("sex", "smoker")
+        >>> effect.tier, [figure.group for figure in effect.figures], effect.adjusted
+        ('C', ['male against female'], ((),))
+        """
+        from synthdp.inference.effect import effect_of_bundle
+        from synthdp.inference.effect_query import EffectQuery
+
+        names = None if adjust is None else tuple(adjust)
+        return effect_of_bundle(self.path, EffectQuery(treatment, outcome, names, reference, level))
 
     @property
     def graph(self) -> nx.DiGraph:

@@ -102,13 +102,7 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     domain = Domain.from_spec(spec.columns)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
-    if found.agreement is not None and found.agreement.p < DISAGREE:
-        raise VerifyError(
-            f"the tables of {bundle} do not agree on {', '.join(query.columns) or 'their totals'}:"
-            f" chi-square {found.agreement.statistic:.0f} on {found.agreement.degrees} degrees of"
-            " freedom",
-            hint=f"see `synthdp verify {bundle}`",
-        )
+    check_agreement(found.agreement, bundle, query.columns)
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
@@ -128,7 +122,7 @@ def answer_tables(
         OutputError: there are too many cells or groups.
         ValueError: the tables are not over the domain.
     """
-    rows = _rows(spec)
+    rows = rows_of(spec)
     solver, cells = _solver(query, domain, tables)
     everything = frozenset(range(len(query.columns)))
     missing = [everything] if cells is None else _missing(query, cells, solver)
@@ -148,7 +142,22 @@ def answer_tables(
     return Answer(query, tier, figures, words, names, agreement)
 
 
-def _rows(spec: ReleaseSpec) -> Rows:
+def check_agreement(found: Agreement | None, bundle: Path, names: Sequence[str]) -> None:
+    """Refuse tables that cannot count the same rows.
+
+    Raises:
+        VerifyError: they do not agree on the columns `names`.
+    """
+    if found is not None and found.p < DISAGREE:
+        raise VerifyError(
+            f"the tables of {bundle} do not agree on {', '.join(names) or 'their totals'}:"
+            f" chi-square {found.statistic:.0f} on {found.degrees} degrees of freedom",
+            hint=f"see `synthdp verify {bundle}`",
+        )
+
+
+def rows_of(spec: ReleaseSpec) -> Rows:
+    """Which rows the tables of a release count."""
     unit = spec.dataset.privacy_unit
     return Rows(
         spec.evaluation.holdout if spec.evaluation.enabled else 0.0,
