@@ -120,7 +120,7 @@ def _left_out(query: EffectQuery, contrasts: Sequence[Contrast]) -> Iterator[str
             low, high = (_signed(query, end) for end in found.middle)
             yield f"if all numbers were the middles of their levels{name}: {low} to {high}"
         if found.left_out:
-            shown = "; ".join(found.left_out[:MAX_SHOWN]) or "all"
+            shown = "; ".join(found.left_out[:MAX_SHOWN])
             more = "; ..." if len(found.left_out) > MAX_SHOWN else ""
             what = (
                 "fewer or coarser columns to adjust for, or more budget, would help"
@@ -128,7 +128,7 @@ def _left_out(query: EffectQuery, contrasts: Sequence[Contrast]) -> Iterator[str
                 else f"they hold {found.left_share:.1%} of rows at most, of which any effect is"
                 " allowed for"
             )
-            yield f"too few rows to compare{name} where {shown}{more}: {what}"
+            yield f"too few rows of one arm{name} in {shown}{more}: {what}"
         if found.e_values is not None:
             value, nearer = found.e_values
             yield (

@@ -108,9 +108,11 @@ class Strata:
     def names(self, mask: Mask) -> tuple[str, ...]:
         """The strata of a mask `[strata]`, in words."""
         columns = self.solver.measured.columns[2:]
-        places = zip(*np.nonzero(mask.reshape([c.levels for c in columns])), strict=True)
+        shape = [c.levels for c in columns]
+        places = [np.unravel_index(k, shape) for k in np.flatnonzero(mask)]
         return tuple(
             ", ".join(f"{c.name} {c.labels[i]}" for c, i in zip(columns, place, strict=True))
+            or "all rows"
             for place in places
         )
 
