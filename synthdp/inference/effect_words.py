@@ -81,7 +81,7 @@ def about_figures(
     columns = {c.name: c for cells in known for c in cells.columns}
     yield from _missing(query, columns)
     yield from _levels(query, columns)
-    yield from _left_out(query, contrasts)
+    yield from _contrasts(query, contrasts)
     yield from counted(spec, list(columns))
 
 
@@ -112,30 +112,41 @@ def _spread(column: ColumnDomain) -> float:
     return float(np.nanmax(high - low))
 
 
-def _left_out(query: EffectQuery, contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """Intervals at the middles of levels, strata that were left out, and unseen causes."""
+def _contrasts(query: EffectQuery, contrasts: Sequence[Contrast]) -> Iterator[str]:
+    """Intervals at the middles of levels, strata without rows, and unseen causes."""
+    middles, kept, refused, e_values = list[str](), list[str](), list[str](), list[str]()
     for found in contrasts:
-        name = f" of {found.figure.group}" if len(contrasts) > 1 else ""
+        name = f"{found.figure.group}: " if len(contrasts) > 1 else ""
         if found.middle is not None:
-            low, high = (_signed(query, end) for end in found.middle)
-            yield f"if all numbers were the middles of their levels{name}: {low} to {high}"
+            middles.append(name + _interval(query, *found.middle))
         if found.left_out:
-            shown = "; ".join(found.left_out[:MAX_SHOWN])
-            more = "; ..." if len(found.left_out) > MAX_SHOWN else ""
-            what = (
-                "fewer or coarser columns to adjust for, or more budget, would help"
-                if found.figure.estimate is None
-                else f"they hold {found.left_share:.1%} of rows at most, of which any effect is"
-                " allowed for"
+            strata = name + _few(found.left_out, ", or ")
+            known = found.figure.estimate is not None
+            (kept if known else refused).append(
+                f"{strata} ({found.left_share:.1%} of rows at most)"
             )
-            yield f"too few rows of one arm{name} in {shown}{more}: {what}"
         if found.e_values is not None:
             value, nearer = found.e_values
-            yield (
-                f"E-value{name}: an unseen common cause with risk ratios below {value:.2f} to"
-                f" {query.treatment} and to {query.outcome} does not explain the estimate away"
-                f" ({nearer:.2f} for the interval)"
-            )
+            e_values.append(f"{name}{value:.2f}, and {nearer:.2f} for the interval")
+    if middles:
+        yield f"if all numbers were the middles of their levels: {_few(middles)}"
+    if kept:
+        yield f"too few rows of one arm in {_few(kept)}: any effect there is allowed for"
+    if refused:
+        yield (
+            f"too few rows of one arm in {_few(refused)}: fewer or coarser columns, or more budget,"
+            " would help"
+        )
+    if e_values:
+        yield (
+            f"E-value, the least risk ratio to {query.treatment} and to {query.outcome} of an"
+            f" unseen common cause that explains the effect away: {_few(e_values)}"
+        )
+
+
+def _few(texts: Sequence[str], between: str = "; ") -> str:
+    """The first few; `--json` has all."""
+    return between.join(texts[:MAX_SHOWN]) + (f"{between}..." if len(texts) > MAX_SHOWN else "")
 
 
 def effect_text(
@@ -154,11 +165,15 @@ def _line(query: EffectQuery, found: Contrast) -> list[str]:
         return [name, figure.refused or ""]
     line = [name, _signed(query, figure.estimate)]
     if figure.interval is not None:
-        line.append(" to ".join(_signed(query, end) for end in figure.interval))
+        line.append(_interval(query, *figure.interval))
     if found.means is not None:
         shown = (f"{m:.1%}" if query.level is not None else f"{m:,.4g}" for m in found.means)
         line.append(" and ".join(shown))
     return line
+
+
+def _interval(query: EffectQuery, low: float | str, high: float | str) -> str:
+    return f"{_signed(query, low).removesuffix(' points')} to {_signed(query, high)}"
 
 
 def _signed(query: EffectQuery, value: float | str) -> str:

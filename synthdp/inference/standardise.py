@@ -167,7 +167,7 @@ def contrast(strata: Strata, treated: int, reference: int) -> Contrast:
     total = float(strata.counts[:, :, kept].sum())
     about = max(0.0, total) / (1 - strata.rows.holdout)
     if share > LEFT_OUT or not kept.any():
-        refused = f"too few rows in strata that hold up to {share:.0%} of all"
+        refused = f"too few rows of one arm, in strata of up to {share:.0%} of all"
         return Contrast(Figure(name, about, refused=refused), left_out=left, left_share=share)
     one, two = (_mean(strata, arm, kept, total) for arm in arms)
     figure, middle = _figure(strata, Figure(name, about), one, two, share)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,8 @@ def test_shares_of_categories_and_levels_of_treatments(tmp_path: Path, domain: D
     share = bundle.effect("sex", "smoker", reference="male")
     assert [f.group for f in share.figures] == ["female against male"]
     assert share.query.level == "yes" and share.contrasts[0].e_values is not None
-    assert any(said.startswith("E-value: an unseen common cause") for said in share.about)
-    assert "points to" in str(share)
+    assert any(said.startswith("E-value, the least risk ratio") for said in share.about)
+    assert " points  " in str(share)
     with pytest.raises(OutputError, match="'visits' has no share of a level: it holds numbers"):
         bundle.effect("smoker", "visits", level="1")
     with pytest.raises(OutputError, match="'seen' has no share of a level: it holds dates"):
@@ -219,11 +220,24 @@ def test_files_and_tables_are_checked(tmp_path: Path, domain: Domain) -> None:
         bundle.effect("smoker", "visits")
 
 
+def test_many_levels_have_a_line_each_and_few_sentences(tmp_path: Path, domain: Domain) -> None:
+    section = {"mode": "given", "edges": ["age -> smoker"]}
+    found = bundle_of(tmp_path, domain, ("age", "smoker"), section=section).effect("age", "smoker")
+    lines = str(found).splitlines()
+    assert len(found.figures) == 7 and lines[2].startswith("  10 to 19 against 0 to 9  ")
+    assert sum(line.startswith("- ") for line in lines) < 8
+    (said,) = (s for s in found.about if s.startswith("E-value"))
+    assert said.count(" for the interval") == 4 and said.endswith("; ...")
+    fine = replace(domain["age"], labels=tuple(map(str, range(40))))
+    with pytest.raises(OutputError, match="'age' has 40 levels, and a treatment may have 32"):
+        found.query.levels(fine)
+
+
 def test_few_rows_are_refused_by_name(tmp_path: Path, domain: Domain) -> None:
     found = bundle_of(tmp_path, domain, TABLE, sigma=400.0).effect("smoker", "visits")
     (figure,) = found.figures
-    assert figure.estimate is None and "too few rows in strata" in (figure.refused or "")
-    assert any("sex female; sex male" in s and "more budget" in s for s in found.about)
+    assert figure.estimate is None and "too few rows of one arm" in (figure.refused or "")
+    assert any("sex female, or sex male" in s and "more budget" in s for s in found.about)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
