@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from synthdp.bundle.certificate.facts import Certificate
     from synthdp.inference.answer import Answer
+    from synthdp.inference.effect import EffectAnswer
     from synthdp.inference.estimands import EstimandResult
-    from synthdp.privacy.mechanisms.marginals import NoisyTable
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
 
@@ -188,6 +188,35 @@ class Bundle:
 
         return answer_bundle(self.path, query)
 
+    def effect(
+        self,
+        treatment: str,
+        outcome: str,
+        adjust: Sequence[str] | None = None,
+        *,
+        reference: str | None = None,
+        level: str | None = None,
+    ) -> EffectAnswer:
+        """The effect of one column on another, by graph and noisy tables. It costs no privacy.
+
+        It is on the mean of a number, or on the share of a category's `level`. None of `adjust`
+        leaves to the graph what is adjusted for; `reference` is the treatment's first level.
+
+        Raises:
+            OutputError: the graph does not identify the effect, or a name is unknown.
+            VerifyError: a file was changed, or the tables do not agree.
+
+        >>> import synthdp
+        >>> effect = synthdp.Bundle("releases/clinic/bundle").effect("sex", "smoker")
+        >>> effect.tier, [figure.group for figure in effect.figures], effect.adjusted
+        ('C', ['male against female'], ((),))
+        """
+        from synthdp.inference.effect import effect_of_bundle
+        from synthdp.inference.effect_query import EffectQuery
+
+        names = None if adjust is None else tuple(adjust)
+        return effect_of_bundle(self.path, EffectQuery(treatment, outcome, names, reference, level))
+
     @property
     def estimands(self) -> tuple[EstimandResult, ...]:
         """What the release was asked and paid for, with 95% intervals, in the order of the spec.
@@ -241,29 +270,14 @@ class Bundle:
         >>> ages.index.tolist(), ages.attrs["sigma"] > 0
         (['female', 'male'], True)
         """
-        import pandas as pd
-
+        from synthdp.api.noisy_series import noisy_series
         from synthdp.bundle.noisy_tables import read_tables
         from synthdp.data.domain import Domain
-        from synthdp.data.level_groups import LevelGroups
 
         domain = Domain.from_spec(self.spec.columns)
-
-        def counts(table: NoisyTable) -> pd.Series[float]:
-            columns, coarse = table.columns, LevelGroups(domain, table.starts).coarse
-            labels = [list(coarse[name].labels) for name in columns]
-            index = (
-                pd.Index(labels[0], name=columns[0])
-                if len(columns) == 1
-                else pd.MultiIndex.from_product(labels, names=columns)
-            )
-            series = pd.Series(table.counts.ravel(), index=index, name="noisy count")
-            series.attrs["sigma"] = table.sigma
-            return series
-
         return self._read(
             (MARGINALS,),
-            lambda: {table.columns: counts(table) for table in read_tables(self.path)},
+            lambda: {t.columns: noisy_series(t, domain) for t in read_tables(self.path)},
         )
 
     def _settings(self, values: Mapping[str, object]) -> list[str]:

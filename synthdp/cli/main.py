@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from synthdp.cli.ask import answer, effect
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import (
     Commands,
@@ -41,7 +42,7 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph")
 app.add_typer(review_app)
-for command in (validate, schema, init):
+for command in (validate, schema, init, answer, effect):
     app.command()(command)
 
 Force = Annotated[
@@ -219,21 +220,6 @@ def sample(
             "warnings": [warning] if warning else [],
         }
         show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
-
-
-@app.command()
-def answer(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    query: Annotated[
-        str, typer.Argument(help='The question, e.g. "mean(visits) where age >= 65 by sex".')
-    ],
-    as_json: Json = False,
-) -> None:
-    """Answer a question from a bundle's noisy tables, with a 95% interval where there is one."""
-    from synthdp.inference.answer import answer_bundle
-
-    found = answer_bundle(bundle, query)
-    show(found.to_json(), as_json=as_json, text=lambda: str(found))
 
 
 @app.command()

@@ -106,13 +106,7 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     domain = Domain.from_spec(spec.columns)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
-    if found.agreement is not None and found.agreement.p < DISAGREE:
-        raise VerifyError(
-            f"the tables of {bundle} do not agree on {', '.join(query.columns) or 'their totals'}:"
-            f" chi-square {found.agreement.statistic:.0f} on {found.agreement.degrees} degrees of"
-            " freedom",
-            hint=f"see `synthdp verify {bundle}`",
-        )
+    check_agreement(found.agreement, bundle, query.columns)
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
@@ -161,6 +155,20 @@ def answer_tables(
     tier: Tier = "C" if missing else "A" if solver.measured.whole else "B"
     words = about(query, spec, tier, cells, names, tables)
     return Answer(query, tier, figures, words, names, agreement)
+
+
+def check_agreement(found: Agreement | None, bundle: Path, names: Sequence[str]) -> None:
+    """Refuse tables that cannot count the same rows.
+
+    Raises:
+        VerifyError: they do not agree on the columns `names`.
+    """
+    if found is not None and found.p < DISAGREE:
+        raise VerifyError(
+            f"the tables of {bundle} do not agree on {', '.join(names) or 'their totals'}:"
+            f" chi-square {found.statistic:.0f} on {found.degrees} degrees of freedom",
+            hint=f"see `synthdp verify {bundle}`",
+        )
 
 
 def _solver(

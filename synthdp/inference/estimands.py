@@ -13,7 +13,7 @@ from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference.figures import Figure, Rows
 from synthdp.inference.strata import effect_figure, stratum_figures
-from synthdp.inference.words import figure_lines, whom
+from synthdp.inference.words import figure_lines, figures_text, whom
 from synthdp.model.estimands import effect_adjustment, estimand_name, strata_of
 from synthdp.privacy.mechanisms.stratum_sums import Bounded, NoisySums
 from synthdp.privacy.table import Table
@@ -60,7 +60,7 @@ class EstimandResult:
 
     def __str__(self) -> str:
         lines = figure_lines(self.statistic, self.figures, interval=True)
-        return "\n".join([f"{self.text}   (paid for)", *lines, *(f"- {s}" for s in self.about)])
+        return figures_text(f"{self.text}   (paid for)", lines, self.about)
 
 
 def estimand_results(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
 from synthdp.inference.figures import Figure
+from synthdp.inference.standardise import against
 from synthdp.spec.expressions.query import Query
 
 TABLE = "synthetic.csv"
@@ -49,6 +51,47 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
         _figure(query, group, inside & mask & true, inside & mask & false, number, scale)
         for group, mask in groups
     )
+
+
+def model_effects(
+    bundle: Path,
+    columns: Sequence[ColumnDomain],
+    level: int | None,
+    pairs: Sequence[tuple[int, int]],
+) -> list[Figure]:
+    """Effects in the synthetic table, as evaluation estimates them: doubly robust, linear.
+
+    `columns` are the treatment, the outcome and what is adjusted for. `pairs` are levels of the
+    treatment, each with its reference. `level` is that of the outcome whose share is asked for;
+    None asks for the mean.
+
+    Raises:
+        VerifyError: the table cannot be read.
+    """
+    import pandas as pd
+
+    from synthdp.data.encoding import encode_column
+    from synthdp.evaluate.effects import MIN_ROWS, average_effect, outcome_values
+    from synthdp.evaluate.features import build_features, join
+
+    text = _texts(bundle, [c.name for c in columns])
+    frame = pd.DataFrame({c.name: column_kind(c).parsed(c, text[c.name]) for c in columns})
+    arms, y_codes = (encode_column(c, frame[c.name]).codes for c in columns[:2])
+    y = outcome_values(columns[1], frame, y_codes)
+    if level is not None:
+        y = np.where(np.isnan(y), np.nan, y_codes == level)
+    parts = build_features(Domain(tuple(columns)), frame, [c.name for c in columns[2:]])
+    x = join([*parts.values()]).wide.astype(np.float64) if parts else np.zeros((len(text), 0))
+    found = []
+    for treated, reference in pairs:
+        name = against(columns[0], treated, reference)
+        one, two = (~np.isnan(y) & (arms == a) for a in (treated, reference))
+        if min(one.sum(), two.sum()) < MIN_ROWS:
+            found.append(Figure(name, refused="too few synthetic rows"))
+            continue
+        used = one | two
+        found.append(Figure(name, estimate=average_effect(y[used], one[used], x[used]).value))
+    return found
 
 
 def _texts(bundle: Path, names: list[str]) -> Any:

@@ -40,25 +40,25 @@ def about(
 def _tier(
     query: Query, tier: str, unmeasured: Sequence[Sequence[str]], tables: Sequence[NoisyTable]
 ) -> Iterator[str]:
-    names = _listed(query.columns)
+    names = listed(query.columns)
     if tier == "A":
         yield f"measured: a noisy table has {names}" if names else "measured: each table has it"
     elif tier == "B":
         yield f"spanned: no table has {names} together, and several determine the answer"
     else:
-        together = " and none ".join(f"has {_listed(columns)} together" for columns in unmeasured)
+        together = " and none ".join(f"has {listed(columns)} together" for columns in unmeasured)
         yield (
             f"no table {together}. The figures are those of the synthetic rows, which the model"
             " drew; nothing bounds their error"
         )
         for columns in unmeasured:
-            yield _next_time(columns, sum(len(table.columns) > 1 for table in tables))
+            yield next_time(columns, sum(len(table.columns) > 1 for table in tables))
 
 
-def _next_time(columns: Sequence[str], several: int) -> str:
+def next_time(columns: Sequence[str], several: int) -> str:
     """How to get an interval from the next release, and what it costs."""
     if len(columns) > 2:
-        return f"no spec can have a table of {_listed(columns)} measured yet"
+        return f"no spec can have a table of {listed(columns)} measured yet"
     pair = f"next time, measure it: privacy.pairs [{', '.join(columns)}]"
     if not several:
         return f"{pair}, for a share of the budget"
@@ -92,12 +92,17 @@ def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
         if spec.columns[name].missing
     ]
     if missing and query.statistic != "count":
-        yield f"rows that lack {_listed(missing)} are left out"
+        yield f"rows that lack {listed(missing)} are left out"
+    yield from counted(spec, query.columns)
+
+
+def counted(spec: ReleaseSpec, names: Sequence[str]) -> Iterator[str]:
+    """Which rows the tables count, and what of values outside the domain of these columns."""
     unit = spec.dataset.privacy_unit
     if isinstance(unit, IdUnit) and unit.max_rows > 1:
         yield f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
     if spec.dataset.out_of_domain == "clamp":
-        for name in query.columns:
+        for name in names:
             column = spec.columns[name]
             if isinstance(column, Integer | Number | Datetime):
                 ends = f"{column.lower} to {column.upper}"
@@ -124,25 +129,34 @@ def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
             )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + "".join(names[-1:])
 
 
 def answer_text(query: Query, tier: str, figures: Sequence[Figure], said: Sequence[str]) -> str:
     """An answer as lines of text."""
     lines = figure_lines(query.statistic, figures, interval=tier != "C")
-    return "\n".join([f"{query.text}   ({TIERS[tier]})", *lines, *(f"- {s}" for s in said)])
+    return figures_text(f"{query.text}   ({TIERS[tier]})", lines, said)
 
 
-def figure_lines(statistic: str, figures: Sequence[Figure], *, interval: bool) -> list[str]:
-    """Figures as the lines of a table with a head."""
+def figure_lines(
+    statistic: str, figures: Sequence[Figure], *, interval: bool
+) -> list[Sequence[str]]:
+    """The cells of each figure, below those of a head."""
     head = ["", "estimate", *(("95% interval",) if interval else ()), "rows"]
-    lines = [head, *(_line(statistic, figure, interval) for figure in figures)]
+    return [head, *(_line(statistic, figure, interval) for figure in figures)]
+
+
+def figures_text(title: str, lines: Sequence[Sequence[str]], said: Sequence[str]) -> str:
+    """A title, aligned lines whose first is their head, and sentences."""
+    head = lines[0]
     widths = [max(len(line[i]) if i < len(line) else 0 for line in lines) for i in range(len(head))]
-    return [
+    padded = (
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=False)).rstrip()
         for line in lines
-    ]
+    )
+    return "\n".join([title, *padded, *(f"- {s}" for s in said)])
 
 
 def _line(statistic: str, figure: Figure, interval: bool) -> list[str]:

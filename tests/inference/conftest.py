@@ -14,6 +14,7 @@ import pytest
 from synthdp.bundle.noisy_tables import tables_json
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
+from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -45,6 +46,13 @@ def stated(**dataset: Any) -> dict[str, Any]:
         "graph": {"mode": "none"},
         "evaluation": {"holdout": holdout},
     }
+
+
+def with_graph(section: dict[str, Any]) -> dict[str, Any]:
+    """A spec with this section `graph`, and a share of the budget for it where it needs one."""
+    shares = {"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}}
+    privacy = stated()["privacy"] | (shares if section["mode"] == "learn" else {})
+    return stated() | {"graph": section, "privacy": privacy}
 
 
 def spec_with(**dataset: Any) -> ReleaseSpec:
@@ -88,12 +96,23 @@ def counted(
     return NoisyTable(tuple(columns), noisy, max(sigma, 1e-3), starts or {})
 
 
-def write_bundle_of(folder: Path, tables: Sequence[NoisyTable], codes: Any, domain: Domain) -> Path:
-    """The files of a bundle that answers are made of, and their sums."""
-    folder.mkdir(exist_ok=True)
+def write_bundle_of(
+    folder: Path,
+    tables: Sequence[NoisyTable],
+    codes: Any,
+    domain: Domain,
+    *,
+    section: dict[str, Any] | None = None,
+    graph: CausalGraph | None = None,
+) -> Path:
+    """The files of a bundle that answers are made of, and their sums. `section` is the spec's
+    `graph`, and `graph` what was released.
+    """
+    folder.mkdir(exist_ok=True, parents=True)
     frame = decode(domain, codes, rng=np.random.default_rng(5))
     files = {
-        "spec.yaml": json.dumps(stated()),
+        "spec.yaml": json.dumps(with_graph(section) if section else stated()),
+        "graph.json": json.dumps((graph or CausalGraph(domain.names)).to_json()),
         "marginals.json": json.dumps(tables_json(tables)),
         "synthetic.csv": frame.to_csv(index=False),
     }

@@ -32,6 +32,7 @@ COMMANDS = (
     "verify",
     "sample",
     "answer",
+    "effect",
     "budget",
     "diff",
     "doctor",

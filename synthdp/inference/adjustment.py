@@ -1,0 +1,225 @@
+"""Which columns to adjust for, so that a contrast of groups is an effect.
+
+A set Z is valid for the effect of T on Y in a DAG with unseen causes if and only if
+
+1. no column of Z lies on a causal path from T to Y, or descends from one that does, and
+2. Z d-separates T and Y once the first arrows of all causal paths are taken out
+
+[Perkovic, Textor, Kalisch, Maathuis, JMLR 18(220), 2018, definition 4 and theorem 5; for unseen
+causes Shpitser, VanderWeele, Robins, UAI 2010]. An unseen common cause is a node of its own, that
+no set may have.
+
+Where the graph stands for several DAGs (`readings.py`), a set is used if it is valid in each. Where
+no set is, each of them has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise
+
+import networkx as nx
+
+from synthdp.errors import OutputError
+from synthdp.graph.knowledge import Pair
+
+Names = tuple[str, ...]
+
+MAX_SETS = 6
+"""Most adjustment sets of one effect, one for each reading."""
+MAX_PATHS = 10_000
+"""Paths that are looked at to name an open one."""
+UNKNOWN_HINT = (
+    "say what is known of these pairs in graph.edges, graph.tiers or graph.forbidden, and release"
+    " again; or give --adjust, if you know what confounds"
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One DAG that the graph may stand for, as far as causes of some columns go.
+
+    Unseen causes are nodes that are no texts. `turned` are the links whose direction was chosen.
+    """
+
+    dag: nx.DiGraph
+    treatment: str
+    outcome: str
+    apart: frozenset[str] = frozenset()
+    turned: tuple[Pair, ...] = ()
+
+    @cached_property
+    def causal(self) -> frozenset[str]:
+        """The outcome and what lies between it and the treatment; empty without a causal path."""
+        after = nx.descendants(self.dag, self.treatment)
+        before = nx.ancestors(self.dag, self.outcome) | {self.outcome}
+        return frozenset(after & before)
+
+    @cached_property
+    def forbidden(self) -> frozenset[str]:
+        """What no adjustment set may have: `causal`, its descendants, and columns kept `apart`."""
+        after = {n for name in self.causal for n in nx.descendants(self.dag, name)}
+        return self.causal | after | {self.treatment, self.outcome} | self.apart
+
+    @cached_property
+    def backdoor(self) -> nx.DiGraph:
+        """The DAG without the first arrows of causal paths."""
+        graph = self.dag.copy()
+        graph.remove_edges_from([(self.treatment, name) for name in self.causal])
+        return graph
+
+    def valid(self, columns: Iterable[str]) -> bool:
+        """Whether adjusting for `columns` gives the effect."""
+        z = set(columns)
+        return not z & self.forbidden and bool(
+            nx.is_d_separator(self.backdoor, {self.treatment}, {self.outcome}, z)
+        )
+
+    def separator(self, among: Iterable[str]) -> frozenset[str] | None:
+        """A valid set of columns `among` these, none of which can be left out; None without one."""
+        seen = {n for n in among if n in self.dag} - self.forbidden
+        found = nx.find_minimal_d_separator(
+            self.backdoor, self.treatment, self.outcome, restricted=seen
+        )
+        return None if found is None else frozenset(found)
+
+    def fault(self, columns: Iterable[str]) -> str:
+        """Why these columns are not valid, with the path that shows it."""
+        z = set(columns)
+        for name in sorted(z & self.forbidden):
+            if name in self.apart:
+                return f"{name} is of one node with {self.outcome}"
+            way = next(c for c in self.causal if c == name or nx.has_path(self.dag, c, name))
+            path = nx.shortest_path(self.dag, self.treatment, way)
+            path += nx.shortest_path(self.dag, way, name)[1:]
+            return f"{name} follows from {self.treatment}, and is part of its effect: " + (
+                self._drawn(path)
+            )
+        path = self.open_path(z)
+        return f"this path stays open: {self._drawn(path)}" if path else "some path stays open"
+
+    def open_path(self, columns: Collection[str]) -> list[str]:
+        """A shortest path, not a causal one, that `columns` leave open."""
+        z = set(columns)
+        ends = {self.treatment, self.outcome, *z}
+        near = ends.union(*(nx.ancestors(self.backdoor, m) for m in ends))
+        graph = self.backdoor.subgraph(near)
+        opened = {n for m in z for n in nx.ancestors(graph, m)} | z
+        try:
+            paths = nx.shortest_simple_paths(graph.to_undirected(), self.treatment, self.outcome)
+            for path in islice(paths, MAX_PATHS):
+                triples = zip(path, path[1:], path[2:], strict=False)
+                if all(
+                    b in opened if graph.has_edge(a, b) and graph.has_edge(c, b) else b not in z
+                    for a, b, c in triples
+                ):
+                    return list(path)
+        except nx.NetworkXNoPath:
+            pass
+        return []
+
+    def _drawn(self, path: Sequence[str]) -> str:
+        """A path in letters, e.g. a <- b -> c; an unseen cause is <->."""
+        text = path[0]
+        for a, b in pairwise(path):
+            if isinstance(b, str):
+                arrow = "->" if self.dag.has_edge(a, b) else "<-"
+                text += f" {arrow} {b}" if isinstance(a, str) else f" <-> {b}"
+        return text
+
+    @property
+    def supposed(self) -> str:
+        """The directions that were chosen, in words; empty where there were none to choose."""
+        return f" if {' and '.join(f'{a} -> {b}' for a, b in self.turned)}" if self.turned else ""
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """The columns to adjust for: one set that every reading allows, or one for each.
+
+    `none` says that in some reading the treatment does not act on the outcome, where no set shows
+    it. `readings` is their number, `open` are the links that they differ in.
+    """
+
+    sets: tuple[Names, ...]
+    none: bool = False
+    readings: int = 1
+    open: tuple[Pair, ...] = ()
+
+
+def choose(
+    found: Sequence[Reading], tables: Iterable[Collection[str]], sizes: Mapping[str, int]
+) -> Adjustment:
+    """The best valid set: one that a table has together with both columns, with few strata.
+
+    `sizes` are the levels of the columns that may be adjusted for.
+
+    Raises:
+        OutputError: the effect is not identified by adjustment, or rests on too many sets.
+    """
+    first = found[0]
+    ends = {first.treatment, first.outcome}
+    covers = [set(t) & sizes.keys() for t in tables if ends <= set(t)]
+
+    def cost(z: frozenset[str]) -> tuple[bool, int, list[str]]:
+        strata = 1
+        for name in z:
+            strata *= sizes[name]
+        return not any(z <= cover for cover in covers), strata, sorted(z)
+
+    offers = [
+        [z for among in (*covers, sizes) if (z := reading.separator(among)) is not None]
+        for reading in found
+    ]
+    every = {z for offer in offers for z in offer}
+    every |= {frozenset().union(*every)} if len(found) > 1 else set()
+    turned = tuple(dict.fromkeys(tuple(sorted(pair)) for r in found for pair in r.turned))
+    open_pairs = tuple((a, b) for a, b in turned)
+
+    def ordered(z: frozenset[str]) -> Names:
+        return tuple(name for name in sizes if name in z)
+
+    common = [z for z in every if all(reading.valid(z) for reading in found)]
+    if common:
+        best = ordered(min(common, key=cost))
+        return Adjustment((best,), readings=len(found), open=open_pairs)
+    chosen, none = dict[Names, None](), False
+    for reading, offer in zip(found, offers, strict=True):
+        if offer:
+            chosen[ordered(min(offer, key=cost))] = None
+        elif reading.causal:
+            _refuse(reading, sizes)
+        else:
+            none = True
+    if not chosen or len(chosen) > MAX_SETS:
+        _refuse_all(first, len(chosen))
+    return Adjustment(tuple(chosen), none, len(found), open_pairs)
+
+
+def _refuse(reading: Reading, sizes: Iterable[str]) -> None:
+    t, y = reading.treatment, reading.outcome
+    causes = nx.ancestors(reading.dag, t) | nx.ancestors(reading.dag, y)
+    path = reading.open_path((causes & set(sizes)) - reading.forbidden)
+    raise OutputError(
+        f"the effect of {t} on {y} is not identified by adjustment{reading.supposed}: no columns"
+        f" of the table block {reading._drawn(path) if path else 'all other paths'}",
+        hint=(
+            "<-> is an unseen common cause that graph.latent states; a table that has it, or a"
+            " trial, would identify the effect"
+        ),
+    )
+
+
+def _refuse_all(reading: Reading, sets: int) -> None:
+    t, y = reading.treatment, reading.outcome
+    if not sets:
+        raise OutputError(
+            f"{t} has no effect on {y} in this graph: no arrows lead from {t} to {y}",
+            hint=f"`synthdp answer` says how {y} differs by {t}",
+        )
+    raise OutputError(
+        f"links without a direction allow {sets} adjustment sets for the effect of {t} on {y}",
+        hint=UNKNOWN_HINT,
+    )

@@ -1,0 +1,204 @@
+"""The effect of one column on another: identified in the graph, estimated from noisy tables.
+
+The graph says which columns to adjust for (`adjustment.py`), the tables say what the effect is
+then (`standardise.py`). An effect is measured (tier A) where one table has all the columns, and
+else of the model alone (tier C): several tables never determine it [derived in docs/inference.md].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from synthdp.bundle.noisy_tables import MARGINALS, level_law
+from synthdp.data.domain import Domain
+from synthdp.errors import OutputError
+from synthdp.files import check_sums
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats import read_graph
+from synthdp.graph.knowledge import Knowledge
+from synthdp.inference.adjustment import Adjustment, Reading, choose
+from synthdp.inference.answer import check_agreement
+from synthdp.inference.effect_query import EffectQuery
+from synthdp.inference.effect_words import about_figures, about_graph, effect_text
+from synthdp.inference.estimate import LeastSquares
+from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.model_only import TABLE, model_effects
+from synthdp.inference.readings import TooOpen, readings
+from synthdp.inference.standardise import Contrast, Strata, contrast
+from synthdp.inference.tables import Measured, measured
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.sample.interventions import NO_CAUSES
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import ReleaseSpec
+
+ASSUME_HINT = (
+    "give --adjust with all columns that confound the two, or --adjust none: the answer then rests"
+    " on that; or draw a causal graph and release with graph.mode given or validate"
+)
+
+
+@dataclass(frozen=True)
+class EffectAnswer:
+    """The effect of each level of the treatment against the reference.
+
+    `tier` is A (measured) or C (model only, without intervals). `adjusted` has the sets of columns
+    that were adjusted for: one, or one for each way to read the graph. `about` says what was
+    assumed.
+    """
+
+    query: EffectQuery
+    tier: Literal["A", "C"]
+    contrasts: tuple[Contrast, ...]
+    adjusted: tuple[tuple[str, ...], ...]
+    about: tuple[str, ...]
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Estimate and interval of each contrast."""
+        return tuple(found.figure for found in self.contrasts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in plain JSON."""
+        query = self.query
+        return {
+            "query": query.text,
+            "treatment": query.treatment,
+            "outcome": query.outcome,
+            "outcome_level": query.level,
+            "reference": query.reference,
+            "tier": self.tier,
+            "level": 0.95,
+            "adjusted": [list(names) for names in self.adjusted],
+            "contrasts": [found.to_json() for found in self.contrasts],
+            "about": list(self.about),
+        }
+
+    def __str__(self) -> str:
+        return effect_text(self.query, self.tier, self.contrasts, self.about)
+
+
+def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
+    """The effect that the bundle in a folder shows.
+
+    Raises:
+        OutputError: a name or level is unknown, the graph claims no causes or does not identify the
+            effect, or the columns to adjust for do not in this graph.
+        VerifyError: a file was changed, or cannot be read, or the tables do not agree.
+    """
+    check_sums(bundle, ("spec.yaml", MARGINALS, "graph.json"))
+    spec = load_spec(bundle / "spec.yaml")
+    query, domain, graph = query.checked(spec), Domain.from_spec(spec.columns), read_graph(bundle)
+    tables = level_law(bundle, domain, margins=False).tables
+    adjustment, found = adjustment_for(query, spec, graph, domain, tables)
+    known = known_cells(query, adjustment, domain, tables)
+    whole = all(cells.whole for cells in known)
+    if not whole:
+        check_sums(bundle, (TABLE,))
+    for cells in known if whole else ():
+        check_agreement(LeastSquares(cells).agreement(), bundle, [c.name for c in cells.columns])
+    each = [
+        contrasts(query, cells, Rows.of_spec(spec))
+        if whole
+        else model_contrasts(query, cells, bundle)
+        for cells in known
+    ]
+    joined = tuple(_joined(of, adjustment.none) for of in zip(*each, strict=True))
+    labels = known[0].columns[0].labels
+    query = replace(query, reference=labels[query.levels(known[0].columns[0])[1]])
+    said = (
+        *about_graph(query, spec, graph, adjustment, found),
+        *about_figures(query, spec, known, joined, tables),
+    )
+    return EffectAnswer(query, "A" if whole else "C", joined, adjustment.sets, said)
+
+
+def contrasts(query: EffectQuery, cells: Measured, rows: Rows) -> list[Contrast]:
+    """Each level of the treatment against the reference, by one table or more that have all."""
+    strata = Strata(LeastSquares(cells), query.numbers(cells.columns[1]), rows)
+    levels, reference = query.levels(cells.columns[0])
+    return [contrast(strata, level, reference) for level in levels]
+
+
+def model_contrasts(query: EffectQuery, cells: Measured, bundle: Path) -> list[Contrast]:
+    """The same by the synthetic rows alone, without intervals."""
+    levels, reference = query.levels(cells.columns[0])
+    outcome = cells.columns[1].labels.index(query.level) if query.level is not None else None
+    pairs = [(level, reference) for level in levels]
+    return [Contrast(figure) for figure in model_effects(bundle, cells.columns, outcome, pairs)]
+
+
+def adjustment_for(
+    query: EffectQuery,
+    spec: ReleaseSpec,
+    graph: CausalGraph,
+    domain: Domain,
+    tables: Sequence[NoisyTable],
+) -> tuple[Adjustment, list[Reading]]:
+    """What to adjust for, and the readings of the graph: none where it claims no causes.
+
+    Raises:
+        OutputError: the effect is not identified, or the stated columns do not identify it.
+    """
+    t, y = query.treatment, query.outcome
+    if spec.graph.mode in ("none", "predict") or graph.predictive:
+        if query.adjust is None:
+            raise OutputError(NO_CAUSES, hint=ASSUME_HINT)
+        return Adjustment((query.adjust,)), []
+    for names in graph.groups.values():
+        if t in names:
+            raise OutputError(
+                f"{t} shares a node of the graph with {', '.join(n for n in names if n != t)}: what"
+                f" {t} does alone is not said",
+                hint="take it out of graph.groups, draw its arrows, and release again",
+            )
+    knowledge = Knowledge.from_spec(spec.graph, domain.names)
+    try:
+        found = readings(graph, knowledge, t, y, query.adjust or ())
+    except TooOpen:
+        if query.adjust is None:
+            raise
+        return Adjustment((query.adjust,)), []
+    if query.adjust is None:
+        sizes = {c.name: c.levels for c in domain.columns if c.name not in (t, y)}
+        return choose(found, [table.columns for table in tables], sizes), found
+    for reading in found:
+        if not reading.valid(query.adjust):
+            raise OutputError(
+                f"adjusting for {', '.join(query.adjust) or 'nothing'} does not give the effect of"
+                f" {t} on {y} in this graph{reading.supposed}: {reading.fault(query.adjust)}",
+                hint="leave --adjust out, and columns are chosen that do, if there are any",
+            )
+    return Adjustment((query.adjust,), readings=len(found)), found
+
+
+def known_cells(
+    query: EffectQuery, adjustment: Adjustment, domain: Domain, tables: Sequence[NoisyTable]
+) -> list[Measured]:
+    """What the tables say of treatment, outcome and each adjustment set, on levels if they can."""
+    sets = [(query.treatment, query.outcome, *names) for names in adjustment.sets]
+    grouped = not all(any(table.has(names) for table in tables) for names in sets)
+    return [measured(tables, domain, names, grouped=grouped) for names in sets]
+
+
+def _joined(found: Sequence[Contrast], none: bool) -> Contrast:
+    """One contrast that allows for each adjustment set, and for no effect where that may be."""
+    refused = [c for c in found if c.figure.estimate is None]
+    if refused or (len(found) == 1 and not none):
+        return (refused or found)[0]
+    zero = [0.0] if none else []
+    estimates = [float(c.figure.estimate or 0) for c in found] + zero
+    ends = [float(v) for c in found for v in c.figure.interval or ()]
+    inner = [float(v) for c in found for v in c.figure.of_rows or ()]
+    bounds = [float(v) for c in found for v in c.figure.bounds or ()] + estimates
+    figure = replace(
+        found[0].figure,
+        estimate=(min(estimates) + max(estimates)) / 2,
+        interval=(min(ends + zero), max(ends + zero)) if ends else None,
+        of_rows=(min(inner + zero), max(inner + zero)) if inner else None,
+        bounds=(min(bounds), max(bounds)),
+    )
+    left = max(found, key=lambda c: c.left_share)
+    return Contrast(figure, left_out=left.left_out, left_share=left.left_share)
