@@ -85,12 +85,54 @@ def quality_lines(quality: Mapping[str, Any]) -> list[str]:
         )
     elif weakest is not None:
         lines.append(f"between two numbers: a correlation below about {weakest:.2g} is easily lost")
-    if quality["open_pairs"] is not None:
-        lines.append(
-            f"graph search: of {quality['open_pairs']} open pairs, a medium dependence would be"
-            f" seen in about {quality['decidable_pairs']}"
-        )
-    return lines
+    return [*lines, *noisy_lines(quality), *map(link_line, quality["links"])]
+
+
+def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
+    """Where noise exceeds what a level or a cell holds on average, in words; [] where nowhere."""
+    columns = quality["columns"]
+    noisy = sum(c["noisy_levels"] > 0 for c in columns)
+    if not noisy and not quality["noisy_tables"]:
+        return []
+    used = "; the graph's tests use levels as they are" if quality["links"] else ""
+    together = (
+        f", and than rows / cells in {quality['noisy_tables']} of {quality['tables']} tables of"
+        " columns together"
+        if quality["tables"]
+        else ""
+    )
+    return [
+        f"noise is larger than rows / levels in {noisy} of {len(columns)} columns{together}"
+        f" (the engine smooths pairs and ordered bins{used})"
+    ]
+
+
+LINKS = {
+    ("link", "pairs"): ("graph search: a link", "undecided", "open pairs"),
+    ("link", "joint"): ("graph search: a link", "undecided", "open pairs"),
+    ("arrow", "validate"): ("graph test: an arrow", "undecided", "arrows"),
+    ("independence", "validate"): ("graph test: a link that it lacks", "unseen", "absent links"),
+    ("independence", "confirm"): ("once more: a link that it lacks", "unseen", "absent links"),
+}
+"""What the tests of a kind and a round ask, what a weak link stays, and what is asked about."""
+
+
+def link_line(link: Mapping[str, Any]) -> str:
+    """What the tests of a graph see, in words."""
+    from synthdp.release.expected_links import MEDIUM
+
+    what, stays, tests = LINKS[link["kind"], link["round"]]
+    typical = link["typical"]
+    weak = (
+        f"{what}, however strong, is likely to stay {stays}"
+        if typical is None or typical >= NONE_SEEN
+        else f"{what} weaker than about w = {typical:.2g} (Cohen's w) is likely to stay {stays}"
+    )
+    best = "" if link["least"] is None else f"; {link['least']:.2g} in the best"
+    return (
+        f"{weak} (median of {link['tests']} {tests}{best}); a medium one, {MEDIUM:g}, would be seen"
+        f" in about {link['medium']}"
+    )
 
 
 def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
