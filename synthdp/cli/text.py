@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 
 
 MAX_LINKS = 20
-NONE_SEEN = 0.95
-"""The weakest correlation that is seen, from which on it is as good as none."""
 
 
 def render(*parts: object) -> str:
@@ -69,6 +67,8 @@ def plan_text(facts: Mapping[str, Any]) -> str:
 
 def quality_lines(quality: Mapping[str, Any]) -> list[str]:
     """What a plan says of quality, in words."""
+    from synthdp.release.expected_links import NONE_SEEN
+
     columns = quality["columns"]
     worst = max(columns, key=lambda c: c["tv1"])
     hidden = sorted(c["hidden_rows"] for c in columns)
@@ -107,19 +107,9 @@ def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
     ]
 
 
-LINKS = {
-    ("link", "pairs"): ("graph search: a link", "undecided", "open pairs"),
-    ("link", "joint"): ("graph search: a link", "undecided", "open pairs"),
-    ("arrow", "validate"): ("graph test: an arrow", "undecided", "arrows"),
-    ("independence", "validate"): ("graph test: a link that it lacks", "unseen", "absent links"),
-    ("independence", "confirm"): ("once more: a link that it lacks", "unseen", "absent links"),
-}
-"""What the tests of a kind and a round ask, what a weak link stays, and what is asked about."""
-
-
 def link_line(link: Mapping[str, Any]) -> str:
     """What the tests of a graph see, in words."""
-    from synthdp.release.expected_links import MEDIUM
+    from synthdp.release.expected_links import LINKS, MEDIUM, NONE_SEEN
 
     what, stays, tests = LINKS[link["kind"], link["round"]]
     typical = link["typical"]

@@ -41,6 +41,16 @@ from synthdp.spec.model import ReleaseSpec
 T = TypeVar("T")
 MEDIUM = 0.3
 """A medium effect on Cohen's w scale."""
+NONE_SEEN = 0.95
+"""The weakest correlation that is seen, from which on it is as good as none."""
+LINKS = {
+    ("link", "pairs"): ("graph search: a link", "undecided", "open pairs"),
+    ("link", "joint"): ("graph search: a link", "undecided", "open pairs"),
+    ("arrow", "validate"): ("graph test: an arrow", "undecided", "arrows"),
+    ("independence", "validate"): ("graph test: a link that it lacks", "unseen", "absent links"),
+    ("independence", "confirm"): ("once more: a link that it lacks", "unseen", "absent links"),
+}
+"""What the tests of a kind and a round ask, what a weak link stays, and what is asked about."""
 MAX_ASKED = 300
 """Most tests of a kind that are looked at; what they show stands for all."""
 MOST_LEVELS = math.isqrt(MAX_CELLS)

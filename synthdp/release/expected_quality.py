@@ -9,6 +9,7 @@ was .4 to 1.5 times the expected one; it was lowest where numbers are spread eve
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
@@ -134,7 +135,8 @@ def _planned(
         yield from ((names, tests.sigma) for names in tests.tables if len(names) > 1)
     if predicted := plan.in_graph(ALL, AdaptiveMarginals):
         pairs = possible_pairs(coarse, ())
-        yield from ((pair, predicted.choose(pairs).sigma) for pair in pairs)
+        sigma = predicted.choose(pairs).sigma
+        yield from ((pair, sigma) for pair in pairs)
 
 
 def _columns(
@@ -143,21 +145,22 @@ def _columns(
     laws = [stand_in_law(column) for column in domain.columns]
     groups, rng = equal_groups(domain, laws), np.random.default_rng(0)  # of simulated tables
     sigmas = plan.measure.sigmas if plan.measure else (math.inf,) * len(domain)
+    planned = Counter(name for names in noisy for name in names)
+    too_noisy = Counter(name for names, is_noisy in noisy.items() if is_noisy for name in names)
     for column, law, sigma in zip(domain.columns, laws, sigmas, strict=True):
         errors = []
         for _ in range(DRAWS):
             shares = law + rng.normal(0, sigma / rows, len(law))
             found = margin_probabilities(column, shares, sigma / rows)
             errors.append(np.abs(groups.sums(column.name, found - law)).sum() / 2)
-        with_it = [is_noisy for names, is_noisy in noisy.items() if column.name in names]
         yield ColumnProspect(
             column.name,
             column.levels,
             float(np.mean(errors)),
             HIDDEN * sigma,
             column.levels if sigma > rows / column.levels else 0,
-            len(with_it),
-            sum(with_it),
+            planned[column.name],
+            too_noisy[column.name],
         )
 
 
