@@ -143,7 +143,8 @@ def _critical(weights: Floats, level: float) -> Floats:
         t = (low + high) / 2
         x, tail = _saddlepoint(w, t)
         low, high = np.where(tail > level, t, low), np.where(tail > level, high, t)
-    return top * x
+    critical: Floats = top * x
+    return critical
 
 
 def _saddlepoint(w: Floats, t: Floats) -> tuple[Floats, Floats]:
