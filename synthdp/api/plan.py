@@ -86,6 +86,21 @@ class BudgetPlan:
         return pd.DataFrame(rows, columns=columns)
 
     @property
+    def rehearsal(self) -> Mapping[str, Any] | None:
+        """A release on simulated rows held against them, if `Spec.plan` was asked to rehearse.
+
+        `tv1` and `tv2` are of the released rows, `answers` of the noisy tables: bias, error and how
+        many intervals hold the truth, for means, shares and shares of pairs.
+
+        >>> import synthdp
+        >>> rehearsed = synthdp.Spec.load("clinic.yaml").plan(rehearse=True).rehearsal
+        >>> [answers["kind"] for answers in rehearsed["answers"]]
+        ['means', 'shares', 'pair shares']
+        """
+        rehearsal: Mapping[str, Any] | None = self.facts.get("rehearsal")
+        return rehearsal
+
+    @property
     def ledger(self) -> Mapping[str, float | None]:
         """Epsilon of this dataset in the ledger: `spent_before`, `spent_after` and `cap`.
 

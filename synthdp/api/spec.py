@@ -84,12 +84,15 @@ class Spec:
         """
         return cls(_yaml(content), path=Path(folder) / NO_FILE)
 
-    def plan(self, *, what_if: Sequence[float] = ()) -> BudgetPlan:
+    def plan(self, *, what_if: Sequence[float] = (), rehearse: bool = False) -> BudgetPlan:
         """Every spend that a release of this spec would make; reads no rows and spends nothing.
 
         Args:
             what_if: other epsilons, at most 8, of which `BudgetPlan.what_if` tells what each would
                 give; about a second each.
+            rehearse: run a release on simulated rows, without a ledger, and tell in
+                `BudgetPlan.rehearsal` how good its answers and its table are; takes as long as
+                training does.
 
         Raises:
             OutputError: an epsilon that no spec may have.
@@ -118,6 +121,10 @@ class Spec:
             from synthdp.release.what_if import what_if as at_epsilons
 
             facts |= {"what_if": at_epsilons(self.text, [float(e) for e in what_if])}
+        if rehearse:
+            from synthdp.release.rehearse import rehearse as on_simulated_rows
+
+            facts |= {"rehearsal": on_simulated_rows(self.content)}
         return BudgetPlan.of_facts(facts)
 
     def release(

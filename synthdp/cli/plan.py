@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from synthdp.cli.options import Json, SpecArgument, show
+
+if TYPE_CHECKING:
+    from synthdp.spec.model import ReleaseSpec
 
 WhatIf = Annotated[
     str | None,
@@ -19,9 +22,20 @@ WhatIf = Annotated[
 ]
 
 
-def plan(spec: SpecArgument, what_if: WhatIf = None, as_json: Json = False) -> None:
+Rehearse = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse",
+        help="Run a release on simulated rows, and hold its answers and its table against them.",
+    ),
+]
+
+
+def plan(
+    spec: SpecArgument, what_if: WhatIf = None, rehearse: Rehearse = False, as_json: Json = False
+) -> None:
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
-    rows.
+    rows, also where it rehearses.
     """
     from synthdp.ledger.connect import (
         balance_of,
@@ -43,6 +57,8 @@ def plan(spec: SpecArgument, what_if: WhatIf = None, as_json: Json = False) -> N
     facts = plan_facts(loaded, balance, warnings=warnings)
     if epsilons is not None:
         facts |= {"what_if": _what_if(spec, epsilons)}
+    if rehearse:
+        facts |= {"rehearsal": _rehearsal(loaded)}
     show(facts, as_json=as_json, text=lambda: _text(facts))
     check_affordable(loaded, balance)
 
@@ -76,14 +92,48 @@ def _what_if(spec: Path, epsilons: Sequence[float]) -> list[dict[str, Any]]:
         return what_if(spec_text(spec), epsilons, progress=progress)
 
 
+def _rehearsal(loaded: ReleaseSpec) -> dict[str, Any]:
+    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.rehearse import rehearse
+
+    with ProgressDisplay() as display, Reporter(display).stage("rehearse") as progress:
+        return rehearse(loaded, progress=progress)
+
+
 def _text(facts: Mapping[str, Any]) -> str:
     from synthdp.cli.text import plan_text, render, table
 
-    planned = plan_text(facts)
-    if "what_if" not in facts:
-        return planned
-    from synthdp.release.what_if import figures_table
+    parts: list[object] = [plan_text(facts)]
+    if "what_if" in facts:
+        from synthdp.release.what_if import figures_table
 
-    header, rows = figures_table(facts["what_if"])
-    numbers = range(1, len(header))
-    return f"{planned}\n\n{render(table('', header, rows, numbers=numbers))}"
+        header, rows = figures_table(facts["what_if"])
+        parts += ["", table("", header, rows, numbers=range(1, len(header)))]
+    if "rehearsal" in facts:
+        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
+    return "\n".join(map(render, parts))
+
+
+def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
+    from synthdp.cli.text import table
+
+    head = f"rehearsal on {facts['rows']:,} simulated rows"
+    if "refused" in facts:
+        return [f"{head}: {facts['refused']}"]
+    pairs = "" if facts["tv2"] is None else f", two-way tables {facts['tv2']:.2g}"
+    rows = [
+        (a["kind"], *(f"{a[key]}" for key in ("asked", "answered")), *_errors(a), f"{a['covered']}")
+        for a in facts["answers"]
+    ]
+    header = ["answers", "asked", "answered", "bias", "error", "intervals that hold the truth"]
+    return [
+        f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
+        " variation)",
+        table("", header, rows, numbers=range(1, len(header))),
+        "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
+    ]
+
+
+def _errors(answers: Mapping[str, Any]) -> list[str]:
+    return ["-" if answers[key] is None else f"{answers[key]:.2g}" for key in ("bias", "error")]
