@@ -62,6 +62,45 @@ class BudgetPlan:
         return pd.DataFrame(self.facts["spends"], columns=columns)
 
     @property
+    def what_if(self) -> pd.DataFrame:
+        """One row for each epsilon that `Spec.plan` was asked about; empty if it was not.
+
+        `right_at_most` is the highest probability that an attacker is right about one unit, `tv1`
+        the expected mean total variation of single columns, `weakest_correlation` and
+        `weakest_link` (Cohen's w) the least that mode predict and the first test of a graph are
+        likely to see. All else is in `facts["what_if"]`.
+
+        >>> import synthdp
+        >>> asked = synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if
+        >>> bool(asked["right_at_most"].is_monotonic_increasing)
+        True
+        """
+        import pandas as pd
+
+        columns = ["epsilon", "right_at_most", "tv1", "weakest_correlation", "weakest_link"]
+        rows = []
+        for option in self.facts.get("what_if", ()):
+            quality = option.get("quality", {})
+            links = [link["typical"] for link in quality.get("links", ())[:1]]
+            rows.append({**option, **quality, "weakest_link": next(iter(links), None)})
+        return pd.DataFrame(rows, columns=columns)
+
+    @property
+    def rehearsal(self) -> Mapping[str, Any] | None:
+        """A release on simulated rows held against them, if `Spec.plan` was asked to rehearse.
+
+        `tv1` and `tv2` are of the released rows, `answers` of the noisy tables: bias, error and how
+        many intervals hold the truth, for means, shares and shares of pairs.
+
+        >>> import synthdp
+        >>> rehearsed = synthdp.Spec.load("clinic.yaml").plan(rehearse=True).rehearsal
+        >>> [answers["kind"] for answers in rehearsed["answers"]]
+        ['means', 'shares', 'pair shares']
+        """
+        rehearsal: Mapping[str, Any] | None = self.facts.get("rehearsal")
+        return rehearsal
+
+    @property
     def ledger(self) -> Mapping[str, float | None]:
         """Epsilon of this dataset in the ledger: `spent_before`, `spent_after` and `cap`.
 
@@ -121,5 +160,10 @@ class BudgetPlan:
                 for s in facts["spends"]
             ),
         )
-        notes = (*facts.get("notes", ()), *self.warnings)
-        return cards_html(f"Plan for {self.dataset}", cards, tables=[spends], notes=notes)
+        tables, notes = [spends], (*facts.get("notes", ()), *self.warnings)
+        if "what_if" in facts:
+            from synthdp.release.what_if import figures_table
+
+            head, rows = figures_table(facts["what_if"])
+            tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, rows))))
+        return cards_html(f"Plan for {self.dataset}", cards, tables=tables, notes=notes)

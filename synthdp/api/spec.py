@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,16 +84,26 @@ class Spec:
         """
         return cls(_yaml(content), path=Path(folder) / NO_FILE)
 
-    def plan(self) -> BudgetPlan:
+    def plan(self, *, what_if: Sequence[float] = (), rehearse: bool = False) -> BudgetPlan:
         """Every spend that a release of this spec would make; reads no rows and spends nothing.
 
+        Args:
+            what_if: other epsilons, at most 8, of which `BudgetPlan.what_if` tells what each would
+                give; about a second each.
+            rehearse: run a release on simulated rows, without a ledger, and tell in
+                `BudgetPlan.rehearsal` how good its answers and its table are; takes as long as
+                training does.
+
         Raises:
+            OutputError: an epsilon that no spec may have.
             BudgetError: the ledger's cap does not allow the release.
             VerifyError: the ledger was damaged.
 
         >>> import synthdp
         >>> synthdp.Spec.load("clinic.yaml").plan().dataset
         'clinic'
+        >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
+        [0.5, 2.0]
         """
         from synthdp.ledger.connect import balance_of, check_affordable, entries_of, other_ids
         from synthdp.ledger.domain_search import check_domain_from
@@ -106,7 +116,16 @@ class Spec:
         check_nearby(entries, dataset, Path("releases") / dataset)
         check_affordable(self.content, balance)
         warnings = other_ids(self.content, entries)
-        return BudgetPlan.of_facts(plan_facts(self.content, balance, warnings=warnings))
+        facts = plan_facts(self.content, balance, warnings=warnings)
+        if what_if:
+            from synthdp.release.what_if import what_if as at_epsilons
+
+            facts |= {"what_if": at_epsilons(self.text, [float(e) for e in what_if])}
+        if rehearse:
+            from synthdp.release.rehearse import rehearse as on_simulated_rows
+
+            facts |= {"rehearsal": on_simulated_rows(self.content)}
+        return BudgetPlan.of_facts(facts)
 
     def release(
         self,

@@ -28,6 +28,7 @@ from synthdp.cli.options import (
     terminable,
     write_file,
 )
+from synthdp.cli.plan import plan
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, schema, validate
 from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, error_json, printable
@@ -42,7 +43,7 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph")
 app.add_typer(review_app)
-for command in (validate, schema, init, answer, effect):
+for command in (validate, schema, init, plan, answer, effect):
     app.command()(command)
 
 Force = Annotated[
@@ -66,36 +67,6 @@ def _options(
     ] = False,
 ) -> None:
     pass  # the option acts by itself; without a command, Typer prints the help
-
-
-@app.command()
-def plan(spec: SpecArgument, as_json: Json = False) -> None:
-    """Show every spend, the ledger before and after, and the expected cost; reads no rows."""
-    from synthdp.ledger.connect import (
-        balance_of,
-        check_affordable,
-        entries_of,
-        other_ids,
-    )
-    from synthdp.ledger.domain_search import check_domain_from
-    from synthdp.release.plan_view import plan_facts
-    from synthdp.spec.load.loader import load_spec
-    from synthdp.verify.at_hand import check_nearby
-
-    loaded = load_spec(spec)
-    entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
-    check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
-    check_domain_from(loaded, entries)
-    warnings = other_ids(loaded, entries)
-    facts = plan_facts(loaded, balance, warnings=warnings)
-    show(facts, as_json=as_json, text=lambda: _plan_text(facts))
-    check_affordable(loaded, balance)
-
-
-def _plan_text(facts: dict[str, Any]) -> str:
-    from synthdp.cli.text import plan_text
-
-    return plan_text(facts)
 
 
 @app.command()

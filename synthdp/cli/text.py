@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 
 
 MAX_LINKS = 20
-NONE_SEEN = 0.95
-"""The weakest correlation that is seen, from which on it is as good as none."""
 
 
 def render(*parts: object) -> str:
@@ -69,6 +67,8 @@ def plan_text(facts: Mapping[str, Any]) -> str:
 
 def quality_lines(quality: Mapping[str, Any]) -> list[str]:
     """What a plan says of quality, in words."""
+    from synthdp.release.expected_links import NONE_SEEN
+
     columns = quality["columns"]
     worst = max(columns, key=lambda c: c["tv1"])
     hidden = sorted(c["hidden_rows"] for c in columns)
@@ -85,12 +85,44 @@ def quality_lines(quality: Mapping[str, Any]) -> list[str]:
         )
     elif weakest is not None:
         lines.append(f"between two numbers: a correlation below about {weakest:.2g} is easily lost")
-    if quality["open_pairs"] is not None:
-        lines.append(
-            f"graph search: of {quality['open_pairs']} open pairs, a medium dependence would be"
-            f" seen in about {quality['decidable_pairs']}"
-        )
-    return lines
+    return [*lines, *noisy_lines(quality), *map(link_line, quality["links"])]
+
+
+def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
+    """Where noise exceeds what a level or a cell holds on average, in words; [] where nowhere."""
+    columns = quality["columns"]
+    noisy = sum(c["noisy_levels"] > 0 for c in columns)
+    if not noisy and not quality["noisy_tables"]:
+        return []
+    used = "; the graph's tests use levels as they are" if quality["links"] else ""
+    together = (
+        f", and than rows / cells in {quality['noisy_tables']} of {quality['tables']} tables of"
+        " columns together"
+        if quality["tables"]
+        else ""
+    )
+    return [
+        f"noise is larger than rows / levels in {noisy} of {len(columns)} columns{together}"
+        f" (the engine smooths pairs and ordered bins{used})"
+    ]
+
+
+def link_line(link: Mapping[str, Any]) -> str:
+    """What the tests of a graph see, in words."""
+    from synthdp.release.expected_links import LINKS, MEDIUM, NONE_SEEN
+
+    what, stays, tests = LINKS[link["kind"], link["round"]]
+    typical = link["typical"]
+    weak = (
+        f"{what}, however strong, is likely to stay {stays}"
+        if typical is None or typical >= NONE_SEEN
+        else f"{what} weaker than about w = {typical:.2g} (Cohen's w) is likely to stay {stays}"
+    )
+    best = "" if link["least"] is None else f"; {link['least']:.2g} in the best"
+    return (
+        f"{weak} (median of {link['tests']} {tests}{best}); a medium one, {MEDIUM:g}, would be seen"
+        f" in about {link['medium']}"
+    )
 
 
 def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:

@@ -92,8 +92,16 @@ def required_tables(
     A claim that needs more is left out. The tables are public: they are computed from the graph and
     the domain before any row is read.
     """
+    claims = implications(graph, domain, max_cells=max_cells)
+    return tables_within(claims, domain, max_tables=max_tables)
+
+
+def tables_within(
+    claims: Iterable[Implication], domain: Domain, *, max_tables: int
+) -> tuple[tuple[str, ...], ...]:
+    """As `required_tables`, of claims that are listed already."""
     kept: dict[frozenset[str], None] = {}
-    for claim in implications(graph, domain, max_cells=max_cells):
+    for claim in claims:
         more = kept | dict.fromkeys(claim.tables)
         kept = more if len(more) <= max_tables else kept
     return _in_order(kept, domain)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
+from synthdp.graph.ci_tests import chi_square, mantel_haenszel
 from synthdp.graph.ci_tests.answer import Answer, Query
-from synthdp.graph.ci_tests.chi_square import chi_square
-from synthdp.graph.ci_tests.mantel_haenszel import Tables, mantel_haenszel
+from synthdp.graph.ci_tests.mantel_haenszel import Tables
+from synthdp.graph.ci_tests.mixture import Mixture, weakest_effects
+from synthdp.graph.ci_tests.mixture import answers as answers_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Counts = npt.NDArray[np.float64]
@@ -21,6 +24,7 @@ View = tuple[Counts, float]
 
 Placed = tuple[int, tuple[View, ...]]
 """The position of a query in its batch, and the views that answer it."""
+Weakest = npt.NDArray[np.float64]
 Shapes = tuple[tuple[int, ...], ...]
 """Shape of each view of a test."""
 BATCH = 512
@@ -89,16 +93,9 @@ class NoisyTables:
         The answer is `undecided` where no table contains all columns of the query. `level` is of
         each test; `margin` is the effect (Cohen's w) below which a pair counts as independent.
         """
-        by_shape: dict[Shapes, list[Placed]] = {}
-        for i, (a, b, given) in enumerate(queries):
-            view = self.margin((*given, a, b))
-            if view is not None:
-                counts = view[0].reshape(-1, *view[0].shape[-2:])
-                by_shape.setdefault((counts.shape,), []).append((i, ((counts, view[1]),)))
         answers = [UNDECIDED] * len(queries)
-        for batch in _batches(by_shape):
-            ((counts, sigma),) = _stacked(batch)
-            _place(answers, batch, chi_square(counts, sigma, level=level, margin=margin))
+        for batch, mixture in self._whole(queries):
+            _place(answers, batch, answers_of(mixture, level=level, margin=margin))
         return answers
 
     def average_partial(
@@ -115,6 +112,41 @@ class NoisyTables:
         plain: list[Placed] = [(i, ()) for i, (_, _, given) in enumerate(queries) if not given]
         plain_queries = [queries[i] for i, _ in plain]
         _place(answers, plain, self.answer(plain_queries, level=level, margin=margin))
+        for batch, mixture in self._partial(queries):
+            _place(answers, batch, answers_of(mixture, level=level, margin=margin))
+        return answers
+
+    def weakest(self, queries: Sequence[Query], *, level: float, partial: bool = False) -> Weakest:
+        """Effect (Cohen's w) that the test of each query sees with probability .8, `[queries]`.
+
+        The tests are those of `answer`, or with `partial` those of `average_partial`, and the
+        tables are what they would be without noise if no column depended on another
+        (`mixture.weakest_effects`). Infinite where a test sees nothing. Seeded: it draws no noise
+        of a release.
+        """
+        found, rng = np.full(len(queries), np.inf), np.random.default_rng(0)
+        plain = [i for i, (_, _, given) in enumerate(queries) if not (partial and given)]
+        for batch, mixture in chain(
+            self._whole([queries[i] for i in plain]), self._partial(queries) if partial else ()
+        ):
+            places = [i if len(views) > 1 else plain[i] for i, views in batch]
+            found[places] = weakest_effects(mixture, level=level, rng=rng)
+        return found
+
+    def _whole(self, queries: Sequence[Query]) -> Iterator[tuple[list[Placed], Mixture]]:
+        """Chi-square statistics of the queries that some table holds, batched by shape."""
+        by_shape: dict[Shapes, list[Placed]] = {}
+        for i, (a, b, given) in enumerate(queries):
+            view = self.margin((*given, a, b))
+            if view is not None:
+                counts = view[0].reshape(-1, *view[0].shape[-2:])
+                by_shape.setdefault((counts.shape,), []).append((i, ((counts, view[1]),)))
+        for batch in _batches(by_shape):
+            ((counts, sigma),) = _stacked(batch)
+            yield batch, chi_square.mixture_of(counts, sigma)
+
+    def _partial(self, queries: Sequence[Query]) -> Iterator[tuple[list[Placed], Mixture]]:
+        """Mantel-Haenszel statistics of the queries with given columns, batched by shape."""
         by_shape: dict[Shapes, list[Placed]] = {}
         for i, query in enumerate(queries):
             views = self._three_margins(query)
@@ -124,8 +156,7 @@ class NoisyTables:
         for batch in _batches(by_shape):
             (pair, pair_noise), (left, left_noise), (right, right_noise) = _stacked(batch)
             tables = Tables(pair, left, right, (pair_noise, left_noise, right_noise))
-            _place(answers, batch, mantel_haenszel(tables, level=level, margin=margin))
-        return answers
+            yield batch, mantel_haenszel.mixture_of(tables)
 
     def _three_margins(self, query: Query) -> tuple[View, View, View] | None:
         """Margins of both ends, and of each end by stratum; None where one of them is missing."""

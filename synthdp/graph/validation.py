@@ -144,10 +144,13 @@ def doubtful(report: ValidationReport) -> tuple[Implication, ...]:
     One in `CLAIMS_PER_RETEST`, at least `MIN_RETESTS`.
     """
     independences = [f for f in report.findings if f.claim.kind == "independence"]
-    worst = sorted(independences, key=lambda f: f.answer.p_value)[
-        : max(MIN_RETESTS, len(independences) // CLAIMS_PER_RETEST)
-    ]
+    worst = sorted(independences, key=lambda f: f.answer.p_value)[: retested(len(independences))]
     return tuple(f.claim for f in worst)
+
+
+def retested(independences: int) -> int:
+    """How many of so many independences are measured again, at most."""
+    return max(MIN_RETESTS, independences // CLAIMS_PER_RETEST)
 
 
 def rejudge(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def spec_warnings(spec: ReleaseSpec) -> list[str]:
     """What is valid in a spec and will disappoint: `validate` tells it. `plan` tells more."""
     found = traps(spec)
-    if spec.graph.mode == "learn":
+    if spec.graph.mode in ("learn", "validate"):
         with suppress(BudgetError):  # `plan` says so
             found += _quality(spec, _plan(spec)).warnings
     return found

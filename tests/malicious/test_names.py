@@ -273,8 +273,19 @@ def test_plans_are_no_markup() -> None:
         "ledger": {"spent_before": 0.0, "spent_after": 1.0, "cap": None},
         "expected": {"cpu_seconds": 1, "memory_mb": 1},
         "quality": {
-            "columns": [{"column": "[link]c[/link]", "levels": 2, "tv1": 0.1, "hidden_rows": 9.0}],
+            "columns": [
+                {
+                    "column": "[link]c[/link]",
+                    "levels": 2,
+                    "tv1": 0.1,
+                    "hidden_rows": 9.0,
+                    "noisy_levels": 0,
+                }
+            ],
             "tv1": 0.1,
+            "tables": 0,
+            "noisy_tables": 0,
+            "links": [],
             "weakest_correlation": None,
             "open_pairs": None,
             "decidable_pairs": None,

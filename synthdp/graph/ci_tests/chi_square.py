@@ -42,14 +42,12 @@ def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) ->
     `level`: of each test; `margin`: an upper bound of the effect below it counts as evidence for
     independence.
     """
-    return answers(
-        _mixture(np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)),
-        level=level,
-        margin=margin,
-    )
+    return answers(mixture_of(tables, sigma), level=level, margin=margin)
 
 
-def _mixture(tables: Floats, sigma: Floats) -> Mixture:
+def mixture_of(tables: Floats, sigma: Floats) -> Mixture:
+    """The statistic and weights of each test; `tables` and `sigma` as for `chi_square`."""
+    tables, sigma = np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
     rows, columns = tables.shape[-2:]
     noise = np.broadcast_to(sigma[:, None], tables.shape[:2])
     total = tables.sum((-2, -1))

@@ -58,10 +58,11 @@ class Tables:
 
 def mantel_haenszel(tables: Tables, *, level: float, margin: float) -> list[Answer]:
     """Test many tables; `level` of each test, `margin` as for `chi_square`."""
-    return answers(_mixture(tables), level=level, margin=margin)
+    return answers(mixture_of(tables), level=level, margin=margin)
 
 
-def _mixture(t: Tables) -> Mixture:
+def mixture_of(t: Tables) -> Mixture:
+    """The statistic and weights of each test."""
     left, right = t.left, t.right
     noise_pair, noise_left, noise_right = (s[:, None] for s in t.sigma)
     rows, columns = t.pair.shape[1:]

@@ -28,6 +28,8 @@ FAR_OUT = 0.02
 """P-values below this come from the saddlepoint approximation."""
 POWER = 0.8
 """Probability of detection that defines a detectable effect."""
+DIRECTIONS = 200
+"""Draws from which a weakest effect is found: its power is known to .03 (one sd)."""
 COVERAGE = 0.8
 """Independence is claimed only if the strata that count contain this share of the table."""
 
@@ -104,12 +106,54 @@ def upper_tail(x: Floats, weights: Floats) -> Floats:
         t = (low + high) / 2
         below = (w / (1 - 2 * t[:, None] * w)).sum(1) < x
         low, high = np.where(below, t, low), np.where(below, high, t)
-    t = (low + high) / 2
+    return _saddlepoint(w, (low + high) / 2)[1]
+
+
+def weakest_effects(m: Mixture, *, level: float, rng: np.random.Generator) -> Floats:
+    """The effect (Cohen's w) that each test at its `level` sees with probability .8, `[tests]`.
+
+    Infinite where a test sees nothing. The effect lies in a random direction of the coordinates: by
+    w it shifts coordinate i by w sqrt(n f_i) c_i, where c is uniform on the unit sphere, and n
+    follows from `gain`. The statistic is then A + 2 B w + C w^2, with A = sum f_i z_i^2, B = sum
+    f_i^(3/2) sqrt(n) c_i z_i, C = n sum f_i^2 c_i^2 and normal z [derived here], so that each of
+    `DIRECTIONS` draws of z and c has a least w at which it passes the critical value. The answer is
+    the .8 quantile of these: `Answer.detectable` is its normal approximation, and is too low where
+    few coordinates have most of the weight.
+    """
+    f, count = m.weights, m.weights.shape[1]
+    z, c = rng.standard_normal((2, DIRECTIONS, count))
+    c /= np.linalg.norm(c, axis=1, keepdims=True)
+    silent = ~(m.gain > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        n = (m.gain * count / m.moment(2))[:, None]
+        central, mixed = f @ (z**2).T, np.sqrt(n) * (f**1.5 @ (c * z).T)
+        square = n * (f**2 @ (c**2).T)
+        lacking = np.maximum(_critical(f, level)[:, None] - central, 0.0)
+        least = (np.sqrt(mixed**2 + square * lacking) - mixed) / square
+    found = np.quantile(np.where(lacking > 0, least, 0.0), POWER, axis=1)
+    return np.where(silent, np.inf, found)
+
+
+def _critical(weights: Floats, level: float) -> Floats:
+    """The value that sum_i w_i chi^2_i exceeds with the probability `level`, `[tests]`."""
+    top = weights.max(1)
+    w = weights / top[:, None]
+    low, high = np.zeros(len(w)), np.full(len(w), 0.5)
+    for _ in range(60):
+        t = (low + high) / 2
+        x, tail = _saddlepoint(w, t)
+        low, high = np.where(tail > level, t, low), np.where(tail > level, high, t)
+    critical: Floats = top * x
+    return critical
+
+
+def _saddlepoint(w: Floats, t: Floats) -> tuple[Floats, Floats]:
+    """x = K'(t) and the probability that sum_i w_i chi^2_i exceeds it (`upper_tail`)."""
     rest = 1 - 2 * t[:, None] * w
+    x = (w / rest).sum(1)
     r = np.sqrt(2 * (t * x + np.log(rest).sum(1) / 2))
     v = t * np.sqrt(2 * (w**2 / rest**2).sum(1))
-    tail: Floats = ndtr(-(r + np.log(v / r) / r))
-    return tail
+    return x, ndtr(-(r + np.log(v / r) / r))
 
 
 def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:

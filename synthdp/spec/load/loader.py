@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -68,6 +69,18 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
     if problems or spec is None:
         raise SpecError(_listed(problems))
     return spec
+
+
+def with_epsilon(text: str, epsilon: float) -> ReleaseSpec:
+    """The spec of a `text` without mistakes at another `epsilon`.
+
+    What the text leaves out is filled in for that epsilon; what may not go with it, such as a gate,
+    is not checked.
+    """
+    tree, _ = read(text.removeprefix("\ufeff"))
+    content: Any = None if tree is None else tree.value()
+    privacy = {**content["privacy"], "epsilon": epsilon}
+    return fill_defaults(ReleaseSpec.model_validate({**content, "privacy": privacy}))
 
 
 def spec_text(path: Path) -> str:

@@ -1,0 +1,139 @@
+"""The command `plan`, and what it says of other budgets; it reads no row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from synthdp.cli.options import Json, SpecArgument, show
+
+if TYPE_CHECKING:
+    from synthdp.spec.model import ReleaseSpec
+
+WhatIf = Annotated[
+    str | None,
+    typer.Option(
+        "--what-if",
+        help="Other epsilons, parted by commas, such as 0.5,1,2,4: what each of them would give.",
+    ),
+]
+
+
+Rehearse = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse",
+        help="Run a release on simulated rows, and hold its answers and its table against them.",
+    ),
+]
+
+
+def plan(
+    spec: SpecArgument, what_if: WhatIf = None, rehearse: Rehearse = False, as_json: Json = False
+) -> None:
+    """Show every spend, the ledger before and after, and the expected cost and quality; reads no
+    rows, also where it rehearses.
+    """
+    from synthdp.ledger.connect import (
+        balance_of,
+        check_affordable,
+        entries_of,
+        other_ids,
+    )
+    from synthdp.ledger.domain_search import check_domain_from
+    from synthdp.release.plan_view import plan_facts
+    from synthdp.spec.load.loader import load_spec
+    from synthdp.verify.at_hand import check_nearby
+
+    epsilons = None if what_if is None else _epsilons(what_if)
+    loaded = load_spec(spec)
+    entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
+    check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
+    check_domain_from(loaded, entries)
+    warnings = other_ids(loaded, entries)
+    facts = plan_facts(loaded, balance, warnings=warnings)
+    if epsilons is not None:
+        facts |= {"what_if": _what_if(spec, epsilons)}
+    if rehearse:
+        facts |= {"rehearsal": _rehearsal(loaded)}
+    show(facts, as_json=as_json, text=lambda: _text(facts))
+    check_affordable(loaded, balance)
+
+
+def _epsilons(listed: str) -> list[float]:
+    """The numbers of a list, parted by commas.
+
+    Raises:
+        OutputError: one is no number, or none that a spec may have.
+    """
+    from synthdp.errors import OutputError
+    from synthdp.release.what_if import check
+
+    try:
+        epsilons = [float(part) for part in listed.split(",")]
+    except ValueError:
+        raise OutputError(
+            f"--what-if {listed!r} is no list of numbers", hint="write it like 0.5,1,2,4"
+        ) from None
+    check(epsilons)
+    return epsilons
+
+
+def _what_if(spec: Path, epsilons: Sequence[float]) -> list[dict[str, Any]]:
+    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.what_if import what_if
+    from synthdp.spec.load.loader import spec_text
+
+    with ProgressDisplay() as display, Reporter(display).stage("what if") as progress:
+        return what_if(spec_text(spec), epsilons, progress=progress)
+
+
+def _rehearsal(loaded: ReleaseSpec) -> dict[str, Any]:
+    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.rehearse import rehearse
+
+    with ProgressDisplay() as display, Reporter(display).stage("rehearse") as progress:
+        return rehearse(loaded, progress=progress)
+
+
+def _text(facts: Mapping[str, Any]) -> str:
+    from synthdp.cli.text import plan_text, render, table
+
+    parts: list[object] = [plan_text(facts)]
+    if "what_if" in facts:
+        from synthdp.release.what_if import figures_table
+
+        header, rows = figures_table(facts["what_if"])
+        parts += ["", table("", header, rows, numbers=range(1, len(header)))]
+    if "rehearsal" in facts:
+        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
+    return "\n".join(map(render, parts))
+
+
+def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
+    from synthdp.cli.text import table
+
+    head = f"rehearsal on {facts['rows']:,} simulated rows"
+    if "refused" in facts:
+        return [f"{head}: {facts['refused']}"]
+    pairs = "" if facts["tv2"] is None else f", two-way tables {facts['tv2']:.2g}"
+    rows = [
+        (a["kind"], *(f"{a[key]}" for key in ("asked", "answered")), *_errors(a), f"{a['covered']}")
+        for a in facts["answers"]
+    ]
+    header = ["answers", "asked", "answered", "bias", "error", "intervals that hold the truth"]
+    return [
+        f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
+        " variation)",
+        table("", header, rows, numbers=range(1, len(header))),
+        "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
+    ]
+
+
+def _errors(answers: Mapping[str, Any]) -> list[str]:
+    return ["-" if answers[key] is None else f"{answers[key]:.2g}" for key in ("bias", "error")]

@@ -1,0 +1,160 @@
+"""A release on simulated rows: what answers and the synthetic table would be like.
+
+The rows come from a random network over the declared columns and arrows (`audit.simulate`): no real
+row is read, no ledger is opened, nothing is written. They take the whole road of a release with
+noise as it will be, except constraints, which random rows seldom fulfil.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.audit.simulate import simulated_twin
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import decode
+from synthdp.errors import GateError, OutputError, QueryError
+from synthdp.evaluate.fidelity import fidelity
+from synthdp.graph.prediction.groups import groups_of
+from synthdp.inference.answer import answer_tables
+from synthdp.inference.figures import Figure
+from synthdp.inference.query import parse_query
+from synthdp.model.constraints import numbers
+from synthdp.model.fit import fit
+from synthdp.model.planning import plan_for
+from synthdp.model.sampling import sample
+from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.session import Rehearsal
+from synthdp.progress import Advance, unheard
+from synthdp.spec.model import ReleaseSpec
+
+MAX_PAIRS = 200
+"""Most pairs of columns that are asked about."""
+
+Values = Mapping[str, npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers of one kind, held against the simulated rows that were counted.
+
+    Of `asked` questions, none of dates, the tables answer `answered`. `bias` is the mean of
+    estimate less truth, and `error` of its size: in shares of rows, for means in shares of the
+    column's range. `covered` is how many 95% intervals of the counted rows hold the truth.
+    """
+
+    kind: str
+    asked: int
+    answered: int
+    bias: float | None
+    error: float | None
+    covered: int
+
+
+def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any]:
+    """Facts of one release on simulated rows, in plain JSON.
+
+    `tv1` and `tv2` are the mean total variation of one-way and of two-way tables between the
+    released and the simulated rows, on the groups of levels that the tables use. `answers` are of
+    columns alone and of pairs, as `synthdp answer` gives them (`Answers`). `refused` says why, if
+    the graph of the spec is refuted by rows that have it, and holds nothing else.
+
+    Raises:
+        BudgetError: the plan cannot be made.
+    """
+    spec = spec.model_copy(update={"constraints": ()})
+    domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(0)  # of simulated rows
+    codes = simulated_twin(spec, domain, bundle=None, rng=rng)[: round(expected_fit_rows(spec))]
+    frame = decode(domain, codes, rng=rng)
+    rehearsal = Rehearsal(codes, domain, plan_for(spec, domain), frame=frame)
+    try:
+        fitted = fit(rehearsal, spec, domain, progress=progress)
+    except GateError as error:
+        return {"rows": len(codes), "refused": error.message}
+    tables, drawn = fitted.tables.value, sample(fitted, spec, rng=rng, progress=unheard).value
+    groups = groups_of(tables, domain)
+    near = fidelity(groups.of(codes), groups.of(drawn), groups.coarse, triples=0)
+    values = {
+        column.name: numbers(column, codes[:, i], frame[column.name] if column.ranged else None)
+        for i, column in enumerate(domain.columns)
+    }
+    return {
+        "rows": len(codes),
+        "tv1": near.tv1,
+        "tv2": near.tv2,
+        "answers": [asdict(found) for found in _answers(spec, domain, tables, values)],
+    }
+
+
+def _answers(
+    spec: ReleaseSpec, domain: Domain, tables: Sequence[NoisyTable], values: Values
+) -> Iterator[Answers]:
+    undated = [column for column in domain.columns if column.step_seconds is None]
+    conditions = {c.name: _condition(c, values[c.name]) for c in undated}
+    pairs = list(combinations(conditions, 2))
+    asked = pairs[:: max(1, math.ceil(len(pairs) / MAX_PAIRS))]
+    numeric = [column.name for column in undated if column.ranged]
+    kinds = {
+        "means": [f"mean({_quoted(name)})" for name in numeric],
+        "shares": [f"share({condition})" for condition in conditions.values()],
+        "pair shares": [f"share({conditions[a]} and {conditions[b]})" for a, b in asked],
+    }
+    for kind, questions in kinds.items():
+        judged = [j for q in questions if (j := _judged(q, spec, domain, tables, values))]
+        errors = [error for error, _ in judged]
+        yield Answers(
+            kind,
+            asked=len(questions),
+            answered=len(judged),
+            bias=float(np.mean(errors)) if errors else None,
+            error=float(np.mean(np.abs(errors))) if errors else None,
+            covered=sum(inside for _, inside in judged),
+        )
+
+
+def _judged(
+    text: str, spec: ReleaseSpec, domain: Domain, tables: Sequence[NoisyTable], values: Values
+) -> tuple[float, bool] | None:
+    """Estimate less truth, and whether the interval holds the truth; None without an answer."""
+    found: Figure | None = None
+    with suppress(QueryError, OutputError):
+        query = parse_query(text, spec.columns)
+        answer = answer_tables(query, spec, domain, tables)
+        found = answer.figures[0]
+    if found is None or found.estimate is None or found.of_rows is None:
+        return None
+    span = 1.0
+    if query.column is not None:
+        column = domain[query.column]
+        truth, span = float(np.nanmean(values[query.column])), column.upper - column.lower
+    else:
+        assert query.condition is not None  # of every share
+        true, false = query.condition.truth(values)
+        truth = true.sum() / max(1, true.sum() + false.sum())
+    low, high = (float(end) for end in found.of_rows)
+    return (float(found.estimate) - truth) / span, bool(low <= truth <= high)
+
+
+def _condition(column: ColumnDomain, values: npt.NDArray[np.float64]) -> str:
+    """Some of the rows in the words of a question: of a number about half, from an edge on."""
+    if column.truth:
+        return _quoted(column.name)
+    if not column.ranged:
+        return f"{_quoted(column.name)} in ({column.labels[0]!r},)"
+    known = values[~np.isnan(values)]
+    middle = float(np.median(known)) if len(known) else column.lower
+    edge = min(column.edges, key=lambda e: abs(e - middle))
+    return f"{_quoted(column.name)} >= {edge:.12g}"
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"

@@ -1,0 +1,141 @@
+"""What a spec would give at other budgets: noise, quality, links, training and attacks.
+
+No row is read, nothing is spent, and the ledger is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from synthdp.bundle.wording import up
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError, OutputError
+from synthdp.model.planning import plan_for
+from synthdp.privacy import accounting
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.progress import Advance, unheard
+from synthdp.release.expected_links import LINKS, NONE_SEEN
+from synthdp.release.expected_quality import expected_quality
+from synthdp.spec.load.loader import with_epsilon
+from synthdp.spec.model import ReleaseSpec
+
+LEAST, MOST = 0.01, 100.0
+"""Epsilons that a spec may have."""
+MAX_EPSILONS = 8
+
+
+def what_if(
+    text: str, epsilons: Sequence[float], *, progress: Advance = unheard
+) -> list[dict[str, Any]]:
+    """Facts of the spec in `text`, which has no mistakes, at each of `epsilons`, in plain JSON.
+
+    Each has `epsilon`, and `refused` or all others: `right_at_most`, the most probable that anyone
+    who knows every other row says rightly whether one unit was in the table, where either is as
+    likely; `noise`, the least and the most of each purpose's tables; `noise_multipliers` of tables
+    that are chosen later: k of them have noise of that times the root of k; `training`, its steps
+    and noise multipliers; and `quality`, as `ExpectedQuality` has it. What the spec leaves out is
+    filled in for each epsilon.
+
+    Raises:
+        OutputError: epsilons that no spec may have, or too many of them.
+    """
+    check(epsilons)
+    found = []
+    for i, epsilon in enumerate(epsilons):
+        progress(i, len(epsilons), f"epsilon {epsilon:g}")
+        found.append({"epsilon": epsilon} | _at(with_epsilon(text, epsilon)))
+    return found
+
+
+def check(epsilons: Sequence[float]) -> None:
+    """Refuse epsilons that no spec may have, and too many.
+
+    Raises:
+        OutputError: it names the first that is wrong, and what is allowed.
+    """
+    allowed = f"give 1 to {MAX_EPSILONS} numbers from {LEAST:g} to {MOST:g}, such as 0.5,1,2,4"
+    for epsilon in epsilons:
+        if not LEAST <= epsilon <= MOST:
+            raise OutputError(f"what if: epsilon {epsilon:g} is not allowed", hint=allowed)
+    if not 1 <= len(epsilons) <= MAX_EPSILONS:
+        raise OutputError(f"what if: {len(epsilons)} epsilons", hint=allowed)
+
+
+def _at(spec: ReleaseSpec) -> dict[str, Any]:
+    domain = Domain.from_spec(spec.columns)
+    try:
+        plan = plan_for(spec, domain)
+    except BudgetError as error:
+        return {"refused": error.message}
+    trained = [(s.purpose, s.mechanism) for s in plan.spends if isinstance(s.mechanism, DpSgd)]
+    return {
+        "right_at_most": right_at_most(plan),
+        "noise": {
+            s.purpose: [min(s.mechanism.sigmas), max(s.mechanism.sigmas)]
+            for s in plan.spends
+            if isinstance(s.mechanism, NoisyMarginals)
+        },
+        "noise_multipliers": {
+            s.purpose: s.mechanism.noise_multiplier
+            for s in plan.spends
+            if isinstance(s.mechanism, AdaptiveMarginals)
+        },
+        "training": [
+            {"purpose": purpose, "steps": sgd.steps, "noise_multiplier": sgd.noise_multiplier}
+            for purpose, sgd in trained
+        ],
+        "quality": expected_quality(spec, domain, plan).to_json(),
+    }
+
+
+def right_at_most(plan: ReleasePlan) -> float:
+    """The highest probability that someone who knows every other row is right about one unit.
+
+    The plan's delta at epsilon 0 bounds the advantage, true less false positive rate, of any test;
+    of two equally likely worlds it then tells the right one with (1 + advantage) / 2.
+    """
+    ((_, advantage),) = accounting.delta_profile(
+        plan.events, epsilons=(0.0,), adjacency=plan.adjacency
+    )
+    return min(1.0, (1 + advantage) / 2)
+
+
+def figures_table(options: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The facts of `what_if` as a table in words: its head, with a column for each epsilon, and a
+    row for each figure that any of them has.
+    """
+    columns = [dict(_figures(option)) for option in options]
+    names = dict.fromkeys(name for column in columns for name in column)
+    head = ["what if: epsilon", *(f"{option['epsilon']:g}" for option in options)]
+    return head, [[name, *(column.get(name, "-") for column in columns)] for name in names]
+
+
+def _figures(option: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "refused" in option:
+        yield "can be planned", "no"
+        return
+    yield "an attacker is right at most", f"{up(100 * option['right_at_most'], digits=1)}%"
+    for purpose, (least, most) in option["noise"].items():
+        yield f"noise: {purpose}", f"{least:.3g}" + (f"-{most:.3g}" if most > least else "")
+    for purpose, multiplier in option["noise_multipliers"].items():
+        yield f"noise multiplier: {purpose}", f"{multiplier:.3g}"
+    for stage in option["training"]:
+        name = f"noise multiplier: {stage['purpose']}, {stage['steps']} steps"
+        yield name, f"{stage['noise_multiplier']:.3g}"
+    quality = option["quality"]
+    yield "single columns off by (TV)", f"{quality['tv1']:.2g}"
+    hidden = max(c["hidden_rows"] for c in quality["columns"])
+    yield "most rows of a hidden level", f"{hidden:.0f}"
+    if quality["weakest_correlation"] is not None:
+        yield "weakest correlation seen", _seen(quality["weakest_correlation"])
+    for link in quality["links"]:
+        what = LINKS[link["kind"], link["round"]][0]
+        yield f"{what}: weakest w seen", _seen(link["typical"])
+        yield f"{what}: medium ones seen", f"{link['medium']} of {link['tests']}"
+
+
+def _seen(effect: float | None) -> str:
+    return "none" if effect is None or effect >= NONE_SEEN else f"{effect:.2g}"
