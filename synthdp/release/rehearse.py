@@ -20,14 +20,12 @@ import numpy.typing as npt
 from synthdp.audit.simulate import simulated_twin
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
+from synthdp.data.encoding import decode, operand_values
 from synthdp.errors import GateError, OutputError, QueryError
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.graph.prediction.groups import groups_of
 from synthdp.inference.answer import answer_tables
 from synthdp.inference.figures import Figure
-from synthdp.inference.query import parse_query
-from synthdp.model.constraints import numbers
 from synthdp.model.fit import fit
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample
@@ -35,6 +33,7 @@ from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal
 from synthdp.progress import Advance, unheard
+from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 
 MAX_PAIRS = 200
@@ -84,7 +83,9 @@ def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any
     groups = groups_of(tables, domain)
     near = fidelity(groups.of(codes), groups.of(drawn), groups.coarse, triples=0)
     values = {
-        column.name: numbers(column, codes[:, i], frame[column.name] if column.ranged else None)
+        column.name: operand_values(
+            column, codes[:, i], frame[column.name] if column.ranged else None
+        )
         for i, column in enumerate(domain.columns)
     }
     return {
