@@ -16,7 +16,6 @@ from synthdp.bundle.certificate.audit_record import audits_for_steward
 from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.signing.keys import load_signer
 from synthdp.bundle.write import WRITING, write_bundle
-from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import GateError
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of
@@ -33,7 +32,6 @@ from synthdp.release.gates import GateVerdict
 from synthdp.release.internal import internal_report, record_refusal, refused_report
 from synthdp.release.job import Job
 from synthdp.release.judge import Judgement
-from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.tracker import Tracker
 
 
@@ -125,7 +123,7 @@ def publish(
         validation=fitted.graph.report,
         audit=job.audit,
         scores=scores,
-        estimands=estimands_of(job.spec, job.domain, fitted),
+        estimands=estimands_of(job, fitted),
     )
     return write_bundle(
         job.bundle,
@@ -137,17 +135,15 @@ def publish(
     )
 
 
-def estimands_of(
-    spec: ReleaseSpec, domain: Domain, fitted: Fitted
-) -> Released[dict[str, Any]] | None:
+def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
     """The content of `estimands.json`, if the spec names estimands."""
-    if not spec.estimands:
+    if not job.spec.estimands:
         return None
     # Contingency tables are among the noisy tables, which every estimand's receipts then include.
     sums = fitted.tables.map(lambda _: dict[str, NoisySums]())
     for name, released in fitted.sums.items():
         sums = sums.zip(released).map(partial(_with_sums, name))
-    return sums.map(lambda known: estimands_json(spec, domain, known))
+    return sums.map(lambda known: estimands_json(job.spec, job.domain, known))
 
 
 def _with_sums(name: str, known: tuple[dict[str, NoisySums], NoisySums]) -> dict[str, NoisySums]:
