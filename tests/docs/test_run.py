@@ -240,7 +240,8 @@ def test_the_page_of_commands_runs(reader: Reader) -> None:
     """
     if not reader.slow:
         pytest.skip("several releases; the quick tests see that its commands exist")
-    shutil.copy(EXAMPLE / "clinic.csv", "mytable.csv")
+    for name in ("mytable.csv", "other.csv"):
+        shutil.copy(EXAMPLE / "clinic.csv", name)
     spec = Path("mytable.yaml")
     whole = (
         Path("docs/example/clinic.yaml")
@@ -288,6 +289,9 @@ class CtrlC:
         if title == "sample":
             raise KeyboardInterrupt
         return lambda done, total: None
+
+    def warn(self, text: str) -> None:
+        """Nothing to show."""
 
     def finish(self, title: str, seconds: float) -> None:
         """Nothing to show."""
