@@ -1,18 +1,20 @@
 """Five tables that no expert wrote a spec for: a newcomer's spec, as `synthdp init` drafts it.
 
     python -m benchmarks.tables [--tables employee wine ...] [--epsilon .3 1 3] [--runs 3]
-                                [--mode predict none] [--bins grid]
+                                [--mode predict none] [--bins grid] [--peers dpmm-aim dpmm-mst]
 
 The spec has types, bounds, categories, decimals and the label of each table, and nothing else: no
 graph, no shares, no bins. With `--bins grid` the bins are those of the public grid on which tables
 are compared, as peers get them. Delta is 1e-5; the number of rows is declared. CPU seconds are
-those of fit and sample on one thread. Writes results/tables.csv, a row for each run; runs that it
-holds are not run again.
+those of fit and sample on one thread. `--peers` are fitted to levels of the public grid instead, as
+in `benchmarks.peers`, for at most `--limit` CPU seconds; their name stands for the mode. Writes
+results/tables.csv, a row for each run; runs that it holds are not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -21,8 +23,11 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from benchmarks.peers import PEERS
+from benchmarks.peers_run import Request, run
 from benchmarks.tables_protocol import PublicTable
 from synthdp.data.domain import Domain
+from synthdp.data.encoding import decode
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import fit
@@ -118,6 +123,27 @@ def measure(name: str, *, epsilon: float, mode: str, bins: str) -> dict[str, flo
     return {**table.score(synthetic), "cpu_s": seconds}
 
 
+def measure_peer(name: str, *, epsilon: float, peer: str, seconds: float) -> dict[str, float]:
+    """Figures of one run of a peer on the public grid; none where it gave no table."""
+    table = PublicTable(name)
+    train, _ = table.split
+    text = newcomer_spec(table, rows=len(train), epsilon=epsilon, mode="predict", bins="grid")
+    domain = Domain.from_spec(parse_spec(text, path=name).columns)
+    plain = [f"c{i}" for i in range(len(domain))]
+    levels = dict(zip(plain, table.sizes, strict=True))
+    codes = pd.DataFrame(table.levels(train), columns=plain)
+    request = Request(name, codes, train, levels, epsilon, DELTA)
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run(PEERS[peer], request, Path(folder), seconds=seconds)
+        if outcome.codes is None or outcome.cost is None:
+            print(name, peer, epsilon, outcome.words, flush=True)
+            return {}
+        drawn = decode(domain, outcome.codes.to_numpy(), rng=fresh_generator())
+        drawn.to_csv(Path(folder) / "drawn.csv", index=False)
+        texts = pd.read_csv(Path(folder) / "drawn.csv", dtype=str, keep_default_na=False)
+    return {**table.score(texts), "cpu_s": outcome.cost["cpu_s"]}
+
+
 def main() -> None:
     """Run what is missing, and print the means."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -125,21 +151,27 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=(0.3, 1.0, 3.0))
     parser.add_argument("--mode", nargs="+", default=("predict",), choices=("predict", "none"))
     parser.add_argument("--bins", nargs="+", default=("init",), choices=("init", "grid"))
+    parser.add_argument("--peers", nargs="+", default=(), choices=PEERS)
+    parser.add_argument("--limit", type=float, default=900)
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args()
     known = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=KEY)
-    for name in asked.tables:
-        for mode in asked.mode:
-            for bins in asked.bins:
-                for epsilon in asked.epsilon:
-                    for run in range(asked.runs):
-                        key = dict(zip(KEY, (name, mode, bins, epsilon, run), strict=True))
-                        if (known[KEY] == pd.Series(key)).all(axis=1).any():
-                            continue
-                        row = key | measure(name, epsilon=epsilon, mode=mode, bins=bins)
-                        known = pd.concat([known, pd.DataFrame([row])], ignore_index=True)
-                        known.round(4).to_csv(RESULTS, index=False)
-                        print(row, flush=True)
+    ways = list(itertools.product(asked.mode, asked.bins)) if not asked.peers else []
+    ways += [(peer, "grid") for peer in asked.peers]
+    for number, name, (mode, bins), epsilon in itertools.product(
+        range(asked.runs), asked.tables, ways, asked.epsilon
+    ):
+        key = dict(zip(KEY, (name, mode, bins, epsilon, number), strict=True))
+        if (known[KEY] == pd.Series(key)).all(axis=1).any():
+            continue
+        figures = (
+            measure_peer(name, epsilon=epsilon, peer=mode, seconds=asked.limit)
+            if asked.peers
+            else measure(name, epsilon=epsilon, mode=mode, bins=bins)
+        )
+        known = pd.concat([known, pd.DataFrame([key | figures])], ignore_index=True)
+        known.round(4).to_csv(RESULTS, index=False)
+        print(key | figures, flush=True)
     print(known.drop(columns="run").groupby(KEY[:-1]).mean().round(4).to_string())
 
 
