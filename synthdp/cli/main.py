@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from synthdp.cli.graph import graph_app
+from synthdp.cli.inference import answer, copies
 from synthdp.cli.options import (
     Commands,
     Json,
@@ -221,19 +222,8 @@ def sample(
         show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
 
 
-@app.command()
-def answer(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    query: Annotated[
-        str, typer.Argument(help='The question, e.g. "mean(visits) where age >= 65 by sex".')
-    ],
-    as_json: Json = False,
-) -> None:
-    """Answer a question from a bundle's noisy tables, with a 95% interval where there is one."""
-    from synthdp.inference.answer import answer_bundle
-
-    found = answer_bundle(bundle, query)
-    show(found.to_json(), as_json=as_json, text=lambda: str(found))
+for command in (answer, copies):
+    app.command()(command)
 
 
 @app.command()

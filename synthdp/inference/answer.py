@@ -102,13 +102,7 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     domain = Domain.from_spec(spec.columns)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
-    if found.agreement is not None and found.agreement.p < DISAGREE:
-        raise VerifyError(
-            f"the tables of {bundle} do not agree on {', '.join(query.columns) or 'their totals'}:"
-            f" chi-square {found.agreement.statistic:.0f} on {found.agreement.degrees} degrees of"
-            " freedom",
-            hint=f"see `synthdp verify {bundle}`",
-        )
+    check_agreement(found.agreement, bundle, query.columns)
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
@@ -117,6 +111,20 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
         dated = tuple(as_texts(figure, domain[query.column]) for figure in found.figures)
         found = replace(found, figures=dated)
     return found
+
+
+def check_agreement(agreement: Agreement | None, bundle: Path, names: Sequence[str]) -> None:
+    """Check that the tables of some columns agree within their noise.
+
+    Raises:
+        VerifyError: they do not.
+    """
+    if agreement is not None and agreement.p < DISAGREE:
+        raise VerifyError(
+            f"the tables of {bundle} do not agree on {', '.join(names) or 'their totals'}:"
+            f" chi-square {agreement.statistic:.0f} on {agreement.degrees} degrees of freedom",
+            hint=f"see `synthdp verify {bundle}`",
+        )
 
 
 def answer_tables(
