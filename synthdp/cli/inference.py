@@ -99,8 +99,12 @@ def copies_text(out: Path, spanned: dict[str, Any]) -> str:
         f"wrote {spanned['copies']} copies of {spanned['rows']:,} rows, and {STATEMENT}, to {out}"
     ]
     for told in spanned["sets"]:
-        few = len(told["together"])
-        some = f", but for {few} sums of rare cells" if few else ""
+        merged = "; ".join(
+            f"{name} {' + '.join(levels)}"
+            for name, groups in told["together"].items()
+            for levels in groups
+        )
+        some = f", with levels together: {merged}" if merged else ""
         lines.append(f"  {', '.join(told['columns'])}: spanned{some}")
     lines += [f"  {', '.join(names)}: NOT spanned" for names in spanned["not_spanned"]]
     return "\n".join([*lines, *(f"- {said}" for said in spanned["about"])])

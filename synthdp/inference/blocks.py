@@ -1,22 +1,31 @@
-"""Which cells of a margin are told apart, and the law that meets the sums of all others.
+"""Which levels a margin tells apart, and the law that meets the sums of their blocks.
 
 A law has no negative cell, and noise knows no such bound: to cut the counts of rare cells at zero
-would lift what they add up to. So cells that are not well above zero are put into blocks with their
-neighbours until each block is. A drawn law has the drawn sums of blocks; how a block's rows fall on
-its cells is the same in all draws, and is not said to be known.
+would lift what they add up to. So levels are put into groups until each combination of groups, a
+block, is well above zero. A drawn law has the drawn sums of blocks; how a block's rows fall on its
+cells is the same in all draws, up to what other margins say, and is not said to be known.
+
+Groups are of whole levels. Were single cells put together, the sums of their row and column would
+still tell them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from synthdp.inference.tables import Axes, Measured
 
 Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.intp]
+"""The group of each level, `[levels]`."""
 
 CLEAR = 3.0
 """Deviations of a draw that each block is above zero at least. A Gaussian that is cut there moves
@@ -27,117 +36,155 @@ SWEEPS = 1000
 
 @dataclass(frozen=True)
 class Blocks:
-    """The cells of the margin over `axes` in `count` blocks.
+    """The margin over some of `columns` columns, on the `groups` of their levels, by axis."""
 
-    `labels` has the block of each cell, one axis per column (1 where summed).
-    """
+    groups: Mapping[int, Labels]
+    columns: int
 
-    axes: Axes
-    labels: npt.NDArray[np.intp]
-    count: int
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Groups of each axis."""
+        return {axis: int(labels.max()) + 1 for axis, labels in self.groups.items()}
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return math.prod(self.sizes.values())
+
+    @property
+    def exact(self) -> bool:
+        """Whether each level is told apart."""
+        return all(
+            len(g) == n for g, n in zip(self.groups.values(), self.sizes.values(), strict=True)
+        )
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The block of each cell of the margin, one axis per column (1 where summed)."""
+        wide = (
+            labels.reshape([-1 if i == axis else 1 for i in range(self.columns)])
+            for axis, labels in self.groups.items()
+        )
+        found: Labels = np.ravel_multi_index(
+            tuple(np.broadcast_arrays(*wide)), [*self.sizes.values()]
+        )
+        return found
 
     def sums(self, margin: Floats) -> Floats:
-        """Sums `[count]` of a margin over these axes."""
+        """Sums `[count]` of a margin over these axes, one axis per column."""
         return np.bincount(self.labels.ravel(), margin.ravel(), self.count)
 
     def sums_of(self, cells: Floats) -> Floats:
         """Sums `[count]` of the cells of all columns."""
-        return self.sums(_summed(cells, self.axes))
+        return self.sums(summed(cells, frozenset(self.groups)))
 
     def tells(self, other: Blocks) -> bool:
         """Whether these sums determine those of `other`."""
-        if not other.axes <= self.axes:
-            return False
-        wide = np.broadcast_to(other.labels, self.labels.shape)
-        return len(np.unique(self.labels * other.count + wide)) == self.count
+        return all(
+            axis in self.groups
+            and len(np.unique(self.groups[axis] * len(labels) + labels)) == self.sizes[axis]
+            for axis, labels in other.groups.items()
+        )
 
 
 def find_blocks(
     known: Measured, counts: Floats, sets: Sequence[Axes], *, per_unit: int
 ) -> dict[Axes, Blocks]:
-    """The blocks of each of the `sets` of axes, which hold their subsets.
+    """The blocks of each of the `sets` of axes, which hold their subsets; not those that tell
+    nothing more than their subsets.
 
     `counts` are the least-squares estimates of all cells. A block is fine if its estimate is
-    `CLEAR` deviations above zero, of the noise and of the sampling of rows together. Of a set of
-    axes T, levels of one are put together within each block of the others: neighbours where their
-    order means something, else those of the fewest rows. A row that is one block stays as it is,
-    since the others' blocks tell its sum.
+    `CLEAR` deviations above zero, of the noise and of the sampling of rows together. While one is
+    not, its lightest level is put together with another: a neighbour where order means something,
+    else the lightest. Groups of a set are never finer than those of its subsets.
     """
     found: dict[Axes, Blocks] = {}
     for axes in sorted(sets, key=lambda s: (len(s), sorted(s))):
-        if axes:
-            found[axes] = _blocks(known, counts, axes, found, per_unit)
+        groups = {
+            i: _within([found[s].groups[i] for s in found if i in s < axes], known.shape[i])
+            for i in sorted(axes)
+        }
+        start = Blocks(groups, len(known.shape))
+        shape = [*start.sizes.values()]
+        estimate = start.sums(summed(counts, axes)).reshape(shape)
+        noise = start.sums(noise_of(known, axes)).reshape(shape)
+        ordered = [known.columns[i].ordered for i in groups]
+        merged = _merged(estimate, noise, ordered, per_unit)
+        found[axes] = Blocks(
+            {i: new[old] for (i, old), new in zip(groups.items(), merged, strict=True)},
+            start.columns,
+        )
+    return {axes: blocks for axes, blocks in found.items() if min(blocks.sizes.values()) > 1}
+
+
+def _within(groupings: Sequence[Labels], levels: int) -> Labels:
+    """The finest groups that are not finer than any of some groupings of levels."""
+    labels: Labels = np.arange(levels)
+    for other in groupings:
+        size = levels + int(other.max()) + 1
+        links = coo_array((np.ones(levels), (labels, levels + other)), shape=(size, size))
+        joined = connected_components(links, directed=False)[1][labels]
+        labels = np.unique(joined, return_inverse=True)[1]
+    return labels
+
+
+def _merged(
+    estimate: Floats, noise: Floats, ordered: Sequence[bool], per_unit: int
+) -> list[Labels]:
+    """Groups of the levels of each axis, so that each block is well above zero."""
+    members = [[[level] for level in range(size)] for size in estimate.shape]
+    while True:
+        above = estimate - CLEAR * np.sqrt(noise + per_unit * estimate.clip(0))
+        worst = np.unravel_index(int(above.argmin()), above.shape)
+        weights = [
+            estimate.sum(axis=tuple(j for j in range(estimate.ndim) if j != i))
+            for i in range(estimate.ndim)
+        ]
+        free = [i for i, group in enumerate(members) if len(group) > 1]
+        if above[worst] >= 0 or not free:
+            break
+        axis = min(free, key=lambda i: float(weights[i][worst[i]] * len(members[i])))
+        one, weight = int(worst[axis]), weights[axis]
+        others = (
+            [one - 1, one + 1] if ordered[axis] else [*range(one), *range(one + 1, len(weight))]
+        )
+        other = min((i for i in others if 0 <= i < len(weight)), key=lambda i: float(weight[i]))
+        low, high = sorted((one, other))
+        members[axis][low] += members[axis].pop(high)
+        estimate, noise = (_added(values, axis, low, high) for values in (estimate, noise))
+    found = [np.zeros(sum(map(len, groups)), np.intp) for groups in members]
+    for labels, groups in zip(found, members, strict=True):
+        for label, levels in enumerate(groups):
+            labels[levels] = label
     return found
 
 
-def _blocks(
-    known: Measured, counts: Floats, axes: Axes, found: dict[Axes, Blocks], per_unit: int
-) -> Blocks:
-    shape = tuple(size if i in axes else 1 for i, size in enumerate(known.shape))
-    if len(axes) == 1:
-        (along,) = axes
-        rows, columns = np.zeros(1, np.intp), np.arange(known.shape[along])
-    else:
-        along = max(sorted(axes), key=lambda i: found[frozenset({i})].count)
-        rows = found[axes - {along}].labels.ravel()
-        columns = found[frozenset({along})].labels.ravel()
-
-    def matrix(margin: Floats) -> Floats:
-        wide = np.moveaxis(np.broadcast_to(margin, shape), along, -1).reshape(len(rows), -1)
-        summed = np.zeros((rows.max() + 1, columns.max() + 1))
-        np.add.at(summed, (rows[:, None], columns[None, :]), wide)
-        return summed
-
-    estimate, noise = matrix(_summed(counts, axes)), matrix(_noise(known, axes))
-    ordered = known.columns[along].ordered
-    names = np.zeros(estimate.shape, np.intp)
-    total = 0
-    for row, (values, variances) in enumerate(zip(estimate, noise, strict=True)):
-        order = np.arange(len(values)) if ordered else np.argsort(values)
-        for group in _groups(values[order], variances[order], per_unit):
-            names[row, order[group]] = total
-            total += 1
-    labels = names[rows[:, None], columns[None, :]]
-    others = [size for i, size in enumerate(shape) if i != along]
-    return Blocks(axes, np.moveaxis(labels.reshape([*others, -1]), -1, along), total)
+def _added(values: Floats, axis: int, low: int, high: int) -> Floats:
+    """Values whose entry `high` along an axis is added to the one at `low`."""
+    moved = np.moveaxis(np.delete(values, high, axis), axis, 0)
+    moved[low] += np.take(values, high, axis)
+    return np.moveaxis(moved, 0, axis)
 
 
-def _groups(estimate: Floats, noise: Floats, per_unit: int) -> list[list[int]]:
-    """Neighbours put together until each group is well above zero, or one is left."""
-    groups = [[i] for i in range(len(estimate))]
-    while len(groups) > 1:
-        sums = np.array([estimate[group].sum() for group in groups])
-        left = np.array([noise[group].sum() for group in groups]) + per_unit * sums.clip(0)
-        above = sums - CLEAR * np.sqrt(left)
-        worst = int(above.argmin())
-        if above[worst] >= 0:
-            break
-        beside = [i for i in (worst - 1, worst + 1) if 0 <= i < len(groups)]
-        other = min(beside, key=lambda i: float(sums[i]))
-        low, high = sorted((worst, other))
-        groups[low : high + 1] = [groups[low] + groups[high]]
-    return groups
-
-
-def _noise(known: Measured, axes: Axes) -> Floats:
+def noise_of(known: Measured, axes: Axes) -> Floats:
     """Variance of the noise in the margin over `axes`, by the margin that tells it best.
 
     Least squares has at most this variance, where that of a margin's cells does not differ.
     """
-    summed = (_summed(m.variances, axes) for s, m in known.margins.items() if axes <= s)
-    return min(summed, key=lambda variances: float(variances.mean()))
+    found = (summed(m.variances, axes) for s, m in known.margins.items() if axes <= s)
+    return min(found, key=lambda variances: float(variances.mean()))
 
 
-def _summed(cells: Floats, axes: Axes) -> Floats:
+def summed(cells: Floats, axes: Axes) -> Floats:
     others = tuple(i for i in range(cells.ndim) if i not in axes)
-    summed: Floats = cells.sum(axis=others, keepdims=True)
-    return summed
+    margin: Floats = cells.sum(axis=others, keepdims=True)
+    return margin
 
 
 def needed(blocks: Sequence[Blocks]) -> list[Blocks]:
     """The blocks that no others tell."""
     kept: list[Blocks] = []
-    for one in sorted(blocks, key=lambda b: -len(b.axes)):
+    for one in sorted(blocks, key=lambda b: -len(b.groups)):
         if not any(other.tells(one) for other in kept):
             kept.append(one)
     return kept

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.errors import OutputError
-from synthdp.inference.blocks import CLEAR, Blocks, find_blocks, fitted, needed
+from synthdp.inference.blocks import CLEAR, Blocks, find_blocks, fitted, needed, noise_of
 from synthdp.inference.estimate import LeastSquares
 from synthdp.inference.tables import Axes, Measured
 
@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 WITHIN = 0.1
 """Rows that a block of a law may be off."""
 LEAST = 0.5
-"""Rows that a cell has at least where a block is shared out."""
-SHARED_SWEEPS = 20
+"""Deviations of its noise that a cell has at least where a block is shared out."""
+SHARED_SWEEPS = 5
 """Rounds of fitting margins that disagree where they were raised to `LEAST`."""
 
 
@@ -58,7 +58,7 @@ class Posterior:
 
     @cached_property
     def blocks(self) -> dict[Axes, Blocks]:
-        """The cells that are told apart, by set of axes.
+        """The levels that are told apart, by set of axes.
 
         Raises:
             OutputError: the number of rows is not seen above its noise.
@@ -85,15 +85,18 @@ class Posterior:
             OutputError: no law has them.
         """
         start = np.ones(self.known.shape)
-        single = [
-            Blocks(axes, np.arange(size).reshape(shape), size)
-            for axes in self.sets
-            for shape in [[n if i in axes else 1 for i, n in enumerate(self.known.shape)]]
-            for size in [math.prod(shape)]
-        ]
-        raised = [b.sums_of(self.solver.counts).clip(LEAST) / self.rows for b in needed(single)]
+        single = needed(
+            [
+                Blocks({i: np.arange(start.shape[i]) for i in sorted(axes)}, start.ndim)
+                for axes in self.sets
+            ]
+        )
+        raised = []
+        for block in single:
+            least = LEAST * np.sqrt(block.sums(noise_of(self.known, frozenset(block.groups))))
+            raised.append(np.maximum(block.sums_of(self.solver.counts), least) / self.rows)
         for _ in range(SHARED_SWEEPS):
-            for block, wanted in zip(needed(single), raised, strict=True):
+            for block, wanted in zip(single, raised, strict=True):
                 start = start * (wanted / block.sums_of(start))[block.labels]
         found = self._fitted(start, self.solver.counts)
         if found is None:

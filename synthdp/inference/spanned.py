@@ -25,15 +25,15 @@ RULE = (
 def statement(posterior: Posterior, spec: ReleaseSpec) -> dict[str, Any]:
     """What the drawn laws of a posterior are right for, as plain JSON.
 
-    `sets` are the sets of columns whose shares are spanned; `together` has the cells of a set that
-    only their sum is known of, as the levels of each column whose combinations they are. `groups`
-    has the levels of columns that are counted on groups of levels.
+    `sets` are the sets of columns whose shares are spanned; `together` has those levels of a column
+    that a set does not tell apart, since some of their cells are too rare. `groups` has the levels
+    of columns that are counted on groups of levels.
     """
     columns = posterior.known.columns
     names = [column.name for column in columns]
     inside = [c.name for c in columns if _wide(c)]
     told = [
-        {"columns": _names(axes, names), "together": list(_together(blocks, columns))}
+        {"columns": _names(axes, names), "together": _together(blocks, columns)}
         for axes, blocks in posterior.blocks.items()
     ]
     alone = (frozenset(axes) for size in (1, 2) for axes in combinations(range(len(names)), size))
@@ -66,7 +66,7 @@ def _regressions(posterior: Posterior, target: int) -> dict[str, Any]:
 
     def exact(*axes: int) -> bool:
         blocks = posterior.blocks.get(frozenset(axes))
-        return blocks is not None and blocks.count == blocks.labels.size
+        return blocks is not None and blocks.exact
 
     def whole(*axes: int) -> bool:
         return not any(columns[i].missing for i in axes)
@@ -86,15 +86,17 @@ def _regressions(posterior: Posterior, target: int) -> dict[str, Any]:
     }
 
 
-def _together(blocks: Blocks, columns: tuple[ColumnDomain, ...]) -> Iterator[dict[str, list[str]]]:
-    """The blocks of more than one cell: each has all combinations of some levels."""
-    sizes = np.bincount(blocks.labels.ravel(), minlength=blocks.count)
-    for block in np.flatnonzero(sizes > 1):
-        cells = np.nonzero(blocks.labels == block)
-        yield {
-            columns[i].name: [columns[i].labels[level] for level in np.unique(cells[i])]
-            for i in sorted(blocks.axes)
-        }
+def _together(blocks: Blocks, columns: tuple[ColumnDomain, ...]) -> dict[str, list[list[str]]]:
+    """The levels of each column that a set does not tell apart, group by group."""
+    found = {}
+    for axis, labels in blocks.groups.items():
+        groups = [np.flatnonzero(labels == group) for group in range(blocks.sizes[axis])]
+        several = [
+            [columns[axis].labels[i] for i in levels] for levels in groups if len(levels) > 1
+        ]
+        if several:
+            found[columns[axis].name] = several
+    return found
 
 
 def _about(spec: ReleaseSpec, names: list[str], inside: list[str]) -> Iterator[str]:
@@ -104,7 +106,7 @@ def _about(spec: ReleaseSpec, names: list[str], inside: list[str]) -> Iterator[s
     )
     yield (
         "the intervals are right for shares, and for means by group, of the columns of one set,"
-        " where cells that stand `together` count alike; for all else they are not"
+        " with levels that stand `together` taken as one; for all else they are not"
     )
     yield (
         "linear main effects of a target are right on any columns of `linear` of which no two are"
