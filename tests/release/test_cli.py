@@ -32,6 +32,7 @@ COMMANDS = (
     "verify",
     "sample",
     "answer",
+    "copies",
     "budget",
     "diff",
     "doctor",
