@@ -106,5 +106,9 @@ def copies_text(out: Path, spanned: dict[str, Any]) -> str:
         )
         some = f", with levels together: {merged}" if merged else ""
         lines.append(f"  {', '.join(told['columns'])}: spanned{some}")
-    lines += [f"  {', '.join(names)}: NOT spanned" for names in spanned["not_spanned"]]
+    whys = {"no table": "no table has it", "too rare": "its cells are too rare for the noise"}
+    lines += [
+        f"  {', '.join(one['columns'])}: NOT spanned, {whys[one['why']]}"
+        for one in spanned["not_spanned"]
+    ]
     return "\n".join([*lines, *(f"- {said}" for said in spanned["about"])])

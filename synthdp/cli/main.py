@@ -222,8 +222,8 @@ def sample(
         show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
 
 
-for command in (answer, copies):
-    app.command()(command)
+for asked in (answer, copies):
+    app.command()(asked)
 
 
 @app.command()

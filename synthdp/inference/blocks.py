@@ -72,7 +72,7 @@ class Blocks:
 
     def sums(self, margin: Floats) -> Floats:
         """Sums `[count]` of a margin over these axes, one axis per column."""
-        return np.bincount(self.labels.ravel(), margin.ravel(), self.count)
+        return np.asarray(np.bincount(self.labels.ravel(), margin.ravel(), self.count), np.float64)
 
     def sums_of(self, cells: Floats) -> Floats:
         """Sums `[count]` of the cells of all columns."""
@@ -95,8 +95,9 @@ def find_blocks(
 
     `counts` are the least-squares estimates of all cells. A block is fine if its estimate is
     `CLEAR` deviations above zero, of the noise and of the sampling of rows together. While one is
-    not, its lightest level is put together with another: a neighbour where order means something,
-    else the lightest. Groups of a set are never finer than those of its subsets.
+    not, its level that is lightest for its column is put together with another: a neighbour where
+    order means something, else the lightest. No column is left with one group while another has
+    three. Groups of a set are never finer than those of its subsets.
     """
     found: dict[Axes, Blocks] = {}
     for axes in sorted(sets, key=lambda s: (len(s), sorted(s))):
@@ -140,7 +141,8 @@ def _merged(
             estimate.sum(axis=tuple(j for j in range(estimate.ndim) if j != i))
             for i in range(estimate.ndim)
         ]
-        free = [i for i, group in enumerate(members) if len(group) > 1]
+        free = [i for i, groups in enumerate(members) if len(groups) > 2]
+        free = free or [i for i, groups in enumerate(members) if len(groups) > 1]
         if above[worst] >= 0 or not free:
             break
         axis = min(free, key=lambda i: float(weights[i][worst[i]] * len(members[i])))
@@ -176,6 +178,7 @@ def noise_of(known: Measured, axes: Axes) -> Floats:
 
 
 def summed(cells: Floats, axes: Axes) -> Floats:
+    """The margin of cells over some axes; the others have length 1."""
     others = tuple(i for i in range(cells.ndim) if i not in axes)
     margin: Floats = cells.sum(axis=others, keepdims=True)
     return margin
@@ -195,10 +198,10 @@ def fitted(
 ) -> Floats | None:
     """The law of these `sums` of blocks that is nearest to `start`; None if none is found.
 
-    Of all laws with these sums it has the least relative entropy to `start` [Csiszar 1975]: each
+    Of all laws with these sums it has the least relative entropy to `start` [Csiszár 1975]: each
     sweep scales the cells of each block to its sum, until no sum is off by more than `within`.
     """
-    law = start / start.sum()
+    law: Floats = start / start.sum()
     for _ in range(SWEEPS):
         worst = 0.0
         for block, wanted in zip(blocks, sums, strict=True):

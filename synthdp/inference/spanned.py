@@ -42,7 +42,14 @@ def statement(posterior: Posterior, spec: ReleaseSpec) -> dict[str, Any]:
         "counted_rows": round(posterior.rows),
         "rule": RULE,
         "sets": told,
-        "not_spanned": [_names(axes, names) for axes in alone if axes not in posterior.blocks],
+        "not_spanned": [
+            {
+                "columns": _names(axes, names),
+                "why": "too rare" if axes in posterior.sets else "no table",
+            }
+            for axes in alone
+            if axes not in posterior.blocks
+        ],
         "inside_levels": inside,
         "groups": {c.name: list(c.labels) for c in columns if c.grouped},
         "regressions": [

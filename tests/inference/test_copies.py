@@ -63,6 +63,17 @@ def test_rare_levels_are_named() -> None:
     assert "c" not in said["regressions"][0]["linear"]
 
 
+def test_pairs_are_too_rare_or_have_no_table(domain: Domain) -> None:
+    sets = (("age", "sex"), ("sex", "smoker"), ("age", "visits"))
+    posterior = Posterior(LeastSquares(known(domain, *sets, sigma=90.0)))
+    whys = {
+        tuple(one["columns"]): one["why"]
+        for one in statement(posterior, population_spec())["not_spanned"]
+    }
+    assert whys[("age", "smoker")] == "no table" and whys[("age", "visits")] == "too rare"
+    assert ("age", "sex") not in whys
+
+
 def test_columns_that_may_be_missing_are_regressed_on_alone(domain: Domain) -> None:
     from synthdp.spec.load.loader import parse_spec
     from tests.inference.conftest import stated
