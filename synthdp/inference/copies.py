@@ -110,8 +110,9 @@ def copies_of(
         VerifyError: a file was changed, or cannot be read, or the tables do not agree.
     """
     if m < 2 or (rows is not None and rows < 1):
+        asked = f"m={m}" if m < 2 else f"rows={rows}"
         raise OutputError(
-            f"{m} copies of {rows} rows tell no interval", hint="ask for 2 copies or more, of rows"
+            f"{asked} tells no interval", hint="ask for 2 copies or more, of one row or more"
         )
     check_sums(bundle, ("spec.yaml", MARGINALS))
     spec = load_spec(bundle / "spec.yaml")
@@ -154,11 +155,17 @@ def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[s
     """What the tables say of the columns.
 
     Raises:
-        OutputError: no table has two of them.
+        OutputError: no table has two of them, or the one.
         VerifyError: the tables do not agree.
     """
     solver = LeastSquares(measured(law.tables, law.groups.domain, names, grouped=True))
-    if len(names) > 1 and not any(len(axes) > 1 for axes in solver.measured.margins):
+    most = max(map(len, solver.measured.margins), default=0)
+    if most == 0:
+        raise OutputError(
+            f"no table of the bundle has {' or '.join(names)}",
+            hint="name columns of marginals.json with --columns",
+        )
+    if most == 1 < len(names):
         raise OutputError(
             f"no table of the bundle has two of {', '.join(names)}: their copies would be"
             " independent columns",

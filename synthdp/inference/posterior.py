@@ -61,16 +61,22 @@ class Posterior:
         """The levels that are told apart, by set of axes.
 
         Raises:
-            OutputError: the number of rows is not seen above its noise.
+            OutputError: neither the number of rows nor any level is seen above the noise.
         """
         variance = min(float(m.variances.sum()) for m in self.known.margins.values())
-        if self.rows < CLEAR * math.sqrt(variance + max(self.rows, 0.0)):
+        known = self.rows >= CLEAR * math.sqrt(variance + max(self.rows, 0.0))
+        found = (
+            find_blocks(self.known, self.solver.counts, self.sets, per_unit=self.per_unit)
+            if known
+            else {}
+        )
+        if not found:
             raise OutputError(
                 f"the tables count about {max(self.rows, 0):,.0f} rows, give or take"
                 f" {2 * math.sqrt(variance):,.0f}: too few to draw copies of",
                 hint="ask for single figures with `synthdp answer`",
             )
-        return find_blocks(self.known, self.solver.counts, self.sets, per_unit=self.per_unit)
+        return found
 
     @cached_property
     def held(self) -> list[Blocks]:

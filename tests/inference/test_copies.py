@@ -136,12 +136,20 @@ def test_fine_columns_are_drawn_inside_their_groups(tmp_path: Path, domain: Doma
         (["age", "age"], "each once"),
         ([], "none is named"),
         (["age", "visits"], "no table of the bundle has two of age, visits"),
+        (["seen"], "no table of the bundle has seen"),
     ],
 )
 def test_columns_that_cannot_be_served(bundle: Path, columns: list[str], says: str) -> None:
     with pytest.raises(OutputError) as refused:
         copies_of(bundle, 2, columns=columns)
     assert says in str(refused.value)
+
+
+def test_one_copy_tells_no_interval(bundle: Path) -> None:
+    with pytest.raises(OutputError, match="m=1 tells no interval"):
+        copies_of(bundle, 1, columns=["sex"])
+    with pytest.raises(OutputError, match="rows=0 tells no interval"):
+        Bundle(bundle).copies(2, columns=["sex"], rows=0)
 
 
 def test_too_many_cells_are_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
