@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from synthdp.api.cards import cards_html
+from synthdp.api.tables import CopiedTables, typed
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -137,10 +137,8 @@ class Bundle:
         >>> len(rows), set(rows["sex"]), set(rows["age"])
         (50, {'female'}, {40})
         """
-        from synthdp.bundle.metadata.parquet import typed_frame
         from synthdp.errors import OutputError
         from synthdp.progress import unheard
-        from synthdp.sample.files import write_blocks
         from synthdp.sample.sampler import Sampler, generator
 
         if n < 1:
@@ -156,12 +154,42 @@ class Bundle:
             rng=generator(seed),
             progress=unheard,
         )
-        # By way of a file, so that its types are those of the table to the letter.
-        with tempfile.TemporaryDirectory(prefix="synthdp-") as folder:
-            file = Path(folder) / "rows.csv"
-            write_blocks(blocks, columns, file)
-            frame: pd.DataFrame = typed_frame(file, columns)
-        return frame
+        return typed(blocks, columns)
+
+    def copies(
+        self,
+        m: int = 20,
+        *,
+        columns: Sequence[str] | None = None,
+        rows: int | None = None,
+        seed: int | None = None,
+    ) -> CopiedTables:
+        """Tables whose pooled analyses have right 95% intervals for what the noisy tables span.
+
+        Args:
+            m: how many, at least 2.
+            columns: those of an analysis; all, if they are few.
+            rows: of each; five times as many as were counted, unless told otherwise.
+            seed: for copies that can be repeated.
+
+        The result has `tables`, typed as in `table`, and `spanned`, the content of `spanned.json`:
+        for which analyses the intervals are right, and the rule that combines them. It costs no
+        privacy.
+
+        Raises:
+            OutputError: the columns are too many for these tables, or no table has two of them.
+            VerifyError: a file was changed, or the tables do not agree.
+
+        >>> import synthdp
+        >>> copies = synthdp.Bundle("releases/clinic/bundle").copies(3, columns=["smoker"], rows=50)
+        >>> [len(table) for table in copies.tables], copies.spanned["sets"][0]["columns"]
+        ([50, 50, 50], ['smoker'])
+        """
+        from synthdp.inference.copies import copies_of
+
+        found = copies_of(self.path, m, columns=columns, rows=rows, seed=seed)
+        tables = [typed(iter([table]), found.columns) for table in found]
+        return CopiedTables(tables, found.spanned)
 
     def answer(self, query: str) -> Answer:
         """A number with a 95% interval, from the noisy tables. It costs no privacy.

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from synthdp.cli.ask import answer, effect
+from synthdp.cli.copies import copies
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import (
     Commands,
@@ -43,7 +44,7 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph")
 app.add_typer(review_app)
-for command in (validate, schema, init, plan, answer, effect):
+for command in (validate, schema, init, plan, answer, effect, copies):
     app.command()(command)
 
 Force = Annotated[

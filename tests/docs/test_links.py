@@ -183,5 +183,5 @@ def test_prose_is_filled_to_the_width(page: Path) -> None:
 
 def test_blocks_of_every_page_have_a_language_that_is_tested() -> None:
     """Only listings of folders have none."""
-    known = {"sh", "console", "yaml", "python", ""}
+    known = {"sh", "console", "yaml", "python", "r", ""}
     assert {block.language for page in PAGES for block in blocks(page)} <= known

@@ -66,6 +66,7 @@ class Reader:
                     "console": self._console,
                     "python": self._python,
                     "yaml": self._yaml,
+                    "r": self._r,
                     "": lambda block: None,
                 }[block.language](block)
 
@@ -93,6 +94,11 @@ class Reader:
     def _yaml(self, block: Block) -> None:
         load_laid_over(EXAMPLE / "clinic.yaml", block.text)
         self.ran.append(f"yaml {block.line}")
+
+    def _r(self, block: Block) -> None:
+        """Only where R is: synthdp does not need it."""
+        if rscript := shutil.which("Rscript"):
+            subprocess.run([rscript, "-e", block.text], check=True, capture_output=True)
 
     def _run(self, line: str, block: Block) -> str:
         """What a command prints. It may fail only where the page shows that it does."""

@@ -33,6 +33,7 @@ COMMANDS = (
     "sample",
     "answer",
     "effect",
+    "copies",
     "budget",
     "diff",
     "doctor",

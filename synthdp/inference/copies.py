@@ -1,0 +1,201 @@
+"""Copies: tables whose analyses, pooled, have right intervals for what a bundle's tables span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.bundle.noisy_tables import MARGINALS, level_law
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, decode_column
+from synthdp.errors import OutputError
+from synthdp.files import check_sums
+from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.inference.answer import check_agreement
+from synthdp.inference.cells import MAX_CELLS
+from synthdp.inference.estimate import LeastSquares
+from synthdp.inference.posterior import Posterior
+from synthdp.inference.spanned import statement
+from synthdp.inference.tables import measured
+from synthdp.privacy.noise import fresh_generator
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Column, IdUnit, ReleaseSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+
+MAX_COLUMNS = 10
+"""Most columns of copies: sets of columns are listed."""
+ROWS, MAX_ROWS = 5, 200_000
+"""A copy has that many times the counted rows, up to `MAX_ROWS` or the counted ones: the fewer
+rows, the wider is the interval of few copies."""
+MAX_REFUSED = 3
+"""Draws without a law for one with a law, at most."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of some columns: an iterator of tables, each drawn when it is asked for.
+
+    `spanned` says what they are right for, as `spanned.json` does. `columns` are the spec's.
+    `laws` are the drawn laws, of the groups of levels that tables count, and `rows` those of a
+    copy.
+    """
+
+    spanned: dict[str, Any]
+    columns: dict[str, Column]
+    laws: list[Floats]
+    rows: int
+    level_law: LevelLaw
+    rng: np.random.Generator
+
+    def __len__(self) -> int:
+        return len(self.laws)
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        domain = self.level_law.groups.domain
+        for law in self.laws:
+            codes = self._inside(drawn_levels(law, self.rows, self.rng))
+            yield pd.DataFrame(
+                {
+                    name: decode_column(domain[name], codes[:, i], rng=self.rng)
+                    for i, name in enumerate(self.columns)
+                }
+            )
+
+    def _inside(self, codes: Codes) -> Codes:
+        """Levels inside groups, drawn independently by the column's released one-way table."""
+        groups = self.level_law.groups
+        for i, name in enumerate(self.columns):
+            if name not in groups.starts:
+                continue
+            margin = self.level_law.margins[groups.domain.index(name)] + 1e-12
+            ends, starts = np.cumsum(margin), np.asarray(groups.starts[name])
+            low = np.append(0.0, ends)[starts][codes[:, i]]
+            high = np.append(ends[starts[1:] - 1], ends[-1])[codes[:, i]]
+            at = np.searchsorted(ends, self.rng.uniform(low, high), side="right")
+            last = np.append(starts[1:] - 1, len(margin) - 1)[codes[:, i]]
+            codes[:, i] = np.minimum(at, last)
+        return codes
+
+
+def drawn_levels(law: Floats, rows: int, rng: np.random.Generator) -> Codes:
+    """Levels `[rows, columns]` of independent rows of a law `[*cells]`, in random order."""
+    counts = rng.multinomial(rows, law.ravel())
+    cells = rng.permutation(np.repeat(np.arange(law.size), counts))
+    return np.column_stack(np.unravel_index(cells, law.shape)).astype(np.uint16)
+
+
+def copies_of(
+    bundle: Path,
+    m: int,
+    *,
+    columns: Sequence[str] | None = None,
+    rows: int | None = None,
+    seed: int | None = None,
+) -> Copies:
+    """`m` copies of some columns of a bundle, or of all. `rows` are those of each.
+
+    Raises:
+        OutputError: the columns cannot be served: the message says why.
+        VerifyError: a file was changed, or cannot be read, or the tables do not agree.
+    """
+    if m < 2 or (rows is not None and rows < 1):
+        asked = f"m={m}" if m < 2 else f"rows={rows}"
+        raise OutputError(
+            f"{asked} tells no interval", hint="ask for 2 copies or more, of one row or more"
+        )
+    check_sums(bundle, ("spec.yaml", MARGINALS))
+    spec = load_spec(bundle / "spec.yaml")
+    domain = Domain.from_spec(spec.columns)
+    law = level_law(bundle, domain, margins=False)
+    names = _chosen(domain, law, columns)
+    rng = fresh_generator() if seed is None else np.random.default_rng(seed)
+    posterior = _posterior(bundle, spec, law, names)
+    laws, refused = _laws(posterior, m, rng)
+    counted = posterior.rows
+    rows = rows or max(round(min(ROWS * counted, MAX_ROWS)), round(counted))
+    said = {"copies": m, "rows": rows, "draws_refused": refused, **statement(posterior, spec)}
+    return Copies(said, {n: spec.columns[n] for n in names}, laws, rows, law, rng)
+
+
+def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of the copies, in the order of the table.
+
+    Raises:
+        OutputError: they are none of it, or too many.
+    """
+    named = domain.names if columns is None else tuple(columns)
+    unknown = [name for name in named if name not in domain.names]
+    if unknown or not named or len(set(named)) < len(named):
+        raise OutputError(
+            f"no columns to copy: {', '.join(unknown or named) or 'none is named'}",
+            hint=f"name some of {', '.join(domain.names)}, each once",
+        )
+    cells = law.groups.coarse.cells(named)
+    if len(named) > MAX_COLUMNS or cells > MAX_CELLS:
+        raise OutputError(
+            f"{len(named)} columns with {cells:,} combinations of levels; copies are of up to"
+            f" {MAX_COLUMNS} columns and {MAX_CELLS:,} combinations",
+            hint="name the columns of your analysis with --columns",
+        )
+    return tuple(name for name in domain.names if name in named)
+
+
+def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[str]) -> Posterior:
+    """What the tables say of the columns.
+
+    Raises:
+        OutputError: no table has two of them, or the one.
+        VerifyError: the tables do not agree.
+    """
+    solver = LeastSquares(measured(law.tables, law.groups.domain, names, grouped=True))
+    most = max(map(len, solver.measured.margins), default=0)
+    if most == 0:
+        raise OutputError(
+            f"no table of the bundle has {' or '.join(names)}",
+            hint="name columns of marginals.json with --columns",
+        )
+    if most == 1 < len(names):
+        raise OutputError(
+            f"no table of the bundle has two of {', '.join(names)}: their copies would be"
+            " independent columns",
+            hint=(
+                "copy one column, or ask `synthdp answer`; `privacy.pairs` or mode predict measure"
+                " pairs in the next release"
+            ),
+        )
+    check_agreement(solver.agreement(), bundle, names)
+    unit = spec.dataset.privacy_unit
+    return Posterior(solver, unit.max_rows if isinstance(unit, IdUnit) else 1)
+
+
+def _laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[Floats], int]:
+    """`m` drawn laws, and how many draws had none.
+
+    Raises:
+        OutputError: most draws have none.
+    """
+    laws, refused = list[Floats](), 0
+    while len(laws) < m:
+        law = posterior.drawn(rng)
+        if law is not None:
+            laws.append(law)
+            continue
+        refused += 1
+        if refused > MAX_REFUSED * m:
+            raise OutputError(
+                f"{refused} of {refused + len(laws)} draws of the columns' noisy tables are counts"
+                " that no table can have: the noise is too large for so many columns at once",
+                hint="name fewer columns with --columns",
+            )
+    return laws, refused
