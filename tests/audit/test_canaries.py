@@ -29,6 +29,7 @@ from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.spec.load.loader import load_spec
+from tests.builders import mostly_trained
 from tests.chance import fails_so_often
 
 from .broken import HalfNoise
@@ -156,7 +157,7 @@ def test_too_few_canaries_are_refused() -> None:
 
 @pytest.mark.slow
 def test_real_one_run_audits_with_the_settings_of_adult(figure: Callable[..., None]) -> None:
-    spec = load_spec(SPECS / "adult.yaml")
+    spec = mostly_trained(load_spec(SPECS / "adult.yaml"))
     plan = make_plan(spec, Domain.from_spec(spec.columns))
     train = plan.train
     assert train is not None
