@@ -102,7 +102,7 @@ def find_blocks(
     found: dict[Axes, Blocks] = {}
     for axes in sorted(sets, key=lambda s: (len(s), sorted(s))):
         groups = {
-            i: _within([found[s].groups[i] for s in found if i in s < axes], known.shape[i])
+            i: joined([found[s].groups[i] for s in found if i in s < axes], known.shape[i])
             for i in sorted(axes)
         }
         start = Blocks(groups, len(known.shape))
@@ -118,14 +118,14 @@ def find_blocks(
     return {axes: blocks for axes, blocks in found.items() if min(blocks.sizes.values()) > 1}
 
 
-def _within(groupings: Sequence[Labels], levels: int) -> Labels:
+def joined(groupings: Sequence[Labels], levels: int) -> Labels:
     """The finest groups that are not finer than any of some groupings of levels."""
     labels: Labels = np.arange(levels)
     for other in groupings:
         size = levels + int(other.max()) + 1
         links = coo_array((np.ones(levels), (labels, levels + other)), shape=(size, size))
-        joined = connected_components(links, directed=False)[1][labels]
-        labels = np.unique(joined, return_inverse=True)[1]
+        parts = connected_components(links, directed=False)[1][labels]
+        labels = np.unique(parts, return_inverse=True)[1]
     return labels
 
 

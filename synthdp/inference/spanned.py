@@ -62,34 +62,39 @@ def statement(posterior: Posterior, spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _regressions(posterior: Posterior, target: int) -> dict[str, Any]:
-    """Columns that a target may be regressed on.
+    """Columns that a target may be regressed on, with levels taken as one that stand together.
 
     Linear main effects need the pairs of all columns; logistic ones the pairs with the target, and
-    one table of all others. Rows that lack a value are left out, which is told by a table of all
-    columns alone: so columns that may be missing are regressed on one at a time.
+    one table of all others. Levels of the target are told apart. Rows that lack a value are left
+    out, which is told by a table of all columns alone: so columns that may be missing are regressed
+    on one at a time, where missing ones are told apart.
     """
     columns = posterior.known.columns
-    names = [column.name for column in columns]
+    names, told = [column.name for column in columns], posterior.blocks
 
-    def exact(*axes: int) -> bool:
-        blocks = posterior.blocks.get(frozenset(axes))
-        return blocks is not None and blocks.exact
+    def with_target(i: int) -> bool:
+        pair = told.get(frozenset((i, target)))
+        if pair is None:
+            return False
+        alone = not columns[i].missing or (pair.groups[i] == pair.groups[i][-1]).sum() == 1
+        return bool(alone) and pair.sizes[target] == columns[target].levels
 
     def whole(*axes: int) -> bool:
-        return not any(columns[i].missing for i in axes)
+        return frozenset(axes) in told and not any(columns[i].missing for i in (*axes, target))
 
-    one = [i for i in range(len(names)) if i != target and exact(i, target)]
-    both = [(i, j) for i, j in combinations(one, 2) if exact(i, j) and whole(i, j, target)]
+    one = [i for i in range(len(names)) if i != target and with_target(i)]
+    pairs = list(combinations(one, 2))
     more = [
         tuple(sorted(axes))
-        for axes in posterior.blocks
-        if len(axes) > 2 and axes <= {*one} and exact(*axes) and whole(*axes, target)
+        for axes in told
+        if len(axes) > 2 and axes <= {*one} and whole(*sorted(axes))
     ]
+    together = [*((i,) for i in one), *(pair for pair in pairs if whole(*pair)), *more]
     return {
         "target": names[target],
         "linear": [names[i] for i in one],
-        "not_both": [[names[i], names[j]] for i, j in combinations(one, 2) if (i, j) not in both],
-        "logistic": [[names[i] for i in axes] for axes in [*((i,) for i in one), *both, *more]],
+        "not_both": [[names[i], names[j]] for i, j in pairs if not whole(i, j)],
+        "logistic": [[names[i] for i in axes] for axes in together],
     }
 
 
@@ -117,7 +122,8 @@ def _about(spec: ReleaseSpec, names: list[str], inside: list[str]) -> Iterator[s
     )
     yield (
         "linear main effects of a target are right on any columns of `linear` of which no two are"
-        " `not_both`; logistic ones on the columns of one list of `logistic`"
+        " `not_both`; logistic ones on the columns of one list of `logistic`; levels that stand"
+        " `together` in any set of these columns are taken as one"
     )
     yield "sums and counts of rows say nothing: the number of rows was chosen"
     if inside:

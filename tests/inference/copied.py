@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from synthdp.data.domain import Domain
+from synthdp.inference.blocks import joined
 from synthdp.inference.estimate import LeastSquares
 from synthdp.inference.posterior import Posterior
 from synthdp.inference.tables import measured
@@ -125,6 +126,17 @@ ANALYSES: dict[str, tuple[str, Analysis]] = {
 """Each with the columns whose pairs determine it."""
 
 
+def on_groups(posterior: Posterior) -> Analysis | None:
+    """Linear regression of `y` on `t`, and on `c` with levels that stand together taken as one."""
+    axes = [NAMES.index(name) for name in "cty"]
+    sets = [frozenset(s) for size in (1, 2) for s in combinations(axes, size)]
+    if any(s not in posterior.blocks for s in sets):
+        return None
+    groups = joined([posterior.blocks[s].groups[0] for s in sets if 0 in s], 4)[C.astype(int)]
+    dummies = [groups == group for group in range(1, int(groups.max()) + 1)]
+    return regression(Y, T, *dummies, logistic=False)
+
+
 def claimed(posterior: Posterior, columns: str) -> bool:
     """Whether the pairs of some columns, or the one, are told level by level."""
     axes = [NAMES.index(name) for name in columns]
@@ -149,15 +161,16 @@ def held(
     Copies have `times` as many rows.
     """
     p, combined = law(shares), snippet()
-    truth = {name: analysis(p.ravel())[0] for name, (_, analysis) in ANALYSES.items()}
     for release in range(releases):
         rng = np.random.default_rng([release, rows])
         posterior = released(p, rows, rng)
         laws = [drawn for _ in range(3 * m) if (drawn := posterior.drawn(rng)) is not None][:m]
         copies = [rng.multinomial(times * rows, drawn.ravel()) for drawn in laws]
-        for name, (columns, analysis) in ANALYSES.items():
-            if claimed(posterior, columns):
-                estimates, errors = map(np.array, zip(*map(analysis, copies), strict=True))
-                for k, true in enumerate(truth[name]):
-                    low, high = combined(estimates[:, k], errors[:, k])[1]
-                    yield name, bool(low <= true <= high)
+        asked = {name: a for name, (columns, a) in ANALYSES.items() if claimed(posterior, columns)}
+        if (grouped := on_groups(posterior)) is not None:
+            asked["linear y on t, c in groups"] = grouped
+        for name, analysis in asked.items():
+            estimates, errors = map(np.array, zip(*map(analysis, copies), strict=True))
+            for k, true in enumerate(analysis(p.ravel())[0]):
+                low, high = combined(estimates[:, k], errors[:, k])[1]
+                yield name, bool(low <= true <= high)

@@ -60,7 +60,19 @@ def test_rare_levels_are_named() -> None:
     said = statement(released(law(SKEWED), 2_000, np.random.default_rng(9)), population_spec())
     (told,) = [told for told in said["sets"] if told["columns"] == ["c"]]
     assert told["together"] == {"c": [["c2", "c3"]]} or told["together"] == {"c": [["c3", "c2"]]}
-    assert "c" not in said["regressions"][0]["linear"]
+    assert ["c", "v"] in [told["columns"] for told in said["sets"] if told["together"]]
+
+
+def test_a_target_is_told_level_by_level() -> None:
+    """Levels of a column may stand together, those of its target may not."""
+    posterior = released(law(SKEWED), 2_000, np.random.default_rng(9))
+    said = statement(posterior, population_spec())
+    merged = {tuple(told["columns"]): set(told["together"]) for told in said["sets"]}
+    linear = said["regressions"][0]["linear"]
+    for name in ("c", "g", "t", "v"):
+        pair = tuple(sorted(("y", name), key=NAMES.index))
+        assert (name in linear) == (pair in merged and "y" not in merged[pair])
+    assert any("c" in merged.get(("c", other), ()) for other in ("t", "y"))
 
 
 def test_pairs_are_too_rare_or_have_no_table(domain: Domain) -> None:
