@@ -186,9 +186,12 @@ def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
     """The release's spec at the size of a shadow model.
 
     It has the same budget and model, and fewer rows and steps. Its graph is given and free, except
-    in mode predict.
+    in mode predict. It has no estimands, whose strata so few rows would not fill: what they cost
+    goes to the tables.
     """
     attack, shares = spec.attacks.membership, spec.privacy.shares
+    freed = {"measure": shares.measure + shares.estimands, "estimands": 0.0}
+    shares = shares.model_copy(update=freed)
     rows = DeclaredRows(kind="public", value=attack.rows)
     batch = max(1, math.ceil(attack.rows / 8))
     graph = spec.graph
@@ -200,6 +203,7 @@ def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
             "dataset": spec.dataset.model_copy(update={"rows": rows}),
             "privacy": spec.privacy.model_copy(update={"shares": shares}),
             "graph": graph,
+            "estimands": (),
             "synthesizer": spec.synthesizer.model_copy(
                 update={"steps": attack.steps, "batch": batch}
             ),

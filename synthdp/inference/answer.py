@@ -30,6 +30,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import AskedEstimand, ReleaseSpec
+from synthdp.spec.model.estimands import number_bounds
 
 Tier = Literal["A", "B", "C"]
 MAX_GROUPS = 128
@@ -121,6 +122,9 @@ def _paid(query: Query, bundle: Path, spec: ReleaseSpec) -> Answer | None:
     """The estimand that asks the same, where the release paid for one."""
     for estimand in spec.estimands:
         if not isinstance(estimand, AskedEstimand):
+            continue
+        clipped = estimand.clip is not None and query.column is not None
+        if clipped and estimand.clip != number_bounds(spec.columns[query.column or ""]):
             continue
         if query.asks_like(parse_query(estimand.ask, spec.columns)):
             result = bundle_estimands(bundle)[spec.estimands.index(estimand)]

@@ -137,6 +137,10 @@ def _about_effect(spec: ReleaseSpec, estimand: EffectEstimand, number: Bounded) 
     yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
     if note and estimand.adjust is None:
         yield note
+    if estimand.control is not None:
+        yield "rows of which both conditions hold count as treated"
+    if spec.columns[estimand.outcome].missing:
+        yield f"rows that lack {estimand.outcome} are left out"
     yield (
         "averaged over the rows of both groups; the interval is of the population that the rows are"
         " a sample of: it has the sampling and the noise"

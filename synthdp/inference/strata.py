@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.inference.estimate import Functionals
-from synthdp.inference.figures import Figure, Rows, count_figure, ratio_figure
+from synthdp.inference.figures import Figure, Rows, Value, count_figure, ratio_figure
 from synthdp.inference.intervals import CERTAIN, FEWEST, Z
 from synthdp.privacy.mechanisms.stratum_sums import SQUARE, Bounded, NoisySums
 from synthdp.spec.expressions.query import Query
@@ -47,14 +48,26 @@ def stratum_figures(
 
 
 def _mean(sums: NoisySums, number: Bounded, at: int, rows: Rows, group: str | None) -> Figure:
-    """The mean of one stratum: numerator and squares in the number's own unit."""
+    """The mean of one stratum: that of u, taken to the number's own unit."""
     seen = np.array([part.reshape(1, -1)[0, at] for part in (sums.counts, sums.sums, sums.squares)])
-    middle, half = number.middle, number.half
-    taken = np.array(
-        [[middle, half, 0.0], [1.0, 0.0, 0.0], [middle**2, 2 * middle * half, half**2]]
-    )
+    taken = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     found = _functionals(seen, taken, [sums.sigma, sums.sigma, sums.sigma / SQUARE])
-    return ratio_figure("mean", found, (number.lower, number.upper), rows, group)
+    scaled = ratio_figure("mean", found, (-1.0, 1.0), rows, group)
+    if scaled.estimate is None:
+        return scaled
+
+    def unscaled(value: Value) -> float:
+        return number.middle + number.half * float(value)
+
+    def both(ends: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
+        return None if ends is None else (unscaled(ends[0]), unscaled(ends[1]))
+
+    return replace(
+        scaled,
+        estimate=unscaled(scaled.estimate),
+        interval=both(scaled.interval),
+        of_rows=both(scaled.of_rows),
+    )
 
 
 def _functionals(seen: Floats, taken: Floats, sigmas: Sequence[float]) -> Functionals:
@@ -82,7 +95,10 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
                 " noise asks for"
             ),
         )
-    means, weights, everyone = total / n, n.sum(0) / n.sum(), float(n.sum())
+    weights, everyone = n.sum(0) / n.sum(), float(n.sum())
+    # A noisy denominator makes a weighted mean too long by sigma^2 / n^2, less what it adds to its
+    # own weight: in many strata these biases would add up.
+    means = total / n * (1 - n[::-1] / n.sum(0) * (sums.sigma / n) ** 2)
     difference = means[0] - means[1]
     effect = float(weights @ difference)
     sign = np.array([[1.0], [-1.0]])

@@ -52,9 +52,9 @@ class PlanLimits:
         named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
         return cls(
             rows=rows_of(spec),
-            purposes=len(SERVES) + len(named),
+            purposes=len(SERVES) + len(named) + len(spec.estimands),
             steps=spec.synthesizer.steps,
-            tables=columns + len(spec.privacy.pairs) + 2 * MAX_TABLES,
+            tables=columns + len(spec.privacy.pairs) + len(spec.estimands) + 2 * MAX_TABLES,
             answers=1000 + columns**2,
             loss=LOSSES * spec.privacy.epsilon + FREE_LOSS,
         )

@@ -10,9 +10,10 @@ from typing import Any
 import dp_accounting
 
 from synthdp.bundle.noisy_sums import ESTIMANDS
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
-from synthdp.model.estimands import strata_of
+from synthdp.model.estimands import estimand_name, strata_of
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.mechanisms.stratum_sums import NoisySums
 from synthdp.privacy.plan import estimand_purpose
@@ -35,8 +36,32 @@ def _check_estimands(reader: Reader) -> Iterator[str]:
     true = json.loads(json.dumps(estimands_json(spec, domain, sums)))
     if not alike(stated, true):
         yield f"{ESTIMANDS}: its figures do not follow from its sums and the spec"
+    yield from _missing_tables(reader)
     for name, value in sums.items():
         yield from _noise_problems(reader, name, value, domain)
+
+
+def _missing_tables(reader: Reader) -> Iterator[str]:
+    """Contingency tables that were paid for and are not among the noisy tables."""
+    tables = {(t.columns, t.sigma) for t in read_tables(reader.folder) if not t.starts}
+    for i, estimand in enumerate(reader.spec.estimands):
+        if not isinstance(estimand, TableEstimand):
+            continue
+        purpose = estimand_purpose(estimand_name(i))
+        charged = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
+        sigmas = [sigma for c in charged if (sigma := noise_scale(event_from_json(c)))]
+        if not any(
+            columns == estimand.columns and math.isclose(sigma, paid, rel_tol=TOLERANCE)
+            for columns, sigma in tables
+            for paid in sigmas
+        ):
+            yield f"marginals.json: has no table of {', '.join(estimand.columns)}, of {purpose!r}"
+
+
+def noise_scale(event: dp_accounting.DpEvent) -> float:
+    """Noise of the counts that one charge is for; 0 where it is of something else."""
+    inner = getattr(event, "event", event)
+    return float(getattr(inner, "sigma", 0.0))
 
 
 def _noise_problems(reader: Reader, name: str, value: NoisySums, domain: Domain) -> Iterator[str]:
@@ -65,6 +90,8 @@ def alike(stated: Any, true: Any) -> bool:
         return stated.keys() == true.keys() and all(alike(stated[k], true[k]) for k in true)
     if isinstance(stated, list) and isinstance(true, list):
         return len(stated) == len(true) and all(map(alike, stated, true))
+    if isinstance(stated, bool) or isinstance(true, bool):
+        return stated is true
     if isinstance(stated, int | float) and isinstance(true, int | float):
         return math.isclose(stated, true, rel_tol=TOLERANCE, abs_tol=1e-9)
     return bool(stated == true)

@@ -190,7 +190,8 @@ class StratumSums:
             return np.zeros(len(frame))
         values = self._values(self.number.column, frame, codes)
         clipped = np.clip(values, self.number.lower, self.number.upper)
-        return np.clip((clipped - self.number.middle) / self.number.half, -1.0, 1.0)
+        with np.errstate(all="ignore"):
+            return np.clip((clipped - self.number.middle) / self.number.half, -1.0, 1.0)
 
     def _values(self, name: str, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
         return operand_values(self.domain[name], codes[:, self.domain.index(name)], frame[name])

@@ -13,12 +13,13 @@ from synthdp.report.tables import ReportTable
 
 Estimands = Sequence[Mapping[str, Any]]
 
+MAX_PICTURES = 20
 MAX_DRAWN = 40  # figures of one estimand
 
 
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
     """One picture for each estimand that has figures: points with their intervals."""
-    for stated in estimands:
+    for stated in estimands[:MAX_PICTURES]:
         known = [f for f in stated["figures"] if f.get("interval")][:MAX_DRAWN]
         refused = sum(1 for f in stated["figures"] if not f.get("interval"))
         if not known:

@@ -30,7 +30,7 @@ from synthdp.report.public.cards import public_cards
 from synthdp.report.public.content import PublicContent
 from synthdp.report.public.dp_scores import learning_sentences
 from synthdp.report.public.estimands import estimand_pictures, estimand_table
-from synthdp.report.tables import PageLimits
+from synthdp.report.tables import PageLimits, cut
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,6 +42,7 @@ LIMITS = (
     PageLimits(60, 8, 6),
     PageLimits(20, 0, 3),
 )
+MAX_ESTIMANDS = 400  # figures that the page lists
 MAX_HEAT = 32  # columns of the association figure
 
 
@@ -96,7 +97,7 @@ def _view(content: PublicContent) -> dict[str, Any]:
         "roc": pictures.roc(content),
         "learning": [*learning_sentences(facts["scores"])],
         "estimands": [*estimand_pictures(content.estimands)],
-        "estimand_table": estimand_table(content.estimands),
+        "estimand_table": cut(estimand_table(content.estimands), MAX_ESTIMANDS),
         "attack": _attack_sentence(facts["audit"]),
         "audit_tables": audit_tables([facts["audit"]]) if facts["audit"] else [],
         "doubtful": hidden_levels(content.domain, columns),

@@ -128,7 +128,8 @@ CHECKS = (
     ),
     _Check(("columns", "evaluation.subgroups"), evaluationchecks.subgroups),
     _Check(("columns", "evaluation.effects"), evaluationchecks.effects),
-    _Check(("privacy.shares", "estimands"), estimandchecks.share),
+    _Check(("privacy.shares", "estimands", "estimands[]"), estimandchecks.share),
+    _Check(("columns", "estimands"), estimandchecks.figures),
     _Check(
         ("columns", "estimands", "graph.mode", "graph.edges", "graph.latent"), estimandchecks.each
     ),

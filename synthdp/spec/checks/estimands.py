@@ -21,6 +21,7 @@ from synthdp.spec.syntax import Loc
 
 MAX_CELLS = 100_000  # of a contingency table
 MAX_STRATA = 1000  # of an arm
+MAX_FIGURES = 10_000  # strata of all estimands: what a bundle writes, and a page lists some of
 CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust for
 
 
@@ -103,6 +104,9 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
     if outcome is not None and outcome.operand == "date":
         text = f"{estimand.outcome!r} holds dates, whose sums are not measured"
         found.append(CrossProblem((*where, "outcome"), text, "name a number or a category"))
+    if estimand.control == estimand.treated:
+        text = "is the treatment: nobody would be compared"
+        found.append(CrossProblem((*where, "control"), text, "leave it out for all other rows"))
     if estimand.adjust is None and spec.graph.mode not in CAUSAL:
         found.append(
             CrossProblem(
@@ -111,11 +115,48 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
                 "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot",
             )
         )
+    adjusted = declared_causes(spec, estimand) if estimand.adjust is None else estimand.adjust
+    if estimand.adjust is None and estimand.outcome in adjusted:
+        text = "the graph has it for a cause of the treatment: that is no effect"
+        found.append(CrossProblem((*where, "outcome"), text, "turn the arrow, or say adjust"))
     yield from found or [
         *_clip(spec, where, estimand.outcome, estimand.clip),
-        *_strata(spec, (*where, "adjust"), estimand.adjust or ()),
+        *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted),
         *_latent(spec, where, estimand),
     ]
+
+
+def declared_causes(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[str, ...]:
+    """The columns that the spec's arrows make causes of the treatment, in the spec's order."""
+    groups = spec.graph.groups
+    group_of = {name: group for group, names in groups.items() for name in names}
+    treated, _ = parse(estimand.treated, spec.columns, derived=False)
+    nodes = {group_of.get(name, name) for name in (treated.columns if treated else ())}
+    causes = {c for edge in spec.graph.edges if nodes & set(edge.effects) for c in edge.causes}
+    names = {name for cause in causes - nodes for name in groups.get(cause, (cause,))}
+    return tuple(name for name in spec.columns if name in names)
+
+
+def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """All estimands together have so many figures as a bundle can hold."""
+    total = 0
+    for estimand in spec.estimands:
+        names: tuple[str, ...] = ()
+        if isinstance(estimand, AskedEstimand):
+            try:
+                by = parse_query(estimand.ask, spec.columns).by
+            except QueryError:
+                return
+            names = (by,) if by else ()
+        elif isinstance(estimand, EffectEstimand):
+            names = estimand.adjust or ()
+        total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
+    if total > MAX_FIGURES:
+        yield CrossProblem(
+            ("estimands",),
+            f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured",
+            "name fewer estimands, or groups with fewer levels",
+        )
 
 
 def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:

@@ -60,11 +60,13 @@ class Query:
     constants: tuple[float, ...] = ()
 
     def asks_like(self, other: Query) -> bool:
-        """Whether both ask the same, in the same words but for blanks."""
+        """Whether both ask the same, in the same words but for the blanks between them."""
 
         def said(query: Query) -> tuple[object, ...]:
-            texts = [e and "".join(e.text.split()) for e in (query.condition, query.where)]
-            return (query.statistic, query.column, query.p, query.by, *texts)
+            trees = [
+                e and ast.dump(SourceText(e.text).parsed()) for e in (query.condition, query.where)
+            ]
+            return (query.statistic, query.column, query.p, query.by, *trees)
 
         return said(self) == said(other)
 

@@ -66,7 +66,11 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
         )
     parts["dataset"] = _dataset(tree.entries.get("dataset"), lost)
     parts["columns"] = _columns(tree.entries.get("columns"), lost)
-    parts["estimands"] = _entries(Estimand, tree.entries.get("estimands"))
+    asked = tree.entries.get("estimands")
+    entries = len(asked.items) if asked is not None else 0
+    parts["estimands"] = _entries(Estimand, asked)
+    if len(parts["estimands"]) < entries:
+        lost.add("estimands[]")
     parts["gates"] = _entries(Gate, tree.entries.get("gates"))
     parts["constraints"] = _entries(Constraint, tree.entries.get("constraints"))
     spec = ReleaseSpec.model_construct(**parts)
