@@ -124,6 +124,22 @@ def test_an_interval_without_the_noise_would_not(monkeypatch: pytest.MonkeyPatch
     assert coverage(300, 30_000, 60.0, seed=4) < 0.85
 
 
+def test_many_strata_of_few_treated_rows_are_covered_too() -> None:
+    """Each mean is biased by its noisy denominator, and in 500 strata the biases would add up."""
+    rng, strata_, sigma, p, inside = np.random.default_rng(6), 500, 10.0, 0.05, 0
+    for _ in range(60):
+        n = np.array([[80.0], [800.0]]) + np.zeros((2, strata_))
+        events = rng.binomial(n.astype(int), p)
+        exact = (n, 2.0 * events - n, n)
+        scales = (sigma, sigma, sigma / SQUARE)
+        noisy = [e + rng.normal(0, s, e.shape) for e, s in zip(exact, scales, strict=True)]
+        noisy[0] = np.maximum(noisy[0], 4.01 * sigma)
+        found = effect_figure(NoisySums(*noisy, sigma), Bounded("sick", 0.0, 1.0), Rows())
+        assert found.interval is not None
+        inside += float(found.interval[0]) <= 0.0 <= float(found.interval[1])
+    assert inside >= 52  # of 60; without the correction about 37
+
+
 def test_rows_of_one_person_widen_the_interval_by_sampling_alone() -> None:
     stratum, treated, y = drawn(5000, np.random.default_rng(5))
     sums = sums_of(stratum, treated, y, 10.0, np.random.default_rng(0))

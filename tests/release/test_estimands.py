@@ -114,6 +114,46 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
     assert any("must be there where the spec names estimands" in p for p in caught.value.problems)
 
 
+def test_verify_misses_a_contingency_table(asked: Any) -> None:
+    path, sums = asked.bundle / "marginals.json", asked.bundle / "SHA256SUMS"
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    stated = json.loads(path.read_text())
+    stated["tables"] = [t for t in stated["tables"] if len(t["columns"]) < 3]
+    path.write_text(json.dumps(stated))
+    after = hashlib.sha256(path.read_bytes()).hexdigest()
+    sums.write_text(sums.read_text().replace(before, after))
+    with pytest.raises(VerifyError) as caught:
+        verify_bundle(asked.bundle)
+    assert any("has no table of sex, smoker, grade" in p for p in caught.value.problems)
+
+
+def test_a_clipped_mean_does_not_answer_for_the_whole_one(tiny: Any, make_table: Any) -> None:
+    """Nor does an attack on a few rows stop a release whose strata need many."""
+    estimands = [
+        {"kind": "question", "ask": "mean(weight)", "clip": [40, 50]},
+        {"kind": "effect", "treated": "smoker", "outcome": "weight", "adjust": ["sex", "grade"]},
+        *({"kind": "question", "ask": f"share(visits > {k})"} for k in range(5)),
+    ]
+    attacked = {"membership": {"enabled": True, "rows": 60, "pairs": 4, "steps": 10}}
+    shares = {"measure": 0.2, "train": 0.5, "estimands": 0.3}
+    dataset = {"rows": {"kind": "approximate", "value": 6 * ROWS}}
+    privacy = {"epsilon": 2.0, "shares": shares}
+    tiny.write(
+        make_table(6 * ROWS),
+        dataset=dataset,
+        privacy=privacy,
+        estimands=estimands,
+        attacks=attacked,
+    )
+    tiny.release()
+    assert verify_bundle(
+        tiny.bundle
+    ).ok  # nine charges, which is more than a spec without estimands has
+    bundle = Bundle(tiny.bundle)
+    assert float(bundle.estimands[0].figures[0].estimate) < 50.1
+    assert float(bundle.answer("mean(weight)").estimate) > 60
+
+
 def test_a_bundle_without_estimands_has_no_such_file(released: Any) -> None:
     assert not (released.bundle / "estimands.json").exists()
     assert Bundle(released.bundle).estimands == ()

@@ -127,6 +127,22 @@ def test_mistakes(estimands: str, expected: str) -> None:
         assert read(estimands).estimands
 
 
+def test_declared_causes_are_strata_too_and_an_outcome_is_none_of_them() -> None:
+    graph = '{mode: given, edges: ["age, pay -> arm", "arm -> sex"]}'
+    effect = """[{kind: effect, treated: "arm == 'a'", outcome: sex}]"""
+    assert "estimands #1: age, pay make 20,000 strata" in told(effect, graph=graph)
+    effect = """[{kind: effect, treated: "arm == 'a'", outcome: pay}]"""
+    assert "that is no effect" in told(effect, graph=graph)
+    effect = """[{kind: effect, treated: sex, control: sex, outcome: pay, adjust: []}]"""
+    assert "estimands #1.control: is the treatment" in told(effect)
+
+
+def test_a_mistake_in_an_estimand_is_told_alone() -> None:
+    shares = ", shares: {measure: 0.2, train: 0.7, estimands: 0.1}"
+    found = told("[{kind: question, ask: 7}]", shares=shares)
+    assert "estimands #1.ask" in found and "there are no estimands" not in found
+
+
 def test_an_unseen_common_cause_is_refused() -> None:
     graph = '{mode: given, edges: ["sex -> arm", "arm, sex -> pay"], latent: [[arm, pay]]}'
     found = told("""[{kind: effect, treated: "arm == 'a'", outcome: pay}]""", graph=graph)

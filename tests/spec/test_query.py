@@ -6,7 +6,7 @@ import pytest
 
 from synthdp.errors import QueryError
 from synthdp.spec.expressions.query import parse_query
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import Categorical, ReleaseSpec
 from tests.inference.conftest import spec_with
 
 FORM = (
@@ -40,6 +40,22 @@ def test_what_is_understood(
 ) -> None:
     query = parse_query(text, spec.columns)
     assert (query.statistic, query.columns, query.by) == (statistic, columns, by)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("share(age>=65)  where sex=='female' by smoker", True),
+        ("share(age >= 66) where sex == 'female' by smoker", False),
+        ("share(age >= 65) where sex == 'female'", False),
+        ("share(age >= 65) where sex == 'fe male' by smoker", False),
+    ],
+)
+def test_the_same_question_is_known_by_its_meaning(other: str, same: bool) -> None:
+    sexes = {"type": "categorical", "categories": ["female", "fe male"]}
+    columns = dict(spec_with().columns) | {"sex": Categorical.model_validate(sexes)}
+    first = parse_query("share(age >= 65) where sex == 'female' by smoker", columns)
+    assert first.asks_like(parse_query(other, columns)) is same
 
 
 def test_constants_are_seen_with_their_sign_and_dates_as_days(spec: ReleaseSpec) -> None:
