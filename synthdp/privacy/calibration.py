@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from scipy.special import log_ndtr, ndtr
+
 from synthdp.data.cells import cells_domain
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
@@ -219,15 +221,10 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
     Theorem 8.
     """
 
-    def normal_cdf(x: float) -> float:
-        return math.erfc(-x / math.sqrt(2)) / 2
-
     def excess(mu: float) -> float:
-        return (
-            normal_cdf(mu / 2 - epsilon / mu)
-            - math.exp(epsilon) * normal_cdf(-mu / 2 - epsilon / mu)
-            - delta
-        )
+        # exp(epsilon) alone would overflow; its product with the tail is below 1.
+        tail = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+        return float(ndtr(mu / 2 - epsilon / mu)) - math.exp(tail) - delta
 
     low, high = 1e-9, 1.0
     while excess(high) < 0:

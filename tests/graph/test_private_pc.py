@@ -65,7 +65,12 @@ def test_a_clear_graph_is_found(name: str) -> None:
     assert ("b", "c") in graph.directed and ("d", "c") in graph.directed
 
 
-LEAST = {"earthquake": 0.6, "asia": 0.5, "sachs": 0.5}
+# Below the mean of ten runs by four deviations of the mean of five, as those ten show it.
+LEAST = {
+    "earthquake": {"priv_pc": 0.3, "svt_pc": 0.5, "em_pc": 0.8},
+    "asia": {"priv_pc": 0.4, "svt_pc": 0.5, "em_pc": 0.6},
+    "sachs": {"priv_pc": 0.6, "svt_pc": 0.55, "em_pc": 0.55},
+}
 
 
 @pytest.mark.slow
@@ -89,7 +94,7 @@ def test_networks_are_found_at_epsilon_one(
         )
         for seed in range(5)
     ]
-    assert np.mean(f1) >= LEAST[net]
+    assert np.mean(f1) >= LEAST[net][name]
     figure(f"{name} on {net}, epsilon 1: mean F1 of arcs, 5 samples", float(np.mean(f1)), 1)
 
 

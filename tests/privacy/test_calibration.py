@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.calibration import EPSILON_TOLERANCE, MAX_FACTOR, _calibrate
+from synthdp.privacy.calibration import (
+    EPSILON_TOLERANCE,
+    MAX_FACTOR,
+    _calibrate,
+    _gaussian_mu,
+)
 
 
 @dataclass(frozen=True)
@@ -98,3 +103,9 @@ def test_what_cannot_be_met_is_refused_and_the_last_that_can_is_found(
     with pytest.raises(BudgetError):
         searched(lambda f: asked.append(f) or 1.5, rows_per_unit=rows, adjacency=adjacency)  # type: ignore[func-returns-value]
     assert asked[-1] == edge and len(asked) == len(set(asked)) < 20
+
+
+def test_a_start_is_found_where_the_exponential_of_epsilon_overflows() -> None:
+    """mu^2 / 2 + 3.1 mu is about epsilon, at delta 1e-3."""
+    mu = _gaussian_mu(1000.0, 1e-3)
+    assert mu**2 / 2 + 3.1 * mu == pytest.approx(1000, rel=0.01)
