@@ -117,7 +117,9 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
             (CSV_NAME, PARQUET_NAME),
             _released("synthetic", content.synthetic, pd.DataFrame).receipts,
         ),
-        "marginals.json": _released("tables", content.tables, tuple).receipts,
+        **dict.fromkeys(
+            ("marginals.json", DATACARD), _released("tables", content.tables, tuple).receipts
+        ),
         **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
     }
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):

@@ -141,7 +141,7 @@ def _write_all(
     texts = {
         "spec.yaml": spec_yaml(spec),
         "README.md": readme(spec, facts, day=day),
-        DATACARD: datacard(spec, facts, graph, day=day),
+        DATACARD: datacard(spec, facts, graph, content.tables.value, day=day),
         CROISSANT: as_json(croissant(spec, facts, day=day, csv=csv, parquet=parquet)),
         "graph.json": as_json(
             graph.to_json()

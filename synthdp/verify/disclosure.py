@@ -15,6 +15,7 @@ from synthdp.bundle.metadata.deployment import (
     schema_problems,
 )
 from synthdp.bundle.metadata.readme import readme
+from synthdp.bundle.noisy_tables import read_tables
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.graph.causal import CausalGraph
 from synthdp.verify.reader import Check, Reader
@@ -40,13 +41,16 @@ def _check_readme(reader: Reader) -> Iterator[str]:
 
 
 def _check_datacard(reader: Reader) -> Iterator[str]:
-    """The data card says what spec, certificate and graph say."""
+    """The data card says what spec, certificate, graph and noisy tables say."""
     if reader.certificate is None:
         return
     graph = CausalGraph.from_json(reader.json("graph.json"))
-    if reader.text(DATACARD) != datacard(reader.spec, reader.certificate, graph, day=reader.day):
+    tables = read_tables(reader.folder)
+    card = datacard(reader.spec, reader.certificate, graph, tables, day=reader.day)
+    if reader.text(DATACARD) != card:
         yield (
-            f"{DATACARD}: does not say what spec.yaml, graph.json and privacy/certificate.json say"
+            f"{DATACARD}: does not say what spec.yaml, graph.json, marginals.json and"
+            " privacy/certificate.json say"
         )
 
 

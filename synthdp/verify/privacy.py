@@ -17,6 +17,7 @@ from synthdp.bundle.certificate.facts import (
     events_of,
     plan_problems,
 )
+from synthdp.bundle.metadata.datacard import DATACARD
 from synthdp.bundle.metadata.datapackage import CSV_NAME
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.metadata.readme import public_spec
@@ -259,7 +260,7 @@ def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) 
 
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
     """Each file that came out of rows names the charges that paid for it."""
-    needed = {CSV_NAME, PARQUET_NAME, "marginals.json", *MODEL_FILES, REPORT}
+    needed = {CSV_NAME, PARQUET_NAME, "marginals.json", DATACARD, *MODEL_FILES, REPORT}
     if _graph_from_rows(reader, spec):
         needed |= {"graph.json", "graph.svg"}
     if spec.evaluation.dp_scores:

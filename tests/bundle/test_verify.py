@@ -216,9 +216,9 @@ class TestPrivacyClaims:
 
     def test_receipt_missing_or_invented(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c["released"][0].update(receipts=[]))
-        assert "marginals.json has no receipt" in problems(bundle)
+        assert "DATACARD.md has no receipt" in problems(bundle)
         edit_json(bundle / CERTIFICATE, lambda c: c["released"][0].update(receipts=["f" * 64]))
-        assert "marginals.json has a receipt that is no charge" in problems(bundle)
+        assert "DATACARD.md has a receipt that is no charge" in problems(bundle)
 
     def test_edited_ledger_entry(self, bundle: Path) -> None:
         edit_json(bundle / LEDGER, lambda c: c["entries"][1]["body"]["event"].update(count=2))

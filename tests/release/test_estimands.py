@@ -170,3 +170,14 @@ def test_the_contingency_table_reaches_the_rows(asked: Any) -> None:
     rows = bundle.table()
     drawn = rows.groupby(["sex", "smoker"], observed=True).size().to_numpy() / len(rows)
     assert np.abs(drawn - (told / told.sum()).to_numpy()).sum() / 2 < 0.1
+
+
+def test_the_data_card_says_what_was_measured(asked: Any) -> None:
+    card = (asked.bundle / "DATACARD.md").read_text()
+    assert "with 95% intervals: `estimands.json`" in card
+    assert "Noisy tables have 15 of the 15 pairs of columns together" in card
+
+
+def test_the_data_card_of_a_graph_says_that_relations_are_the_models(released: Any) -> None:
+    card = (released.bundle / "DATACARD.md").read_text()
+    assert "Single columns alone were measured" in card

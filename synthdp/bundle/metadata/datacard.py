@@ -2,12 +2,13 @@
 
 The headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards",
 arXiv:2204.01075v1, section 3], as far as spec, graph and certificate know the answers. The card is
-a function of those alone, so that `verify` can write it again.
+a function of those and of the noisy tables, so that `verify` can write it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.scores_text import in_words
@@ -15,10 +16,12 @@ from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.wording import about_column, code, plain, title_of, up
 from synthdp.data.kinds import column_kind
 from synthdp.graph.causal import CausalGraph
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import TRAIN
 from synthdp.spec.model import Column, ReleaseSpec
 
 DATACARD = "DATACARD.md"
+MAX_SETS = 40  # sets of columns that were measured together
 MAX_SHOWN = 12  # categories or values of a column; datapackage.json has them all
 NOT_FOR = """\
 - decisions about a person: no row is anyone;
@@ -48,7 +51,14 @@ GRAPHS = {
 }
 
 
-def datacard(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph, *, day: str) -> str:
+def datacard(
+    spec: ReleaseSpec,
+    certificate: Certificate,
+    graph: CausalGraph,
+    tables: Sequence[NoisyTable],
+    *,
+    day: str,
+) -> str:
     """The data card; `day` is that of the release, as an ISO date."""
     return "\n".join(
         [
@@ -72,6 +82,10 @@ def datacard(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph, *,
             "Not good for:",
             "",
             NOT_FOR,
+            "",
+            "## Relations that were measured",
+            "",
+            *_measured(spec, tables),
             "",
             "## How it was made",
             "",
@@ -97,6 +111,34 @@ def datacard(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph, *,
             "",
         ]
     )
+
+
+def _measured(spec: ReleaseSpec, tables: Sequence[NoisyTable]) -> Iterator[str]:
+    """Which columns noisy tables have together, and what that means for those that none has."""
+    sets = {frozenset(t.columns) for t in tables if len(t.columns) > 1}
+    pairs = {frozenset(pair) for s in sets for pair in combinations(s, 2)}
+    columns = len(spec.modelled)
+    if spec.estimands:
+        yield "What the release was asked and paid for, with 95% intervals: `estimands.json`."
+        yield ""
+    if not sets:
+        yield (
+            "Single columns alone were measured. Every relation between columns in the rows is the"
+            " model's, learned under noise of which nothing says how far off it is."
+        )
+        return
+    yield (
+        f"Noisy tables have {len(pairs)} of the {columns * (columns - 1) // 2} pairs of columns"
+        " together. `synthdp answer` tells numbers about these with 95% intervals. Relations of all"
+        " other columns, and beyond pairs, are the model's: nothing says how far off they are."
+    )
+    if len(pairs) < columns * (columns - 1) // 2:
+        order = list(spec.modelled)
+        named = sorted(sorted(s, key=order.index) for s in sets)
+        yield ""
+        yield from (f"- {', '.join(map(plain, names))}" for names in named[:MAX_SETS])
+        if len(named) > MAX_SETS:
+            yield f"- and {len(named) - MAX_SETS} more, in `marginals.json`"
 
 
 def _quoted(description: str | None) -> Iterator[str]:
