@@ -58,7 +58,8 @@ def _tier(
 def next_time(columns: Sequence[str], several: int) -> str:
     """How to get an interval from the next release, and what it costs."""
     if len(columns) > 2:
-        return f"no spec can have a table of {listed(columns)} measured yet"
+        table = f"estimands: [{{kind: table, columns: [{', '.join(columns)}]}}]"
+        return f"next time, measure it: {table}, for a share of the budget"
     pair = f"next time, measure it: privacy.pairs [{', '.join(columns)}]"
     if not several:
         return f"{pair}, for a share of the budget"

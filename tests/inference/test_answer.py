@@ -22,6 +22,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError, QueryError, VerifyError
 from synthdp.inference.answer import Answer, answer_tables
+from synthdp.inference.words import next_time
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
@@ -380,3 +381,9 @@ def test_mistakes_come_before_the_tables(small_bundle: Callable[..., Path]) -> N
 def test_groups_of_levels_are_those_of_the_tables(domain: Domain) -> None:
     groups = LevelGroups(domain, STARTS)
     assert groups.coarse["age"].labels == ("0 to 19", "20 to 29", "30 to 69", "70 to 79")
+
+
+def test_a_table_of_three_columns_is_an_estimand_of_the_next_release() -> None:
+    told = next_time(["age", "sex", "smoker"], 5)
+    assert "estimands: [{kind: table, columns: [age, sex, smoker]}]" in told
+    assert "privacy.pairs [age, sex]" in next_time(["age", "sex"], 5)
