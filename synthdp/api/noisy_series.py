@@ -10,7 +10,12 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 
 def noisy_series(table: NoisyTable, domain: Domain) -> pd.Series[float]:
-    """The counts by the labels of their levels or groups; `attrs["sigma"]` has their noise."""
+    """The counts by the labels of their levels or groups; `attrs["sigma"]` has their noise.
+
+    >>> import synthdp
+    >>> synthdp.Bundle("releases/clinic/bundle").marginals["sex",].index.name
+    'sex'
+    """
     columns, coarse = table.columns, LevelGroups(domain, table.starts).coarse
     labels = [list(coarse[name].labels) for name in columns]
     index = (

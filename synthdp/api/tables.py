@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 class CopiedTables(NamedTuple):
-    """Copies of a bundle's columns, and what analyses of them are right for."""
+    """Copies of a bundle's columns, and what analyses of them are right for.
+
+    >>> import synthdp
+    >>> copies = synthdp.Bundle("releases/clinic/bundle").copies(2, columns=["smoker"], rows=50)
+    >>> len(copies.tables)
+    2
+    """
 
     tables: list[pd.DataFrame]
     spanned: dict[str, Any]
@@ -24,6 +30,10 @@ def typed(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column]) -> pd.D
     """Drawn rows, typed as the table of a bundle.
 
     They go by way of a file, so that the types are those of the table to the letter.
+
+    >>> import synthdp
+    >>> str(synthdp.Bundle("releases/clinic/bundle").sample(5)["smoker"].dtype)
+    'boolean'
     """
     from synthdp.bundle.metadata.parquet import typed_frame
     from synthdp.sample.files import write_blocks
