@@ -60,8 +60,20 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
+        *map(estimand_line, facts["estimands"]),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
+    )
+
+
+def estimand_line(expected: Mapping[str, Any]) -> str:
+    """How far noise will move an estimand, in words."""
+    noise, of = expected["noise"], {"count": " rows", "table": " rows in each cell"}
+    shown = f"{noise:.2%}" if expected["statistic"] == "share" else f"{noise:.2g}"
+    unit = of.get(expected["statistic"], "")
+    return (
+        f"estimand {expected['name']}, {expected['text']}: noise of about {shown}{unit} (standard"
+        " deviation, for groups of equal size)"
     )
 
 

@@ -69,9 +69,19 @@ def plan_facts(
             ),
         },
         "quality": quality.to_json(),
+        "estimands": _estimands(spec, plan),
         "notes": _notes(spec),
         "warnings": [*warnings, *traps(spec), *quality.warnings],
     }
+
+
+def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
+    """How far noise alone will move what is paid for."""
+    if not spec.estimands:
+        return []
+    from synthdp.release.expected_estimands import expected_estimands
+
+    return expected_estimands(spec, plan)
 
 
 def _notes(spec: ReleaseSpec) -> list[str]:

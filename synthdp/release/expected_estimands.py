@@ -1,0 +1,50 @@
+"""How far noise alone will move each estimand, from public facts.
+
+Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of their clip,
+where noise in the number of rows counts most: in most tables the noise moves a mean by less.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from synthdp.inference.estimands import estimand_text
+from synthdp.model.estimands import estimand_name
+from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms.stratum_sums import StratumSums
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.model import AskedEstimand, Estimand, ReleaseSpec
+
+
+def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
+    """For each estimand its `name`, `text`, `statistic`, and `noise`: one standard deviation.
+
+    A contingency table has the noise of its cells, in rows.
+    """
+    found = []
+    for i, estimand in enumerate(spec.estimands):
+        mechanism = plan.estimands[estimand_name(i)]
+        if isinstance(mechanism, StratumSums):
+            statistic, noise = _noise(spec, estimand, mechanism)
+        else:
+            statistic, noise = "table", float(getattr(mechanism, "sigma", math.nan))
+        name, text = estimand_name(i), estimand_text(estimand)
+        found.append({"name": name, "text": text, "statistic": statistic, "noise": noise})
+    return found
+
+
+def _noise(spec: ReleaseSpec, estimand: Estimand, sums: StratumSums) -> tuple[str, float]:
+    strata = math.prod(sums.shape[1:])
+    each = expected_fit_rows(spec) / strata
+    half = 1.0 if sums.number is None else sums.number.half
+    if not isinstance(estimand, AskedEstimand):
+        # Two arms of each / 2 rows, each a ratio of two noisy sums; strata average out.
+        return "effect", half * 2 * sums.sigma / (each / 2) / math.sqrt(strata)
+    statistic = parse_query(estimand.ask, spec.columns).statistic
+    if statistic == "mean":
+        return statistic, half * math.sqrt(2) * sums.sigma / each
+    if statistic == "share":
+        return statistic, sums.sigma / each  # of p near 0 or 1; less between
+    return statistic, sums.sigma * spec.dataset.rows.value / expected_fit_rows(spec)

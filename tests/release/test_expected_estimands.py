@@ -1,0 +1,85 @@
+"""What a plan says of the noise of estimands is what the mechanisms then add."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from synthdp.cli.text import estimand_line
+from synthdp.data.domain import Domain
+from synthdp.inference.figures import Rows
+from synthdp.inference.strata import effect_figure, stratum_figures
+from synthdp.model.planning import plan_for
+from synthdp.privacy.mechanisms.stratum_sums import SQUARE, NoisySums, StratumSums
+from synthdp.release.expected_estimands import expected_estimands
+from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.model import ReleaseSpec
+from tests.builders import build_spec
+
+COLUMNS = {
+    "visits": {"type": "integer", "lower": 0, "upper": 30, "bins": 6},
+    "old": {"type": "boolean"},
+    "sick": {"type": "boolean"},
+}
+ASKED = [
+    {"kind": "question", "ask": "mean(visits) by old"},
+    {"kind": "question", "ask": "share(sick)"},
+    {"kind": "question", "ask": "count(sick)"},
+    {"kind": "effect", "treated": "sick", "outcome": "visits", "adjust": ["old"]},
+    {"kind": "table", "columns": ["old", "sick"]},
+]
+
+
+@pytest.fixture
+def spec() -> ReleaseSpec:
+    shares = {"measure": 0.2, "train": 0.5, "estimands": 0.3}
+    return build_spec(
+        COLUMNS,
+        rows=20_000,
+        estimands=ASKED,
+        privacy={"epsilon": 1.0, "delta": 1e-6, "shares": shares},
+        evaluation={"holdout": 0.0},
+    )
+
+
+def noisy(mechanism: StratumSums, rng: np.random.Generator) -> NoisySums:
+    """20,000 rows spread evenly, all numbers at the lower end of the clip."""
+    counts = np.full(mechanism.shape, 20_000 / np.prod(mechanism.shape))
+    parts = [counts] if mechanism.number is None else [counts, -counts, counts]
+    scales = (1.0, 1.0, 1 / SQUARE)
+    drawn = [
+        p + rng.normal(0, s * mechanism.sigma, p.shape) for p, s in zip(parts, scales, strict=False)
+    ]
+    empty = np.zeros((0, *mechanism.shape[1:]))
+    return NoisySums(drawn[0], *(drawn[1:] or [empty, empty]), mechanism.sigma)
+
+
+def test_the_forecast_is_the_noise_of_the_figures(spec: ReleaseSpec) -> None:
+    plan, rng = plan_for(spec, Domain.from_spec(spec.columns)), np.random.default_rng(0)
+    told = {e["name"]: e for e in expected_estimands(spec, plan)}
+    for name, mechanism in plan.estimands.items():
+        if not isinstance(mechanism, StratumSums):
+            continue
+        estimates = []
+        for _ in range(400):
+            sums = noisy(mechanism, rng)
+            if told[name]["statistic"] == "effect":
+                assert mechanism.number is not None
+                figures = (effect_figure(sums, mechanism.number, Rows()),)
+            else:
+                query = parse_query(ASKED[int(name) - 1]["ask"], spec.columns)
+                groups = [None] * int(np.prod(mechanism.shape[1:]))
+                figures = stratum_figures(query, sums, mechanism.number, Rows(), groups)
+            estimates.append([float(f.estimate) for f in figures if f.estimate is not None])
+        spread = float(np.std(estimates, axis=0).mean())
+        # A share of a half has 1 / sqrt(2) of what is told for shares near an end; a mean at an end
+        # is cut there, which halves its spread.
+        least = {"share": 0.6, "mean": 0.4}.get(told[name]["statistic"], 0.9)
+        assert least < spread / told[name]["noise"] < 1.1, told[name]
+
+
+def test_the_line_of_the_plan(spec: ReleaseSpec) -> None:
+    plan = plan_for(spec, Domain.from_spec(spec.columns))
+    lines = [estimand_line(e) for e in expected_estimands(spec, plan)]
+    assert lines[0].startswith("estimand 1, mean(visits) by old: noise of about 0.")
+    assert "%" in lines[1] and "rows (standard" in lines[2] and "in each cell" in lines[4]
