@@ -60,7 +60,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
-        *map(estimand_line, facts["estimands"]),
+        *map(estimand_line, facts.get("estimands", ())),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     )
