@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # Small models gain nothing from more threads, and test workers would fight over the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MLFLOW_DISABLE_TELEMETRY=true
 FIGURES := $(CURDIR)/build/figures.jsonl
+SITE := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site docs build/site
 
 .DEFAULT_GOAL := help
 
@@ -14,7 +15,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-.PHONY: install release test check slow broken fuzz docs bench constraints help
+.PHONY: install release test check slow broken fuzz docs site pictures bench constraints help
 
 install: $(VENV)/installed  ## build .venv with exact versions (torch first, the CPU build)
 
@@ -25,11 +26,12 @@ release: install  ## release specs/adult.yaml into releases/adult and verify the
 test: install  ## the first ring: two minutes
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not check'
 
-check: install  ## format, lint, types, import contracts, all quick tests: what CI runs
+check: install  ## format, lint, types, import contracts, site, all quick tests: what CI runs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(SITE)
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: install  ## the statistical and long suites, then the dashboard of their figures (docs/dashboard.md)
@@ -46,6 +48,12 @@ fuzz: install  ## damaged specs, tables, graph files and bundles for FUZZ_SECOND
 
 docs: install  ## write the pages that are generated from the code (docs/reference)
 	$(BIN)/python -m synthdp.spec.reference > docs/reference/spec.md
+
+site: install  ## the documentation as a site in build/site; a broken link fails
+	$(SITE)
+
+pictures: install  ## take the screens of the quickstart and the gallery anew (needs Chromium)
+	$(BIN)/python docs/site/pictures.py
 
 bench: install  ## Adult and the lattices; every other published table: python -m benchmarks.NAME
 	$(BIN)/python -m benchmarks.adult

@@ -41,7 +41,9 @@ def as_in_the_site(app: Any, page: str, source: list[str]) -> None:
         target = (folder / link["path"]).resolve()
         if target.is_dir():
             return f"`{target.name}/`"
-        return link[0] if target.is_relative_to(DOCS) else f"[{link['text']}](<path:{link['path']}>)"
+        return (
+            link[0] if target.is_relative_to(DOCS) else f"[{link['text']}](<path:{link['path']}>)"
+        )
 
     links = r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<path>(?:\.\./)+[^)\s#]*?(?:\.md|/[a-z]+))\)"
     source[0] = re.sub(links, mended, source[0]) + ("\n" + TREES if page == root_doc else "")

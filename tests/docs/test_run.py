@@ -37,7 +37,18 @@ from tests.docs.test_links import command_exists
 
 GUIDES = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("quickstart", "steward", "reviewer", "consumer", "extending")
+    for name in (
+        "quickstart",
+        "steward",
+        "guides/epsilon",
+        "guides/graphs",
+        "guides/size",
+        "guides/several-rows",
+        "guides/gates",
+        "reviewer",
+        "consumer",
+        "extending",
+    )
 ]
 README = ROOT / "README.md"
 COMMANDS = ROOT / "docs" / "commands.md"
