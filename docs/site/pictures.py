@@ -1,10 +1,11 @@
-"""`make pictures`: the quickstart's screens, as pictures in docs/images. Needs Chromium and Playwright.
+"""`make pictures`: the quickstart's screens, in docs/images. Needs Chromium and Playwright.
 
 The table of the quickstart is simulated, so its internal report may be shown.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -44,7 +45,7 @@ def screen(name: str, command: str, folder: Path) -> None:
         capture_output=True,
         text=True,
     )
-    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"))
+    console = Console(record=True, width=WIDTH, file=io.StringIO())
     console.print(f"$ synthdp {command}", highlight=False)
     console.print(Text.from_ansi(done.stdout))
     console.save_svg(str(IMAGES / f"{name}.svg"), title="synthdp", code_format=NO_NETWORK)

@@ -1,4 +1,4 @@
-"""The snippets of docs/guides/pipelines.md: read as their programs read them, and their commands run."""
+"""The snippets of docs/guides/pipelines.md are read, and their commands run."""
 
 from __future__ import annotations
 
