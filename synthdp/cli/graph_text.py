@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.diff import GraphDifference
 from synthdp.graph.validation import ClaimEvidence, ValidationReport
+from synthdp.graph.validation_words import validation_sentences
 
 if TYPE_CHECKING:
     from synthdp.release.graph_only import GraphOutcome
@@ -42,7 +43,8 @@ def graph_text(graph: CausalGraph) -> str:
 def validation_text(found: ValidationReport) -> str:
     """Every claim with its status, refuted ones first.
 
-    Each line has the smallest effect that its test could have detected.
+    Each line has the largest effect that was not excluded, and the smallest that its test could
+    have detected.
     """
     order = {"refuted": 0, "undecided": 1, "supported": 2}
     rows = [
@@ -54,7 +56,8 @@ def validation_text(found: ValidationReport) -> str:
         f"{kind}s: {', '.join(f'{n} {status}' for status, n in counts[kind].items())}"
         for kind in ("arrow", "independence")
     ]
-    return "\n".join([*head, *_aligned(rows)])
+    told = validation_sentences(found.to_json(), len(found.graph.directed))
+    return "\n".join([*head, *told, *_aligned(rows)])
 
 
 def outcome_text(outcome: GraphOutcome) -> str:
@@ -113,8 +116,11 @@ def _words(edge: GraphEdge) -> str:
 
 def _effect(finding: ClaimEvidence) -> str:
     answer = finding.answer
-    detectable = f"{answer.detectable:.3g}" if answer.detectable < float("inf") else "none"
-    return f"effect {answer.effect:.3g}, smallest detectable {detectable}"
+    upper, detectable = (
+        f"{bound:.3g}" if bound < float("inf") else "any"
+        for bound in (answer.effect_upper, answer.detectable)
+    )
+    return f"effect {answer.effect:.3g}, at most {upper}, smallest detectable {detectable}"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from synthdp.graph.validation_words import claim_text, validation_sentences
 from synthdp.report.parts import number
 from synthdp.report.tables import ReportTable, cut
 
@@ -78,22 +79,23 @@ def graph_sentence(view: GraphView) -> str:
     kind = "" if kinds["predictive"] else "causal "
     return (
         f"The model follows {len(view.edges)} {kind}arrows ({counts}); mode"
-        f" {view.mode}.{_validation_sentence(view.validation)}"
+        f" {view.mode}.{_validation_sentence(view.validation, len(view.edges))}"
         f"{PREDICTIVE_SENTENCE if kinds['predictive'] else ''}"
     )
 
 
-def _validation_sentence(validation: Mapping[str, Any] | None) -> str:
+def _validation_sentence(validation: Mapping[str, Any] | None, arrows: int) -> str:
     """What released tables say of a given graph."""
     if validation is None:
         return ""
-    arrows, independences = (
+    tested, independences = (
         ", ".join(f"{n} {status}" for status, n in validation["counts"][kind].items())
         for kind in ("arrow", "independence")
     )
+    told = ". ".join(s[0].upper() + s[1:] for s in validation_sentences(validation, arrows))
     return (
-        f" Held against noisy tables, its arrows: {arrows}; the independences that it implies:"
-        f" {independences}."
+        f" Held against noisy tables, its arrows: {tested}; the independences that it implies:"
+        f" {independences}. {told}."
     )
 
 
@@ -125,12 +127,4 @@ def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:
 
 def _row(finding: Mapping[str, Any]) -> tuple[str, ...]:
     effects = (finding["effect"], finding["effect_upper"], finding["smallest_detectable_effect"])
-    return _claim(finding), finding["status"], *map(number, (*effects, finding["p_value"]))
-
-
-def _claim(finding: Mapping[str, Any]) -> str:
-    verb = "->" if finding["kind"] == "arrow" else "independent of"
-    claim = f"{finding['x']} {verb} {finding['y']}"
-    if finding["given"]:
-        claim += f" given {', '.join(finding['given'])}"
-    return claim
+    return claim_text(finding), finding["status"], *map(number, (*effects, finding["p_value"]))
