@@ -7,11 +7,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from benchmarks.random_networks import random_network
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.discovery import MeasurePlan, measured_pc
-from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES
+from synthdp.graph.discovery.measured_pc import (
+    JOINT_SHARES,
+    MAX_CANDIDATES,
+    ROUND_SHARES,
+    Effort,
+    separates,
+)
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1
@@ -152,3 +160,51 @@ def test_a_fully_specified_graph_measures_nothing() -> None:
 
 def test_shares_are_a_whole_budget() -> None:
     assert sum(ROUND_SHARES.values()) == pytest.approx(1) and sum(JOINT_SHARES.values()) == 1
+
+
+def test_sharp_tests_try_more_and_ask_for_more_evidence() -> None:
+    few = {1: 24, 2: 8, 3: 5}
+    for weak in (0.03, float("inf"), float("nan")):
+        assert Effort.of(weak, few) == Effort(1.0, few)
+    sharp, sharper = Effort.of(0.018, few), Effort.of(0.006, few)
+    assert few[2] < sharp.candidates[2] < sharper.candidates[2] <= MAX_CANDIDATES[2]
+    assert sharper.level == pytest.approx(sharp.level / 9)
+
+
+def test_a_dependence_that_is_hardly_there_separates_at_the_level_of_sharp_tests() -> None:
+    marginal = Answer("dependent", 1e-9, 50.0, 0.3, 0.32, 0.02)
+    left = Answer("dependent", 0.02, 9.0, 0.01, 0.03, 0.02)
+    much = Answer("dependent", 0.02, 9.0, 0.1, 0.2, 0.02)
+
+    def separated(answer: Answer, level: float) -> bool:
+        return separates(answer, [((), marginal), (("z",), answer)], level=level)
+
+    assert separated(left, 1e-3) and not separated(left, 0.05) and not separated(left, 1.0)
+    assert not separated(much, 1e-3)
+
+
+@pytest.mark.slow
+def test_more_budget_and_more_rows_find_more(measurer: Callable[..., object]) -> None:
+    """Mean over random networks; all draws are seeded. False links fall as well."""
+
+    def found(epsilon: float, rows: int) -> tuple[float, int]:
+        scores, false = [], 0
+        for seed in range(1, 9):
+            net = random_network(seed)
+            domain, rng = net.domain(), np.random.default_rng([seed, 5])
+            measure = measurer(
+                net.sample(rows, rng=rng), domain, shares=SHARES, epsilon=epsilon, rng=rng
+            )
+            graph = measured_pc(measure, MeasurePlan(), domain, Knowledge(domain.names))  # type: ignore[arg-type]
+            truth = net.graph().cpdag()
+            links, true = (
+                {frozenset(p) for p in (*g.directed, *g.undirected)} for g in (graph, truth)
+            )
+            scores.append(arc_f1(graph, truth))
+            false += len(links - true)
+        return float(np.mean(scores)), false
+
+    at = {cell: found(*cell) for cell in [(1, 30_000), (1, 100_000), (10, 100_000), (10, 400_000)]}
+    means = [mean for mean, _ in at.values()]
+    assert means == sorted(means), at
+    assert at[10, 400_000][1] <= 8, at

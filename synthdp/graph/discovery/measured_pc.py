@@ -29,6 +29,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
@@ -67,8 +68,15 @@ SEPARATING_LEVELS: Mapping[int, float] = {1: 0.01, 2: 0.05, 3: 0.1}
 The larger the sets, the more of them try to separate a pair. Each must then be more certain that no
 dependence is left.
 """
+SHARP = 0.02
+"""Effect (Cohen's w) from which on tests count as sharp: half of the pair tests see it."""
+SHARP_LEVEL = 0.001
+"""Level of a dependence that is hardly there, where tests see `SHARP`."""
+MAX_CANDIDATES: Mapping[int, int] = {1: 24, 2: 24, 3: 16}
 BLUNT: Mapping[int, float] = {1: 2.0, 2: 1.5, 3: 1.0}
 """Largest upper bound of a separating test, in marginal effects of the pair; by size of the set."""
+MAX_LEFT = 0.5
+"""Largest upper bound of a test at the small level of sharp tests, in marginal effects."""
 MAX_SEPARATED_EFFECT = 0.6
 """Largest upper bound (Cohen's w) of a separating test, whatever the marginal effect."""
 
@@ -82,7 +90,8 @@ class MeasurePlan:
     `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
     in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
     for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
-    set (all of them in the whole table); `max_parents`: of a column in the result.
+    set (all of them in the whole table), where noise is large (`Effort`); `max_parents`: of a
+    column in the result.
     """
 
     level: float = 0.05
@@ -130,7 +139,7 @@ def measured_pc(
         knowledge,
         max_order=search.order,
         separators=search.candidate_sets,
-        separates=separates,
+        separates=lambda answer, tests: separates(answer, tests, level=search.effort.level),
     )
     links = sorted(skeleton.linked, key=lambda p: (domain.index(p[0]), domain.index(p[1])))
     graph = Pdag(
@@ -143,16 +152,54 @@ def measured_pc(
     return reading(graph, skeleton, knowledge, keep)
 
 
-def separates(answer: Answer, evidence: Sequence[Test]) -> bool:
+def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -> bool:
     """Whether an answer removes its pair.
 
-    It must be not dependent, and sharp enough to have seen the pair's marginal effect.
+    It must be not dependent, and sharp enough to have seen the pair's marginal effect. Where hardly
+    anything of that effect can be left, it must only not be dependent at the smaller `level`.
     """
     marginal = evidence[0][1]
-    if answer.verdict == "dependent" or answer is marginal:
+    if answer is marginal:
         return answer.verdict != "dependent"
+    if answer.verdict == "dependent":
+        small = answer.effect_upper <= MAX_LEFT * marginal.effect
+        return small and answer.p_value > level
     order = next(len(given) for given, other in evidence if other is answer)
     return answer.effect_upper <= min(BLUNT[order] * marginal.effect, MAX_SEPARATED_EFFECT)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look for a separator: the level of a dependence that is hardly there, and the
+    candidates of tests, by size of the set.
+
+    Where noise hides much, each further test of a true link may separate it, so that few are made.
+    Where tests are sharp, a false link stays because its separator was not tried, or because chance
+    made that test significant. So what the first round can see, `weakest` (Cohen's w; it follows
+    from the noise and the rows), decides: below `SHARP`, the level is `SHARP_LEVEL` times (weakest
+    / SHARP)^2, and candidates grow with the square root of SHARP / weakest. The level then tends to
+    0 like 1 / rows, as a consistent search needs: what a link adds to a test's statistic grows like
+    the rows, and its critical value only like their logarithm.
+
+    >>> Effort.of(0.05, {1: 24, 2: 8, 3: 5})
+    Effort(level=1.0, candidates={1: 24, 2: 8, 3: 5})
+    >>> Effort.of(0.005, {1: 24, 2: 8, 3: 5})
+    Effort(level=6.25e-05, candidates={1: 24, 2: 24, 3: 15})
+    """
+
+    level: float
+    candidates: Mapping[int, int]
+
+    @classmethod
+    def of(cls, weakest: float, candidates: Mapping[int, int]) -> Effort:
+        """The effort where half of the pair tests see an effect of `weakest`."""
+        if not weakest <= SHARP:
+            return cls(1.0, candidates)
+        more = 1.5 * math.sqrt(SHARP / weakest)
+        return cls(
+            SHARP_LEVEL * (weakest / SHARP) ** 2,
+            {n: min(round(more * tried), MAX_CANDIDATES[n]) for n, tried in candidates.items()},
+        )
 
 
 @dataclass
@@ -168,6 +215,7 @@ class _Search:
     def __post_init__(self) -> None:
         self.joint = self.plan.joint(self.domain)
         self.order = self.plan.joint_order if self.joint else self.plan.order
+        self.effort = Effort(1.0, self.plan.candidates)
         if self.joint and self.knowledge.undecided_pairs():
             self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
 
@@ -178,8 +226,11 @@ class _Search:
         """
         if not self.joint and order in ROUND_OF_ORDER:
             self._measure(ROUND_OF_ORDER[order], queries)
-        level = SEPARATING_LEVELS[order] if order else self.plan.level / len(queries)
-        return self._answer(queries, level=level)
+        if order:
+            return self._answer(queries, level=SEPARATING_LEVELS[order])
+        answers = self._answer(queries, level=self.plan.level / len(queries))
+        self.effort = Effort.of(median(a.detectable for a in answers), self.plan.candidates)
+        return answers
 
     def _answer(self, queries: Sequence[Query], *, level: float) -> list[Answer]:
         partial = not self.joint and any(given for _, _, given in queries)
@@ -221,7 +272,7 @@ class _Search:
         if not self.joint:
             strength = {z: self._weaker_effect(z, pair, evidence) for z in candidates}
             strongest = sorted(candidates, key=lambda z: -strength[z])
-            candidates = tuple(strongest[: self.plan.candidates[order]])
+            candidates = tuple(strongest[: self.effort.candidates[order]])
         for given in subsets_of_either(candidates, adjacency[a], adjacency[b], order):
             yield self._sorted(given)
 
