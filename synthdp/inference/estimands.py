@@ -12,6 +12,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.quantiles import quantile_figures
 from synthdp.inference.strata import effect_figure, stratum_figures
 from synthdp.inference.words import figure_lines, figures_text, whom
 from synthdp.model.estimands import effect_adjustment, estimand_name, strata_of
@@ -101,7 +102,13 @@ def _result(
     number = strata_of(spec, domain, estimand).number
     if isinstance(estimand, AskedEstimand):
         query = parse_query(estimand.ask, spec.columns)
-        figures = stratum_figures(query, sums, number, rows, _groups(query, domain))
+        groups = _groups(query, domain)
+        if query.statistic == "quantile":
+            column = domain[query.column or ""]
+            histograms = sums.counts.reshape(len(groups), -1)
+            figures = quantile_figures(histograms, sums.sigma, query.p, column, rows, groups)
+        else:
+            figures = stratum_figures(query, sums, number, rows, groups)
         return query.statistic, figures, _about_question(spec, query, number)
     assert number is not None
     effect = effect_figure(sums, number, rows)
@@ -126,6 +133,11 @@ def _groups(query: Query, domain: Domain) -> Sequence[str | None]:
 def _about_question(spec: ReleaseSpec, query: Query, number: Bounded | None) -> Iterator[str]:
     yield "measured: sums that this release paid for; conditions were tried on the values"
     yield from whom(query, spec, measured=True)
+    if query.statistic == "quantile":
+        yield (
+            f"read off the rows in each level of {query.column}: the interval ends where levels"
+            " end; inside a level the estimate takes numbers to lie evenly"
+        )
     if number is not None:
         yield _clipped(spec, number)
 

@@ -21,7 +21,7 @@ from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import Expression
-from synthdp.spec.expressions.query import Query, parse_query
+from synthdp.spec.expressions.query import Query, counted, parse_query
 from synthdp.spec.model import (
     AskedEstimand,
     EffectEstimand,
@@ -65,11 +65,11 @@ def strata_of(
     noise: float = 1.0,
 ) -> StratumSums:
     """The sums that an estimand is made of, at a noise in multiples of what one row can move."""
-    by: tuple[str, ...]
     if isinstance(estimand, AskedEstimand):
         query = parse_query(estimand.ask, spec.columns)
-        by = (query.by,) if query.by else ()
-        return StratumSums(domain, _arms(query), by, _number(spec, query.column, estimand), noise)
+        mean_of = query.column if query.statistic == "mean" else None
+        number = _number(spec, mean_of, estimand)
+        return StratumSums(domain, _arms(query), counted(query), number, noise)
     by, _ = effect_adjustment(spec, estimand)
     number = _number(spec, estimand.outcome, estimand)
     return StratumSums(domain, _compared(spec, estimand), by, number, noise)
@@ -93,18 +93,31 @@ def check_strata(plan: ReleasePlan, spec: ReleaseSpec) -> None:
     for name, mechanism in plan.estimands.items():
         if not isinstance(mechanism, StratumSums):
             continue
-        strata = math.prod(mechanism.shape[1:])
-        least = CLEAR * mechanism.sigma
-        if strata > 1 and rows / strata < least:
+        levels = histogram_levels(spec, spec.estimands[int(name) - 1], mechanism)
+        strata, noise = (
+            math.prod(mechanism.shape[1:]) // levels,
+            math.sqrt(levels) * mechanism.sigma,
+        )
+        least = CLEAR * noise
+        if strata * levels > 1 and rows / strata < least:
+            fewer = "fewer bins of the quantile, or " if levels > 1 else ""
             raise BudgetError(
                 f"estimand {name}: {rows:,.0f} rows in {strata} strata are {rows / strata:,.0f}"
-                f" each, under noise of {mechanism.sigma:,.0f}; nothing was read or spent",
+                f" each, under noise of {noise:,.0f}; nothing was read or spent",
                 hint=(
-                    f"{least:,.0f} rows each would do: name columns with at most"
+                    f"{least:,.0f} rows each would do: name {fewer}columns with at most"
                     f" {max(1, int(rows / least))} combinations of levels, or raise"
                     " privacy.shares.estimands"
                 ),
             )
+
+
+def histogram_levels(spec: ReleaseSpec, estimand: Estimand, mechanism: StratumSums) -> int:
+    """How many levels of one column each stratum of a quantile is counted in; 1 of all others."""
+    if not isinstance(estimand, AskedEstimand):
+        return 1
+    quantile = parse_query(estimand.ask, spec.columns).statistic == "quantile"
+    return mechanism.shape[-1] if quantile else 1
 
 
 def _arms(query: Query) -> tuple[Arm, ...]:

@@ -10,12 +10,13 @@ import math
 from typing import Any
 
 from synthdp.inference.estimands import estimand_text
-from synthdp.model.estimands import estimand_name
+from synthdp.model.estimands import estimand_name, histogram_levels
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.stratum_sums import StratumSums
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import AskedEstimand, Estimand, ReleaseSpec
+from synthdp.spec.model.estimands import number_bounds
 
 
 def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
@@ -37,12 +38,18 @@ def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, A
 
 def _noise(spec: ReleaseSpec, estimand: Estimand, sums: StratumSums) -> tuple[str, float]:
     strata = math.prod(sums.shape[1:])
-    each = expected_fit_rows(spec) / strata
+    levels = histogram_levels(spec, estimand, sums)
+    each = expected_fit_rows(spec) / (strata // levels)
     half = 1.0 if sums.number is None else sums.number.half
     if not isinstance(estimand, AskedEstimand):
         # Two arms of each / 2 rows, each a ratio of two noisy sums; strata average out.
         return "effect", half * 2 * sums.sigma / (each / 2) / math.sqrt(strata)
-    statistic = parse_query(estimand.ask, spec.columns).statistic
+    query = parse_query(estimand.ask, spec.columns)
+    statistic = query.statistic
+    if statistic == "quantile":
+        low, high = number_bounds(spec.columns[query.column or ""])
+        noise = sums.sigma * math.sqrt(levels * query.p * (1 - query.p))
+        return statistic, noise / each * (high - low)
     if statistic == "mean":
         return statistic, half * math.sqrt(2) * sums.sigma / each
     if statistic == "share":

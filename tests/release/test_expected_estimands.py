@@ -8,6 +8,7 @@ import pytest
 from synthdp.cli.text import estimand_line
 from synthdp.data.domain import Domain
 from synthdp.inference.figures import Rows
+from synthdp.inference.quantiles import quantile_figures
 from synthdp.inference.strata import effect_figure, stratum_figures
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.stratum_sums import SQUARE, NoisySums, StratumSums
@@ -26,6 +27,7 @@ ASKED = [
     {"kind": "question", "ask": "share(sick)"},
     {"kind": "question", "ask": "count(sick)"},
     {"kind": "effect", "treated": "sick", "outcome": "visits", "adjust": ["old"]},
+    {"kind": "question", "ask": "quantile(visits, 0.4) by old"},
     {"kind": "table", "columns": ["old", "sick"]},
 ]
 
@@ -69,7 +71,15 @@ def test_the_forecast_is_the_noise_of_the_figures(spec: ReleaseSpec) -> None:
             else:
                 query = parse_query(ASKED[int(name) - 1]["ask"], spec.columns)
                 groups = [None] * int(np.prod(mechanism.shape[1:]))
-                figures = stratum_figures(query, sums, mechanism.number, Rows(), groups)
+                if query.statistic == "quantile":
+                    column = mechanism.domain["visits"]
+                    histograms = sums.counts.reshape(2, -1)
+                    groups = [None, None]
+                    figures = quantile_figures(
+                        histograms, sums.sigma, query.p, column, Rows(), groups
+                    )
+                else:
+                    figures = stratum_figures(query, sums, mechanism.number, Rows(), groups)
             estimates.append([float(f.estimate) for f in figures if f.estimate is not None])
         spread = float(np.std(estimates, axis=0).mean())
         # A share of a half has 1 / sqrt(2) of what is told for shares near an end; a mean at an end
@@ -82,4 +92,4 @@ def test_the_line_of_the_plan(spec: ReleaseSpec) -> None:
     plan = plan_for(spec, Domain.from_spec(spec.columns))
     lines = [estimand_line(e) for e in expected_estimands(spec, plan)]
     assert lines[0].startswith("estimand 1, mean(visits) by old: noise of about 0.")
-    assert "%" in lines[1] and "rows (standard" in lines[2] and "in each cell" in lines[4]
+    assert "%" in lines[1] and "rows (standard" in lines[2] and "in each cell" in lines[5]

@@ -63,6 +63,14 @@ def test_every_estimand_has_a_planned_mechanism_that_the_total_pays_for() -> Non
     assert plan.epsilon_spent <= 1.0
 
 
+def test_histograms_under_their_noise_are_refused_before_anything_is_read() -> None:
+    shares = ", shares: {measure: 0.2, train: 0.75, estimands: 0.05}"
+    spec = read('[{kind: question, ask: "median(pay) by arm"}]', shares=shares)
+    with pytest.raises(BudgetError, match="in 3 strata are 1,333 each, under noise of") as caught:
+        plan_for(spec, Domain.from_spec(spec.columns))
+    assert "name fewer bins of the quantile" in str(caught.value.hint)
+
+
 def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
     spec = read('[{kind: question, ask: "mean(pay) by age"}]')
     with pytest.raises(BudgetError, match="in 100 strata are 40 each, under noise of") as caught:
@@ -78,7 +86,23 @@ def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
             '[{kind: question, ask: "mean(pya)"}]',
             "estimands #1.ask: character 6: unknown column 'pya'",
         ),
-        ('[{kind: question, ask: "quantile(pay, 0.5)"}]', "estimands #1.ask: a quantile is read"),
+        ('[{kind: question, ask: "median(pay) where sex by arm"}]', ""),
+        (
+            '[{kind: question, ask: "quantile(seen, 0.5)"}]',
+            "estimands #1.ask: 'seen' holds dates, whose quantiles are not paid for",
+        ),
+        (
+            '[{kind: question, ask: "median(age) by age"}]',
+            "estimands #1.ask: by its own column a quantile says nothing",
+        ),
+        (
+            '[{kind: question, ask: "median(pay) by age"}]',
+            "estimands #1.ask: age, pay make 20,000 strata",
+        ),
+        (
+            '[{kind: question, ask: "median(pay)", clip: [0, 10]}]',
+            "estimands #1.clip: a quantile has no numbers to clip",
+        ),
         (
             '[{kind: question, ask: "share(sex)", clip: [0, 1]}]',
             "estimands #1.clip: a share has no numbers to clip",

@@ -9,7 +9,7 @@ from synthdp.errors import QueryError
 from synthdp.spec.checks.evaluation import effect_problems
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.expressions.query import counted, parse_query
 from synthdp.spec.model import (
     AskedEstimand,
     EffectEstimand,
@@ -85,17 +85,21 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
             text = f"character {mistake.at}: {mistake.message}"
             yield CrossProblem((*where, "ask"), text, mistake.hint)
         return
-    if query.statistic == "quantile":
+    if query.column is not None and spec.columns[query.column].operand == "date":
         yield CrossProblem(
             (*where, "ask"),
-            "a quantile is read off a table, and is no sum",
-            "one column's quantiles need no estimand; of groups, use kind: table",
+            f"{query.column!r} holds dates, whose quantiles are not paid for",
+            "`synthdp answer` has them of the whole column; of groups, use kind: table",
         )
-    elif query.statistic != "mean" and estimand.clip is not None:
+    if query.statistic == "quantile" and query.by == query.column:
+        yield CrossProblem(
+            (*where, "ask"), "by its own column a quantile says nothing", "name another column"
+        )
+    if query.statistic != "mean" and estimand.clip is not None:
         yield CrossProblem((*where, "clip"), f"a {query.statistic} has no numbers to clip")
     elif query.column is not None:
         yield from _clip(spec, where, query.column, estimand.clip)
-    yield from _strata(spec, (*where, "ask"), (query.by,) if query.by else ())
+    yield from _strata(spec, (*where, "ask"), counted(query))
 
 
 def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
@@ -144,10 +148,9 @@ def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         names: tuple[str, ...] = ()
         if isinstance(estimand, AskedEstimand):
             try:
-                by = parse_query(estimand.ask, spec.columns).by
+                names = counted(parse_query(estimand.ask, spec.columns))
             except QueryError:
                 return
-            names = (by,) if by else ()
         elif isinstance(estimand, EffectEstimand):
             names = estimand.adjust or ()
         total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)

@@ -19,13 +19,18 @@ Clip = Annotated[tuple[Real, ...], Field(min_length=2, max_length=2), Unit("that
 
 
 class AskedEstimand(Model):
-    """A share, a count or a mean, as `synthdp answer` is asked for it."""
+    """A share, a count, a mean or a quantile, as `synthdp answer` is asked for it.
+
+    A quantile is read off a histogram of the column's levels: declare bins as narrow as its answer
+    shall be.
+    """
 
     kind: Literal["question"] = Field(description="a question", examples=["question"])
     ask: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
         description=(
-            "share(CONDITION), count(CONDITION) or mean(COLUMN), then perhaps `where CONDITION`,"
-            " then perhaps `by COLUMN`; conditions are tried on the values themselves"
+            "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN,"
+            " P), then perhaps `where CONDITION`, then perhaps `by COLUMN`; conditions are tried on"
+            " the values themselves"
         ),
         examples=["mean(mdvis) where hlthp == '1' by idp"],
     )
