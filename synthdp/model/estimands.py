@@ -1,4 +1,5 @@
-"""What the spec's estimands are made of: a noisy table, or sums by strata.
+"""What the spec's estimands are made of: a noisy table, sums by strata, or sums
+of products.
 
 Everything here follows from the spec. Conditions are tried on a row's own values, so that they need
 not end where bins do.
@@ -14,9 +15,11 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.graph.adjustment import adjustment
 from synthdp.graph.causal import CausalGraph
+from synthdp.model.regression import regression_sums
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
+from synthdp.privacy.mechanisms.mechanism import Mechanism, PlannedMechanism
+from synthdp.privacy.mechanisms.product_sums import SumMechanism, Sums
 from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.spec.expressions.expressions import parse
@@ -26,6 +29,7 @@ from synthdp.spec.model import (
     AskedEstimand,
     EffectEstimand,
     Estimand,
+    RegressionEstimand,
     ReleaseSpec,
     TableEstimand,
 )
@@ -50,11 +54,24 @@ def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFac
     def started(estimand: Estimand, mu: float) -> PlannedMechanism:
         if isinstance(estimand, TableEstimand):
             return NoisyMarginals(domain, (estimand.columns,), part / mu)
-        return strata_of(spec, domain, estimand, noise=part / mu)
+        return sums_of(spec, domain, estimand, noise=part / mu)
 
     return {
         estimand_name(i): partial(started, estimand) for i, estimand in enumerate(spec.estimands)
     }
+
+
+def sums_of(
+    spec: ReleaseSpec,
+    domain: Domain,
+    estimand: AskedEstimand | EffectEstimand | RegressionEstimand,
+    *,
+    noise: float = 1.0,
+) -> SumMechanism:
+    """The sums that an estimand is made of, at a noise in multiples of what one row can move."""
+    if isinstance(estimand, RegressionEstimand):
+        return regression_sums(spec, domain, estimand, noise)
+    return strata_of(spec, domain, estimand, noise=noise)
 
 
 def strata_of(
@@ -64,7 +81,7 @@ def strata_of(
     *,
     noise: float = 1.0,
 ) -> StratumSums:
-    """The sums that an estimand is made of, at a noise in multiples of what one row can move."""
+    """The sums by stratum of a question or an effect."""
     if isinstance(estimand, AskedEstimand):
         query = parse_query(estimand.ask, spec.columns)
         mean_of = query.column if query.statistic == "mean" else None
@@ -157,7 +174,7 @@ def _number(
 
 def tables_and_sums(
     planned: Mapping[str, PlannedMechanism],
-) -> tuple[dict[str, NoisyMarginals], dict[str, StratumSums]]:
+) -> tuple[dict[str, NoisyMarginals], dict[str, Mechanism[Sums]]]:
     """The planned tables and the planned sums, by estimand."""
     tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
-    return tables, {n: m for n, m in planned.items() if isinstance(m, StratumSums)}
+    return tables, {n: m for n, m in planned.items() if isinstance(m, SumMechanism)}

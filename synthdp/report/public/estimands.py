@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from synthdp.drawing import charts as draw
+from synthdp.model.regression import INTERCEPT
 from synthdp.report.parts import Picture, number
 from synthdp.report.tables import ReportTable
 
@@ -20,7 +21,9 @@ MAX_DRAWN = 40  # figures of one estimand
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
     """One picture for each estimand that has figures: points with their intervals."""
     for stated in estimands[:MAX_PICTURES]:
-        known = [f for f in stated["figures"] if f.get("interval")][:MAX_DRAWN]
+        # Where all terms are zero is mostly far from all rows: it would be far from all else, too.
+        drawn = [f for f in stated["figures"] if f.get("group") != INTERCEPT]
+        known = [f for f in drawn if f.get("interval")][:MAX_DRAWN]
         refused = sum(1 for f in stated["figures"] if not f.get("interval"))
         if not known:
             continue
