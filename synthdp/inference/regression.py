@@ -29,7 +29,7 @@ def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tupl
     if count < FEWEST + size or weak(gram, noisy.sigma):
         why = "too few rows, or terms that hardly differ from each other, for this noise"
         return tuple(Figure(name, about, refused=why) for name in design.names)
-    theta: Floats = np.linalg.solve(gram, moments[:-1, -1])
+    theta = _solved(gram, moments[:-1, -1])
     residual = np.append(-theta, 1.0)
     squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
     found = []
@@ -70,7 +70,7 @@ def _interval(
     theta_t solves the equations but for the direction w, under c' theta_t = t. `spread` is the
     variance of a row's residual, in the scaled outcome's unit.
     """
-    direction: Floats = np.linalg.solve(gram, c)
+    direction = _solved(gram, c)
     d = 1.0 / float(c @ direction)
     w, t = d * direction, float(c @ theta)
     of_start = _by_product(design, w, np.append(t * w - theta, 1.0))
@@ -79,6 +79,10 @@ def _interval(
         (of_start, of_start), (of_start, of_t), (of_t, of_t)
     ))  # fmt: skip
     return ratio_interval(d * t, d, Quadratic(nn + spread * d, nd, dd))
+
+
+def _solved(gram: Floats, right: Floats) -> Floats:
+    return np.linalg.solve(gram, right).astype(np.float64)
 
 
 def _by_product(design: Design, w: Floats, beta: Floats) -> Floats:

@@ -50,30 +50,35 @@ def number_ends(column: ColumnDomain) -> tuple[float, float]:
 
 
 def product_sums(domain: Domain) -> tuple[ProductSums, ...]:
-    """Regressions of a column on the two with most levels and their product, whole and clipped."""
-    *regressors, outcome = sorted(domain.columns, key=lambda c: -c.levels)[:3]
-    terms = [_functions(column) for column in regressors]
-    both = [tuple(sorted((*a, *b))) for a in terms[0] for b in terms[-1]] if terms[1:] else []
-    functions = ((), *(f for term in terms for f in term), *both)
-    arm = Arm(((upper_half(domain, outcome.name), True),))
+    """Regressions on a category, a number and their product: whole, clipped, and of some rows."""
+    complete = sorted(domain.columns, key=lambda c: (c.missing, -c.levels))
+    ranged = [c for c in complete if c.ranged][:1]
+    category, *numbers = complete
     found = []
-    for part, where, noise in ((1.0, Arm(), 0.8), (0.25, Arm(), 3.0), (1.0, arm, 20.0)):
-        names = tuple(map(str, range(len(functions))))
-        numbers = tuple(_bounded(c, part) for c in regressors if c.ranged)
-        design = Design(names, functions, _bounded(outcome, part), numbers)
-        found.append(design.mechanism(domain, where, noise))
+    for outcome, number in ((numbers[:1], numbers[1:2]), (ranged, numbers[:1])):
+        for part, where, noise in ((1.0, False, 0.8), (0.25, False, 3.0), (1.0, True, 20.0)):
+            if outcome and outcome != [category] and outcome != number:
+                arm = Arm(((upper_half(domain, category.name), True),) if where else ())
+                design = _design(category, number, outcome[0], part)
+                found.append(design.mechanism(domain, arm, noise))
     return tuple(found)
 
 
-def _functions(column: ColumnDomain) -> list[Product]:
-    """A number, or some levels of a category."""
-    if column.ranged:
-        return [((column.name, NUMBER),)]
-    levels = min(MAX_LEVELS, column.levels - column.missing)
-    return [((column.name, level),) for level in range(1, levels)]
+def _design(
+    category: ColumnDomain, numbers: list[ColumnDomain], outcome: ColumnDomain, part: float
+) -> Design:
+    """The levels of a category, at most one number, and their products."""
+    levels = range(1, min(MAX_LEVELS, category.levels - category.missing))
+    alone = [(category.name, level) for level in levels]
+    scaled = [(number.name, NUMBER) for number in numbers]
+    both = [tuple(sorted((a, b))) for a in alone for b in scaled]
+    functions: tuple[Product, ...] = ((), *((f,) for f in (*alone, *scaled)), *both)
+    names = tuple(map(str, range(len(functions))))
+    bounds = tuple(_bounded(number, part) for number in numbers)
+    return Design(names, functions, _bounded(outcome, part), bounds)
 
 
-def _bounded(column: ColumnDomain, part: float = 1.0) -> Bounded:
+def _bounded(column: ColumnDomain, part: float) -> Bounded:
     """The column's numbers, or a part of their range."""
     low, high = number_ends(column)
     return Bounded(column.name, low, low + part * (high - low))

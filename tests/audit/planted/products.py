@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from synthdp.audit.mechanisms.sum_examples import number_ends, product_sums
+from synthdp.audit.mechanisms.sum_examples import product_sums
 from synthdp.data.domain import Domain
 from synthdp.privacy.mechanisms.product_sums import NoisyProducts, ProductSums
 from synthdp.privacy.mechanisms.stratum_sums import GRID, Bounded
@@ -27,12 +27,12 @@ class Uncut(ProductSums):
         return (values - bounds.middle) / bounds.half
 
 
-class CentredByRows(ProductSums):
-    """Numbers less the table's own mean."""
+class BoundsFromRows(ProductSums):
+    """The largest number of the table becomes 1."""
 
-    def _parts(self, frame: Any, codes: Any) -> Mapping[Any, Any]:
-        parts = dict(super()._parts(frame, codes))
-        return {p: v - v.mean() if p[1] < 0 and len(v) else v for p, v in parts.items()}
+    def _number(self, bounds: Bounded, frame: Any, codes: Any) -> Any:
+        values = np.nan_to_num(self._values(bounds.column, frame, codes))
+        return values / max(1e-9, np.abs(values).max(initial=0.0))
 
 
 class OneProduct(ProductSums):
@@ -78,12 +78,11 @@ class GrowingNoise(ProductSums):
         return NoisyProducts(randomness.rounded_gaussian(exact, sigma=sigma) / GRID, self.sigma)
 
 
-def of(kind: type[ProductSums], **fields: Any) -> Built:
-    """The clipped example."""
+def of(kind: type[ProductSums], *, example: int = 1, **fields: Any) -> Built:
+    """The clipped example of positions, or, as the fourth, that of a range."""
 
     def build(domain: Domain) -> ProductSums:
-        right = product_sums(domain)[1]
-        assert right.numbers[0].upper < number_ends(domain[right.numbers[0].column])[1]
+        right = product_sums(domain)[example]
         return kind(right.domain, right.arm, right.numbers, right.products, 2.0, **fields)
 
     return build
@@ -92,8 +91,8 @@ def of(kind: type[ProductSums], **fields: Any) -> Built:
 BUGS: dict[str, tuple[Built, str | None]] = {
     "nothing": (of(ProductSums), None),
     "numbers that are not cut": (of(Uncut), "moved"),
-    "numbers centred by the rows": (of(CentredByRows), "moved"),
-    "ranks for numbers": (of(ByRank), "moved"),
+    "bounds from the rows": (of(BoundsFromRows, example=4), "moved"),
+    "ranks for numbers": (of(ByRank, example=4), "moved"),
     "the sensitivity of one sum": (of(OneProduct), "moved"),
     "a row in every level": (of(EveryLevel), "moved"),
     "99% of the noise": (of(LessNoise, factor=0.99), "moved"),
