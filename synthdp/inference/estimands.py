@@ -236,9 +236,9 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
     domain = Domain.from_spec(spec.columns)
     try:
         sums = stated_sums(parse_json(read_text(bundle / ESTIMANDS)), spec, domain)
+        return estimand_results(spec, domain, sums)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise VerifyError(
             f"cannot read {ESTIMANDS} in {bundle}: {type(error).__name__}",
             hint=f"see `synthdp verify {bundle}`",
         ) from None
-    return estimand_results(spec, domain, sums)

@@ -23,7 +23,7 @@ CHANGES: dict[str, Any] = {
     "dataset": {"rows": {"kind": "approximate", "value": ROWS}},
     "privacy": {
         "epsilon": 2.0,
-        "shares": {"measure": 0.2, "graph": 0.5, "train": 0, "estimands": 0.3},
+        "shares": {"measure": 0.2, "graph": 0.3, "train": 0, "estimands": 0.5},
     },
     "graph": {"mode": "predict"},
     "estimands": [
@@ -31,7 +31,12 @@ CHANGES: dict[str, Any] = {
         {"kind": "effect", "treated": "smoker", "outcome": "visits", "adjust": ["sex"]},
         {"kind": "table", "columns": ["sex", "smoker", "grade"]},
         {"kind": "question", "ask": "share(joined >= '2021-02-11')"},
-        {"kind": "regression", "outcome": "weight", "terms": ["sex", "visits"]},
+        {
+            "kind": "regression",
+            "outcome": "weight",
+            "terms": ["sex", "visits"],
+            "clips": {"visits": [0, 8]},
+        },
         {"kind": "question", "ask": "median(weight) by sex"},
     ],
 }
