@@ -184,8 +184,9 @@ def test_coverage_at_many_budgets(terms: tuple[str, ...], rows: int, spent: floa
     sigma = asked.mechanism(DOMAIN, Arm(), noise_multiplier(spent)).sigma
     *found, known = coverage(terms, rows, sigma, 400, seed=5)
     print(f"{terms}, {rows} rows, epsilon {spent}: {np.round(found, 3)} of {known:.0f} releases")
-    if known < 400:  # refused, all or most
-        assert rows == 2000 and spent < 3
+    if known < 400:  # some are refused, or all
+        assert rows == 2000
+        assert known < 100 or 0.91 <= np.mean(found) <= 0.985
         return
     assert 0.93 <= np.mean(found) <= 0.97
     assert min(found) >= 0.915 and max(found) <= 0.985  # one by one: 3.2 deviations

@@ -16,6 +16,9 @@ Estimands = Sequence[Mapping[str, Any]]
 
 MAX_PICTURES = 20
 MAX_DRAWN = 40  # figures of one estimand
+IN_HALVES = "coefficients in halves of their intervals: beyond 1 and -1 they are not zero"
+
+Drawn = tuple[str, list[tuple[float, float, float]]]
 
 
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
@@ -27,13 +30,28 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
         refused = sum(1 for f in stated["figures"] if not f.get("interval"))
         if not known:
             continue
-        rows = [(f.get("group") or "all", [(f["estimate"], *f["interval"])]) for f in known]
+        coefficients = stated["statistic"] == "coefficient"
+        rows = [_coefficient(f) if coefficients else _figure(f) for f in known]
         sentence = " ".join(f"{_capital(s)}." for s in stated["about"])
         if refused:
             sentence += f" {refused} groups have too few rows for a figure."
         alt = f"Estimates with 95% intervals: {stated['text']}"
-        svg = draw.intervals(rows, label=stated["statistic"], alt=alt)
+        label = IN_HALVES if coefficients else stated["statistic"]
+        svg = draw.intervals(rows, label=label, alt=alt)
         yield Picture(stated["text"], Markup(svg), sentence)
+
+
+def _figure(figure: Mapping[str, Any]) -> Drawn:
+    low, high = figure["interval"]
+    return figure.get("group") or "all", [(figure["estimate"], low, high)]
+
+
+def _coefficient(figure: Mapping[str, Any]) -> Drawn:
+    """Coefficients have different units: each is drawn in halves of its interval."""
+    value, (low, high) = figure["estimate"], figure["interval"]
+    half = (high - low) / 2 or 1.0
+    name = f"{figure['group']}: {number(value)}, {number(low)} to {number(high)}"
+    return name, [(value / half, low / half, high / half)]
 
 
 def estimand_table(estimands: Estimands) -> ReportTable:
