@@ -81,6 +81,8 @@ def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Any, synthdp: Any
     steward = json.loads((asked.out / "internal" / "internal.json").read_text())
     real = {e["text"]: e["real"] for e in steward["estimands"] if not e["group"]}
     assert real["share(joined >= '2021-02-11')"] == pytest.approx(joined)
+    (compared,) = steward["evaluation"]["effects"]  # of the rows, beside what was paid for
+    assert compared["outcome"] == "visits" and compared["adjusted"] == ["sex"]
     slopes = {e["group"]: e["real"] for e in steward["estimands"] if "~" in e["text"]}
     kept = frame.dropna(subset=["sex", "visits", "weight"])
     x = np.column_stack([np.ones(len(kept)), kept["sex"] == "male", kept["visits"]]).astype(float)
