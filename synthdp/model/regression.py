@@ -178,8 +178,8 @@ def check_regressions(plan: ReleasePlan, spec: ReleaseSpec) -> None:
         BudgetError: the moment matrix of such rows is too weak.
     """
     rows = expected_fit_rows(spec)
-    for i, estimand in enumerate(spec.estimands):
-        mechanism = plan.estimands[str(i + 1)]
+    for name, mechanism in plan.estimands.items():
+        estimand = spec.estimands[int(name) - 1]
         if not isinstance(estimand, RegressionEstimand) or not isinstance(mechanism, ProductSums):
             continue
         design = design_of(spec, mechanism.domain, estimand)
@@ -188,7 +188,7 @@ def check_regressions(plan: ReleasePlan, spec: ReleaseSpec) -> None:
             least = float(np.linalg.eigvalsh(gram)[0])
             wanted = LEAST * mechanism.sigma * math.sqrt(len(gram))
             raise BudgetError(
-                f"estimand {i + 1}: even if {rows:,.0f} rows were spread evenly over the terms, the"
+                f"estimand {name}: even if {rows:,.0f} rows were spread evenly over the terms, the"
                 f" smallest eigenvalue of their moment matrix would be {least:,.0f} rows, and noise"
                 f" of {mechanism.sigma:,.0f} needs {wanted:,.0f}; nothing was read or spent",
                 hint=(
