@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 
 
 MAX_LINKS = 20
+MAX_TERMS = 8  # coefficients of a regression
 
 
 def render(*parts: object) -> str:
@@ -68,12 +69,28 @@ def plan_text(facts: Mapping[str, Any]) -> str:
 
 def estimand_line(expected: Mapping[str, Any]) -> str:
     """How far noise will move an estimand, in words."""
+    if expected["statistic"] == "coefficient":
+        return _coefficients_line(expected)
     noise, of = expected["noise"], {"count": " rows", "table": " rows in each cell"}
     shown = f"{noise:.2%}" if expected["statistic"] == "share" else f"{noise:.2g}"
     unit = of.get(expected["statistic"], "")
     return (
         f"estimand {expected['name']}, {expected['text']}: noise of about {shown}{unit} (standard"
         " deviation, for groups of equal size)"
+    )
+
+
+def _coefficients_line(expected: Mapping[str, Any]) -> str:
+    """How far noise will move the coefficients of a regression, the first of them by name."""
+    terms = expected.get("terms", {})
+    begin = f"estimand {expected['name']}, {expected['text']}:"
+    if not terms:
+        return f"{begin} the noise is likely to leave no coefficients"
+    named = [f"{noise:.2g} in {name}" for name, noise in terms.items()]
+    more = f" and {len(named) - MAX_TERMS} more" if len(named) > MAX_TERMS else ""
+    return (
+        f"{begin} noise of about {', '.join(named[:MAX_TERMS])}{more} (standard deviations, for"
+        " rows spread evenly)"
     )
 
 

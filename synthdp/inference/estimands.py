@@ -12,10 +12,14 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.quantiles import quantile_figures
+from synthdp.inference.regression import about_regression, regression_figures
 from synthdp.inference.strata import effect_figure, stratum_figures
 from synthdp.inference.words import figure_lines, figures_text, whom
-from synthdp.model.estimands import effect_adjustment, estimand_name, strata_of
-from synthdp.privacy.mechanisms.stratum_sums import Bounded, NoisySums
+from synthdp.model.estimands import effect_adjustment, estimand_name, strata_of, sums_of
+from synthdp.model.regression import design_of
+from synthdp.privacy.mechanisms.product_sums import NoisyProducts, Sums
+from synthdp.privacy.mechanisms.stratum_sums import Bounded
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
@@ -24,6 +28,7 @@ from synthdp.spec.model import (
     EffectEstimand,
     Estimand,
     IdUnit,
+    RegressionEstimand,
     ReleaseSpec,
     TableEstimand,
 )
@@ -64,7 +69,7 @@ class EstimandResult:
 
 
 def estimand_results(
-    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums], rows: Rows | None = None
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums], rows: Rows | None = None
 ) -> tuple[EstimandResult, ...]:
     """The results of all estimands of a spec, from the sums of each, in the order of the spec.
 
@@ -77,7 +82,7 @@ def estimand_results(
 
 
 def _results(
-    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums], rows: Rows
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums], rows: Rows
 ) -> Iterator[EstimandResult]:
     for i, estimand in enumerate(spec.estimands):
         name = estimand_name(i)
@@ -90,7 +95,7 @@ def _result(
     spec: ReleaseSpec,
     domain: Domain,
     estimand: Estimand,
-    sums: NoisySums | None,
+    sums: Sums | None,
     rows: Rows,
 ) -> tuple[str, tuple[Figure, ...], Iterable[str]]:
     """What is asked for, its figures, and what they are of."""
@@ -98,10 +103,22 @@ def _result(
         return "table", (), [TABLE]
     if sums is None:
         raise KeyError("an estimand has no sums")
+    if isinstance(estimand, RegressionEstimand):
+        assert isinstance(sums, NoisyProducts)
+        design = design_of(spec, domain, estimand)
+        about = about_regression(spec, domain, estimand, design)
+        return "coefficient", regression_figures(design, sums, rows), about
+    assert not isinstance(sums, NoisyProducts)
     number = strata_of(spec, domain, estimand).number
     if isinstance(estimand, AskedEstimand):
         query = parse_query(estimand.ask, spec.columns)
-        figures = stratum_figures(query, sums, number, rows, _groups(query, domain))
+        groups = _groups(query, domain)
+        if query.statistic == "quantile":
+            column = domain[query.column or ""]
+            histograms = sums.counts.reshape(len(groups), -1)
+            figures = quantile_figures(histograms, sums.sigma, query.p, column, rows, groups)
+        else:
+            figures = stratum_figures(query, sums, number, rows, groups)
         return query.statistic, figures, _about_question(spec, query, number)
     assert number is not None
     effect = effect_figure(sums, number, rows)
@@ -114,6 +131,9 @@ def estimand_text(estimand: Estimand) -> str:
         return estimand.ask
     if isinstance(estimand, TableEstimand):
         return f"table of {', '.join(estimand.columns)}"
+    if isinstance(estimand, RegressionEstimand):
+        where = f" where {estimand.where}" if estimand.where else ""
+        return f"{estimand.outcome} ~ {' + '.join(estimand.terms)}{where}"
     return f"{estimand.outcome}: {estimand.treated} against {estimand.control or 'all other rows'}"
 
 
@@ -126,6 +146,11 @@ def _groups(query: Query, domain: Domain) -> Sequence[str | None]:
 def _about_question(spec: ReleaseSpec, query: Query, number: Bounded | None) -> Iterator[str]:
     yield "measured: sums that this release paid for; conditions were tried on the values"
     yield from whom(query, spec, measured=True)
+    if query.statistic == "quantile":
+        yield (
+            f"read off the rows in each level of {query.column}: the interval ends where levels"
+            " end; inside a level the estimate takes numbers to lie evenly"
+        )
     if number is not None:
         yield _clipped(spec, number)
 
@@ -159,9 +184,7 @@ def _clipped(spec: ReleaseSpec, number: Bounded) -> str:
     )
 
 
-def estimands_json(
-    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, NoisySums]
-) -> dict[str, Any]:
+def estimands_json(spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums]) -> dict[str, Any]:
     """The content of `estimands.json`: the results, and the noisy sums that they follow from."""
     results = estimand_results(spec, domain, sums)
     return {"estimands": [result.to_json() for result in results], "sums": sums_json(sums)}
@@ -170,7 +193,7 @@ def estimands_json(
 def exact_results(spec: ReleaseSpec, domain: Domain, table: Table) -> tuple[EstimandResult, ...]:
     """The results on all rows of a table, without noise. Confidential: for the steward alone."""
     sums = {
-        estimand_name(i): strata_of(spec, domain, estimand).without_noise(table)
+        estimand_name(i): sums_of(spec, domain, estimand).without_noise(table)
         for i, estimand in enumerate(spec.estimands)
         if not isinstance(estimand, TableEstimand)
     }
@@ -178,9 +201,7 @@ def exact_results(spec: ReleaseSpec, domain: Domain, table: Table) -> tuple[Esti
     return estimand_results(spec, domain, sums, Rows(per_unit=unit))
 
 
-def stated_sums(
-    stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain
-) -> dict[str, NoisySums]:
+def stated_sums(stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain) -> dict[str, Sums]:
     """The noisy sums in the content of `estimands.json`, with the noise that they state.
 
     Raises:
@@ -190,12 +211,12 @@ def stated_sums(
     for i, estimand in enumerate(spec.estimands):
         if isinstance(estimand, TableEstimand):
             continue
-        name, strata = estimand_name(i), strata_of(spec, domain, estimand)
+        name, mechanism = estimand_name(i), sums_of(spec, domain, estimand)
         found = stated["sums"][name]
         sigma = float(found["sigma"])
         if not sigma > 0:
             raise ValueError("noise that is not above 0")
-        sums[name] = sums_from_json(found, strata.scaled(sigma / strata.sensitivity))
+        sums[name] = sums_from_json(found, mechanism.scaled(sigma / mechanism.sensitivity))
     if stated["sums"].keys() != sums.keys():
         raise ValueError("sums of other estimands")
     return sums
@@ -215,9 +236,9 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
     domain = Domain.from_spec(spec.columns)
     try:
         sums = stated_sums(parse_json(read_text(bundle / ESTIMANDS)), spec, domain)
+        return estimand_results(spec, domain, sums)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise VerifyError(
             f"cannot read {ESTIMANDS} in {bundle}: {type(error).__name__}",
             hint=f"see `synthdp verify {bundle}`",
         ) from None
-    return estimand_results(spec, domain, sums)

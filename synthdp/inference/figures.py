@@ -185,7 +185,7 @@ def ratio_figure(
     about = float(values[1] + values[4]) / 2 / (1 - rows.holdout)
     for at in (1, 4):
         if not certain(float(values[at]), float(covariance[at, at])):
-            return _too_few(group, about, float(covariance[at, at]), rows)
+            return too_few(group, about, float(covariance[at, at]), rows)
     population, of_rows, ratios = [], [], []
     for n_at, d_at in ((0, 1), (3, 4)):
         n, d, squares = (float(values[n_at + i]) for i in range(3))
@@ -210,7 +210,7 @@ def ratio_figure(
 
     interval = joined(population)
     if interval is None:
-        return _too_few(group, about, float(covariance[1, 1]), rows)
+        return too_few(group, about, float(covariance[1, 1]), rows)
     estimate = float(np.clip(sum(ratios) / 2, lowest, highest))
     return Figure(group, about, estimate, interval, joined(of_rows), _bounds(*ratios))
 
@@ -221,7 +221,7 @@ def _quantile(
     (count, most), variances = solver.each(np.stack([roles.one & ~roles.out, roles.one]) * 1.0)
     about = float(count + most) / 2 / (1 - rows.holdout)
     if not certain(float(count), float(variances[0])):
-        return _too_few(group, about, float(variances[0]), rows)
+        return too_few(group, about, float(variances[0]), rows)
     low, high, _ = _places(query, roles)
     below, above = (
         np.concatenate([solver.each(block) for block in tails(query, roles, pulled_in)], axis=1)
@@ -273,11 +273,11 @@ def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Flo
 def _places(query: Query, roles: CellRoles) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
     """The ends of a column's levels in order, `[K]` each, and the place of each cell in it."""
     axis = [c.name for c in roles.columns].index(query.column or "")
-    rank, low, high = _ordered(*value_bounds(roles.columns[axis]))
+    rank, low, high = ordered_levels(*value_bounds(roles.columns[axis]))
     return low, high, rank.reshape([-1 if i == axis else 1 for i in range(len(roles.columns))])
 
 
-def _ordered(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
+def ordered_levels(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
     """The place of each level in the order of numbers, and the ends of each place.
 
     A spike inside a bin shares the bin's place. The missing level is placed last of all.
@@ -309,7 +309,7 @@ def _bounds(low: float, high: float) -> Interval | None:
     return None if high - low <= 1e-9 * max(1.0, abs(high)) else (low, high)
 
 
-def _too_few(group: str | None, about: float, variance: float, rows: Rows) -> Figure:
+def too_few(group: str | None, about: float, variance: float, rows: Rows) -> Figure:
     noise = math.sqrt(variance) / (1 - rows.holdout)
     return Figure(
         group,

@@ -1,4 +1,5 @@
-"""What the spec's estimands are made of: a noisy table, or sums by strata.
+"""What the spec's estimands are made of: a noisy table, sums by strata, or sums
+of products.
 
 Everything here follows from the spec. Conditions are tried on a row's own values, so that they need
 not end where bins do.
@@ -14,18 +15,21 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.graph.adjustment import adjustment
 from synthdp.graph.causal import CausalGraph
+from synthdp.model.regression import regression_sums
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
+from synthdp.privacy.mechanisms.mechanism import Mechanism, PlannedMechanism
+from synthdp.privacy.mechanisms.product_sums import SumMechanism, Sums
 from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import Expression
-from synthdp.spec.expressions.query import Query, parse_query
+from synthdp.spec.expressions.query import Query, counted, parse_query
 from synthdp.spec.model import (
     AskedEstimand,
     EffectEstimand,
     Estimand,
+    RegressionEstimand,
     ReleaseSpec,
     TableEstimand,
 )
@@ -50,11 +54,24 @@ def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFac
     def started(estimand: Estimand, mu: float) -> PlannedMechanism:
         if isinstance(estimand, TableEstimand):
             return NoisyMarginals(domain, (estimand.columns,), part / mu)
-        return strata_of(spec, domain, estimand, noise=part / mu)
+        return sums_of(spec, domain, estimand, noise=part / mu)
 
     return {
         estimand_name(i): partial(started, estimand) for i, estimand in enumerate(spec.estimands)
     }
+
+
+def sums_of(
+    spec: ReleaseSpec,
+    domain: Domain,
+    estimand: AskedEstimand | EffectEstimand | RegressionEstimand,
+    *,
+    noise: float = 1.0,
+) -> SumMechanism:
+    """The sums that an estimand is made of, at a noise in multiples of what one row can move."""
+    if isinstance(estimand, RegressionEstimand):
+        return regression_sums(spec, domain, estimand, noise)
+    return strata_of(spec, domain, estimand, noise=noise)
 
 
 def strata_of(
@@ -64,12 +81,12 @@ def strata_of(
     *,
     noise: float = 1.0,
 ) -> StratumSums:
-    """The sums that an estimand is made of, at a noise in multiples of what one row can move."""
-    by: tuple[str, ...]
+    """The sums by stratum of a question or an effect."""
     if isinstance(estimand, AskedEstimand):
         query = parse_query(estimand.ask, spec.columns)
-        by = (query.by,) if query.by else ()
-        return StratumSums(domain, _arms(query), by, _number(spec, query.column, estimand), noise)
+        mean_of = query.column if query.statistic == "mean" else None
+        number = _number(spec, mean_of, estimand)
+        return StratumSums(domain, _arms(query), counted(query), number, noise)
     by, _ = effect_adjustment(spec, estimand)
     number = _number(spec, estimand.outcome, estimand)
     return StratumSums(domain, _compared(spec, estimand), by, number, noise)
@@ -93,18 +110,31 @@ def check_strata(plan: ReleasePlan, spec: ReleaseSpec) -> None:
     for name, mechanism in plan.estimands.items():
         if not isinstance(mechanism, StratumSums):
             continue
-        strata = math.prod(mechanism.shape[1:])
-        least = CLEAR * mechanism.sigma
-        if strata > 1 and rows / strata < least:
+        levels = histogram_levels(spec, spec.estimands[int(name) - 1], mechanism)
+        strata, noise = (
+            math.prod(mechanism.shape[1:]) // levels,
+            math.sqrt(levels) * mechanism.sigma,
+        )
+        least = CLEAR * noise
+        if strata * levels > 1 and rows / strata < least:
+            fewer = "fewer bins of the quantile, or " if levels > 1 else ""
             raise BudgetError(
                 f"estimand {name}: {rows:,.0f} rows in {strata} strata are {rows / strata:,.0f}"
-                f" each, under noise of {mechanism.sigma:,.0f}; nothing was read or spent",
+                f" each, under noise of {noise:,.0f}; nothing was read or spent",
                 hint=(
-                    f"{least:,.0f} rows each would do: name columns with at most"
+                    f"{least:,.0f} rows each would do: name {fewer}columns with at most"
                     f" {max(1, int(rows / least))} combinations of levels, or raise"
                     " privacy.shares.estimands"
                 ),
             )
+
+
+def histogram_levels(spec: ReleaseSpec, estimand: Estimand, mechanism: StratumSums) -> int:
+    """How many levels of one column each stratum of a quantile is counted in; 1 of all others."""
+    if not isinstance(estimand, AskedEstimand):
+        return 1
+    quantile = parse_query(estimand.ask, spec.columns).statistic == "quantile"
+    return mechanism.shape[-1] if quantile else 1
 
 
 def _arms(query: Query) -> tuple[Arm, ...]:
@@ -144,7 +174,7 @@ def _number(
 
 def tables_and_sums(
     planned: Mapping[str, PlannedMechanism],
-) -> tuple[dict[str, NoisyMarginals], dict[str, StratumSums]]:
+) -> tuple[dict[str, NoisyMarginals], dict[str, Mechanism[Sums]]]:
     """The planned tables and the planned sums, by estimand."""
     tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
-    return tables, {n: m for n, m in planned.items() if isinstance(m, StratumSums)}
+    return tables, {n: m for n, m in planned.items() if isinstance(m, SumMechanism)}

@@ -35,7 +35,7 @@ from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.stratum_sums import NoisySums
+from synthdp.privacy.mechanisms.product_sums import Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import MEASURE, PAIRS, TARGETS, TRAIN, estimand_purpose, needed
 from synthdp.privacy.private import Released
@@ -70,7 +70,7 @@ class Fitted:
     marginals: Released[tuple[NoisyTable, ...]]
     graph: GraphResult
     synthesizer: Released[Synthesizer]
-    sums: Mapping[str, Released[NoisySums]] = field(default_factory=dict)
+    sums: Mapping[str, Released[Sums]] = field(default_factory=dict)
 
     @property
     def tables(self) -> Released[tuple[NoisyTable, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from synthdp.data.domain import Domain
 from synthdp.graph.stage import rounds
 from synthdp.model.estimands import check_strata, estimand_rounds
+from synthdp.model.regression import check_regressions
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import ReleaseSpec
@@ -17,7 +18,7 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
     """The calibrated plan of everything that `fit` will release.
 
     Raises:
-        BudgetError: the accountant cannot resolve it, or noise would drown an estimand's strata.
+        BudgetError: the accountant cannot resolve it, or noise would drown an estimand.
     """
     plan = make_plan(
         spec,
@@ -26,4 +27,5 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
         estimands=estimand_rounds(spec, domain),
     )
     check_strata(plan, spec)
+    check_regressions(plan, spec)
     return plan

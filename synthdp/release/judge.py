@@ -25,7 +25,7 @@ from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, Reporter
 from synthdp.release.gates import Figure, attack_figures
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import Effect, EffectEstimand, ReleaseSpec
 from synthdp_attacks import MembershipReport
 
 
@@ -147,10 +147,19 @@ def _evaluate(
         table.frame[held_out].reset_index(drop=True),
         synthetic,
         domain=groups.coarse,
-        settings=spec.evaluation,
+        settings=spec.evaluation.model_copy(update={"effects": _effects(spec)}),
         rng=fresh_generator(),
         codes=(fitted, tested, groups.of(codes)),
         graph=graph,
         columns=spec.columns,
         progress=progress,
     )
+
+
+def _effects(spec: ReleaseSpec) -> tuple[Effect, ...]:
+    """Effects that are compared: those that were paid for, which no one has to name twice, too."""
+    paid = [e for e in spec.estimands if isinstance(e, EffectEstimand)]
+    named = {
+        (e.treated, e.control, e.outcome, e.adjust): e for e in (*paid, *spec.evaluation.effects)
+    }
+    return tuple(named.values())

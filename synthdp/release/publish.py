@@ -24,7 +24,7 @@ from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
 from synthdp.model.fit import Fitted
-from synthdp.privacy.mechanisms.stratum_sums import NoisySums
+from synthdp.privacy.mechanisms.product_sums import Sums
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Session
 from synthdp.progress import Reporter, Steps
@@ -140,13 +140,13 @@ def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
     if not job.spec.estimands:
         return None
     # Contingency tables are among the noisy tables, which every estimand's receipts then include.
-    sums = fitted.tables.map(lambda _: dict[str, NoisySums]())
+    sums = fitted.tables.map(lambda _: dict[str, Sums]())
     for name, released in fitted.sums.items():
         sums = sums.zip(released).map(partial(_with_sums, name))
     return sums.map(lambda known: estimands_json(job.spec, job.domain, known))
 
 
-def _with_sums(name: str, known: tuple[dict[str, NoisySums], NoisySums]) -> dict[str, NoisySums]:
+def _with_sums(name: str, known: tuple[dict[str, Sums], Sums]) -> dict[str, Sums]:
     return {**known[0], name: known[1]}
 
 

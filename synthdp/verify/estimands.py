@@ -13,9 +13,9 @@ from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
-from synthdp.model.estimands import estimand_name, strata_of
+from synthdp.model.estimands import estimand_name, sums_of
 from synthdp.privacy.events.kinds import event_from_json
-from synthdp.privacy.mechanisms.stratum_sums import NoisySums
+from synthdp.privacy.mechanisms.product_sums import Sums
 from synthdp.privacy.plan import estimand_purpose
 from synthdp.spec.model import TableEstimand
 from synthdp.verify.bounds import rows_of
@@ -64,7 +64,7 @@ def noise_scale(event: dp_accounting.DpEvent) -> float:
     return float(getattr(inner, "sigma", 0.0))
 
 
-def _noise_problems(reader: Reader, name: str, value: NoisySums, domain: Domain) -> Iterator[str]:
+def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> Iterator[str]:
     """Noise that is not that of the one charge for these sums."""
     purpose = estimand_purpose(name)
     events = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
@@ -73,7 +73,7 @@ def _noise_problems(reader: Reader, name: str, value: NoisySums, domain: Domain)
         return
     estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
     assert not isinstance(estimand, TableEstimand)
-    moved = rows_of(reader.spec) * strata_of(reader.spec, domain, estimand).sensitivity
+    moved = rows_of(reader.spec) * sums_of(reader.spec, domain, estimand).sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
     gaussian = isinstance(charged, dp_accounting.GaussianDpEvent)
     if not gaussian or not math.isclose(value.sigma, sigma, rel_tol=TOLERANCE):

@@ -44,8 +44,8 @@ def planted(name: str) -> Any:
     return module
 
 
-TABLES, TRAININGS, SEARCHES, TEXTS, STRATA = (
-    planted(name).BUGS for name in ("tables", "training", "searches", "texts", "strata")
+TABLES, TRAININGS, SEARCHES, TEXTS, STRATA, PRODUCTS = (
+    planted(name).BUGS for name in ("tables", "training", "searches", "texts", "strata", "products")
 )
 READERS = planted("readers").READERS
 BUGS: dict[str, tuple[Callable[[Domain], Any], str | None]] = {
@@ -54,6 +54,7 @@ BUGS: dict[str, tuple[Callable[[Domain], Any], str | None]] = {
     **{f"search: {name}": bug for name, bug in SEARCHES.items()},
     **{f"texts: {name}": bug for name, bug in TEXTS.items()},
     **{f"strata: {name}": bug for name, bug in STRATA.items()},
+    **{f"products: {name}": bug for name, bug in PRODUCTS.items()},
 }
 
 

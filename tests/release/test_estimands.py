@@ -23,7 +23,7 @@ CHANGES: dict[str, Any] = {
     "dataset": {"rows": {"kind": "approximate", "value": ROWS}},
     "privacy": {
         "epsilon": 2.0,
-        "shares": {"measure": 0.2, "graph": 0.5, "train": 0, "estimands": 0.3},
+        "shares": {"measure": 0.2, "graph": 0.3, "train": 0, "estimands": 0.5},
     },
     "graph": {"mode": "predict"},
     "estimands": [
@@ -31,6 +31,13 @@ CHANGES: dict[str, Any] = {
         {"kind": "effect", "treated": "smoker", "outcome": "visits", "adjust": ["sex"]},
         {"kind": "table", "columns": ["sex", "smoker", "grade"]},
         {"kind": "question", "ask": "share(joined >= '2021-02-11')"},
+        {
+            "kind": "regression",
+            "outcome": "weight",
+            "terms": ["sex", "visits"],
+            "clips": {"visits": [0, 8]},
+        },
+        {"kind": "question", "ask": "median(weight) by sex"},
     ],
 }
 
@@ -47,16 +54,21 @@ def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Any, synthdp: Any
     purposes = [e.body["purpose"] for e in asked.ledger.entries() if e.kind == "charge"]
     assert [p for p in purposes if p.startswith("estimand")] == [
         "estimand: 3",
-        *(f"estimand: {i}" for i in (1, 2, 4)),
+        *(f"estimand: {i}" for i in (1, 2, 4, 5, 6)),
     ]
     bundle, frame = Bundle(asked.bundle), pd.read_csv(asked.folder / "table.csv")
-    mean, effect, table, share = bundle.estimands
+    mean, effect, table, share, regression, median = bundle.estimands
     joined = (pd.to_datetime(frame["joined"]) >= "2021-02-11").mean()
     low, high = share.figures[0].interval
     assert low - 0.05 < joined < high + 0.05  # twice the width of the interval about the truth
     assert [f.group for f in mean.figures] == ["female", "male"]
     assert effect.figures[0].estimate is not None and "adjusted for sex" in " ".join(effect.about)
     assert not table.figures
+    assert [f.group for f in regression.figures] == ["(intercept)", "sex=male", "visits"]
+    assert regression.figures[2].interval and "weight ~ sex + visits" in str(regression)
+    assert "its levels are compared with female" in " ".join(regression.about)
+    assert [f.group for f in median.figures] == ["female", "male"]
+    assert median.figures == bundle.answer("quantile(weight, 0.5) by sex").figures
     answer = bundle.answer("share(grade == 'low') where smoker by sex")
     assert answer.tier == "A"  # by the contingency table
     same = bundle.answer("mean(weight)  where visits>2 by sex")
@@ -69,6 +81,13 @@ def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Any, synthdp: Any
     steward = json.loads((asked.out / "internal" / "internal.json").read_text())
     real = {e["text"]: e["real"] for e in steward["estimands"] if not e["group"]}
     assert real["share(joined >= '2021-02-11')"] == pytest.approx(joined)
+    (compared,) = steward["evaluation"]["effects"]  # of the rows, beside what was paid for
+    assert compared["outcome"] == "visits" and compared["adjusted"] == ["sex"]
+    slopes = {e["group"]: e["real"] for e in steward["estimands"] if "~" in e["text"]}
+    kept = frame.dropna(subset=["sex", "visits", "weight"])
+    x = np.column_stack([np.ones(len(kept)), kept["sex"] == "male", kept["visits"]]).astype(float)
+    exact = np.linalg.lstsq(x, kept["weight"].to_numpy(float), rcond=None)[0]
+    assert [*slopes.values()] == pytest.approx(exact, rel=0.01)
     certificate = (asked.bundle / "privacy" / "certificate.md").read_text()
     assert "estimand: 1" in certificate
 
@@ -97,8 +116,14 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
     def less_noise(stated: dict[str, Any]) -> None:
         stated["sums"]["4"]["sigma"] /= 2
 
+    def other_product(stated: dict[str, Any]) -> None:
+        stated["sums"]["5"]["products"][3] += 50
+
     for change, problem in (
         (other_figure, "its figures do not follow from its sums"),
+        (other_product, "its figures do not follow from its sums"),
+        (lambda stated: stated["sums"]["5"]["products"].pop(), "estimands.json"),
+        (lambda stated: stated["sums"]["5"].update(sigma=0.5), "states noise of"),
         (less_noise, "states noise of"),
         (lambda stated: stated["sums"].pop("4"), "estimands.json"),
         (lambda stated: stated["sums"]["4"]["counts"].append(1.0), "estimands.json"),

@@ -8,8 +8,12 @@ import pytest
 from synthdp.cli.text import estimand_line
 from synthdp.data.domain import Domain
 from synthdp.inference.figures import Rows
+from synthdp.inference.quantiles import quantile_figures
+from synthdp.inference.regression import regression_figures
 from synthdp.inference.strata import effect_figure, stratum_figures
 from synthdp.model.planning import plan_for
+from synthdp.model.regression import design_of
+from synthdp.privacy.mechanisms.product_sums import NoisyProducts, ProductSums
 from synthdp.privacy.mechanisms.stratum_sums import SQUARE, NoisySums, StratumSums
 from synthdp.release.expected_estimands import expected_estimands
 from synthdp.spec.expressions.query import parse_query
@@ -26,6 +30,8 @@ ASKED = [
     {"kind": "question", "ask": "share(sick)"},
     {"kind": "question", "ask": "count(sick)"},
     {"kind": "effect", "treated": "sick", "outcome": "visits", "adjust": ["old"]},
+    {"kind": "question", "ask": "quantile(visits, 0.4) by old"},
+    {"kind": "regression", "outcome": "visits", "terms": ["old", "sick"]},
     {"kind": "table", "columns": ["old", "sick"]},
 ]
 
@@ -69,7 +75,15 @@ def test_the_forecast_is_the_noise_of_the_figures(spec: ReleaseSpec) -> None:
             else:
                 query = parse_query(ASKED[int(name) - 1]["ask"], spec.columns)
                 groups = [None] * int(np.prod(mechanism.shape[1:]))
-                figures = stratum_figures(query, sums, mechanism.number, Rows(), groups)
+                if query.statistic == "quantile":
+                    column = mechanism.domain["visits"]
+                    histograms = sums.counts.reshape(2, -1)
+                    groups = [None, None]
+                    figures = quantile_figures(
+                        histograms, sums.sigma, query.p, column, Rows(), groups
+                    )
+                else:
+                    figures = stratum_figures(query, sums, mechanism.number, Rows(), groups)
             estimates.append([float(f.estimate) for f in figures if f.estimate is not None])
         spread = float(np.std(estimates, axis=0).mean())
         # A share of a half has 1 / sqrt(2) of what is told for shares near an end; a mean at an end
@@ -78,8 +92,29 @@ def test_the_forecast_is_the_noise_of_the_figures(spec: ReleaseSpec) -> None:
         assert least < spread / told[name]["noise"] < 1.1, told[name]
 
 
+def test_the_forecast_of_coefficients_is_their_noise(spec: ReleaseSpec) -> None:
+    """Where rows are as they are taken to be: evenly spread, with an outcome at an end."""
+    domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(1)
+    plan = plan_for(spec, domain)
+    (told,) = (e for e in expected_estimands(spec, plan) if e["statistic"] == "coefficient")
+    mechanism = plan.estimands[told["name"]]
+    assert isinstance(mechanism, ProductSums)
+    design = design_of(spec, domain, spec.estimands[int(told["name"]) - 1])  # type: ignore[arg-type]
+    sums = 20_000 * design.expected(domain, 1 / 3)
+    estimates = []
+    for _ in range(400):
+        noisy = NoisyProducts(sums + rng.normal(0, mechanism.sigma, len(sums)), mechanism.sigma)
+        found = regression_figures(design, noisy, Rows())
+        estimates.append([float(f.estimate) for f in found if f.estimate is not None])
+    spread = np.std(estimates, axis=0)
+    assert spread == pytest.approx(list(told["terms"].values()), rel=0.15)
+    assert told["noise"] == max(told["terms"].values())
+
+
 def test_the_line_of_the_plan(spec: ReleaseSpec) -> None:
     plan = plan_for(spec, Domain.from_spec(spec.columns))
     lines = [estimand_line(e) for e in expected_estimands(spec, plan)]
     assert lines[0].startswith("estimand 1, mean(visits) by old: noise of about 0.")
-    assert "%" in lines[1] and "rows (standard" in lines[2] and "in each cell" in lines[4]
+    assert lines[5].startswith("estimand 6, visits ~ old + sick: noise of about 0.")
+    assert "in old=true, " in lines[5]
+    assert "%" in lines[1] and "rows (standard" in lines[2] and "in each cell" in lines[6]

@@ -19,6 +19,7 @@ from synthdp.report.measured_vs_synthetic import columns, measured_pairs, noise_
 from synthdp.report.parts import MAX_BYTES
 from synthdp.report.public.appendix import hidden_levels
 from synthdp.report.public.content import PublicContent
+from synthdp.report.public.estimands import estimand_pictures, estimand_table
 from synthdp.report.public.page import render_public
 from synthdp.report.public.pictures import roc_points
 
@@ -251,3 +252,20 @@ def test_refuted_claims_stand_in_the_card() -> None:
         "1 of 3 given arrows refuted by noisy tables; 0 of 0 implied independences refuted" in html
         and 'class="card bad"' in html
     )
+
+
+def test_coefficients_are_drawn_in_halves_of_their_intervals_and_told_as_they_are() -> None:
+    """Their units differ; the intercept, where all terms are zero, is in the table alone."""
+    stated = {
+        "text": "pay ~ age",
+        "statistic": "coefficient",
+        "about": ["measured"],
+        "figures": [
+            {"group": "(intercept)", "estimate": 900.0, "interval": [800.0, 1000.0], "rows": 50.0},
+            {"group": "age", "estimate": 0.5, "interval": [0.25, 0.75], "rows": 50.0},
+        ],
+    }
+    (picture,) = estimand_pictures([stated])
+    svg = str(picture.svg)
+    assert "age: 0.5, 0.25 to 0.75" in svg and ">2<" in svg and "intercept" not in svg
+    assert [row[1] for row in estimand_table([stated]).rows] == ["(intercept)", "age"]

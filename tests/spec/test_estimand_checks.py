@@ -22,6 +22,7 @@ columns:
   sex: {type: boolean}
   age: {type: integer, lower: 0, upper: 99, bins: 100}
   pay: {type: number, lower: 0, upper: 1000, bins: 200}
+  many: {type: categorical, categories: [MANY]}
   seen: {type: datetime, lower: 2020-01-01, upper: 2020-12-31, bins: 12}
 privacy: {epsilon: 1.0, delta: 1e-6SHARES}
 graph: GRAPH
@@ -31,7 +32,8 @@ GIVEN = '{mode: given, edges: ["sex -> arm", "arm, sex -> pay"]}'
 
 
 def read(estimands: str, *, shares: str = "", graph: str = "{mode: none}") -> ReleaseSpec:
-    text = SPEC.replace("ESTIMANDS", estimands).replace("SHARES", shares).replace("GRAPH", graph)
+    text = SPEC.replace("MANY", ", ".join(f"m{i}" for i in range(29)))
+    text = text.replace("ESTIMANDS", estimands).replace("SHARES", shares).replace("GRAPH", graph)
     return parse_spec(text, path="spec.yaml")
 
 
@@ -51,16 +53,35 @@ def test_every_estimand_has_a_planned_mechanism_that_the_total_pays_for() -> Non
     spec = read(
         """[{kind: question, ask: "share(age > 33) where sex by arm"},
             {kind: table, columns: [arm, sex]},
-            {kind: effect, treated: "arm == 'a'", outcome: pay, clip: [0, 500]}]""",
+            {kind: effect, treated: "arm == 'a'", outcome: pay, clip: [0, 500]},
+            {kind: regression, outcome: pay, terms: [age, sex, "age:sex"]}]""",
         graph=GIVEN,
     )
     plan = plan_for(spec, Domain.from_spec(spec.columns))
     names = {s.purpose: s.mechanism.name for s in plan.spends if s.purpose.startswith("estimand")}
-    assert list(names) == ["estimand: 1", "estimand: 2", "estimand: 3"]
+    assert list(names) == [f"estimand: {i}" for i in range(1, 5)]
     assert "counts in 6 strata" in names["estimand: 1"]
     assert "1 tables" in names["estimand: 2"]
     assert "sums of pay in 4 strata" in names["estimand: 3"]  # adjusted for sex, arm's cause
+    # 1, age, sex, pay; age^2, pay^2, age pay, age sex, sex pay; age^2 sex, age sex pay
+    assert "on 11 sums of products of" in names["estimand: 4"]
     assert plan.epsilon_spent <= 1.0
+
+
+def test_histograms_under_their_noise_are_refused_before_anything_is_read() -> None:
+    shares = ", shares: {measure: 0.2, train: 0.75, estimands: 0.05}"
+    spec = read('[{kind: question, ask: "median(pay) by arm"}]', shares=shares)
+    with pytest.raises(BudgetError, match="in 3 strata are 1,333 each, under noise of") as caught:
+        plan_for(spec, Domain.from_spec(spec.columns))
+    assert "name fewer bins of the quantile" in str(caught.value.hint)
+
+
+def test_a_regression_under_its_noise_is_refused_before_anything_is_read() -> None:
+    spec = read("[{kind: regression, outcome: pay, terms: [age, many]}]")
+    with pytest.raises(BudgetError, match="even if 4,000 rows were spread evenly") as caught:
+        plan_for(spec, Domain.from_spec(spec.columns))
+    assert "nothing was read or spent" in str(caught.value)
+    assert "name fewer terms" in str(caught.value.hint)
 
 
 def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
@@ -78,7 +99,23 @@ def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
             '[{kind: question, ask: "mean(pya)"}]',
             "estimands #1.ask: character 6: unknown column 'pya'",
         ),
-        ('[{kind: question, ask: "quantile(pay, 0.5)"}]', "estimands #1.ask: a quantile is read"),
+        ('[{kind: question, ask: "median(pay) where sex by arm"}]', ""),
+        (
+            '[{kind: question, ask: "quantile(seen, 0.5)"}]',
+            "estimands #1.ask: 'seen' holds dates, whose quantiles are not paid for",
+        ),
+        (
+            '[{kind: question, ask: "median(age) by age"}]',
+            "estimands #1.ask: by its own column a quantile says nothing",
+        ),
+        (
+            '[{kind: question, ask: "median(pay) by age"}]',
+            "estimands #1.ask: age, pay make 20,000 strata",
+        ),
+        (
+            '[{kind: question, ask: "median(pay)", clip: [0, 10]}]',
+            "estimands #1.clip: a quantile has no numbers to clip",
+        ),
         (
             '[{kind: question, ask: "share(sex)", clip: [0, 1]}]',
             "estimands #1.clip: a share has no numbers to clip",
@@ -117,6 +154,64 @@ def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
         (
             '[{kind: effect, treated: "sex", outcome: pay, adjust: [age, seen]}]',
             "estimands #1.adjust: age, seen make 1,200 strata",
+        ),
+        ('[{kind: regression, outcome: pay, terms: [age, arm, "age:arm"]}]', ""),
+        ('[{kind: regression, outcome: sex, terms: [age], where: "pay > 3"}]', ""),
+        (
+            '[{kind: regression, outcome: pay, terms: [agee, "age:amr"]}]',
+            "estimands #1.terms #1: unknown column 'agee'",
+        ),
+        (
+            '[{kind: regression, outcome: pay, terms: [age, "age:amr"]}]',
+            "estimands #1.terms #2: unknown column 'amr'",
+        ),
+        (
+            '[{kind: regression, outcome: pay, terms: [age, "age:arm"]}]',
+            "estimands #1.terms #2: 'arm' is not a term by itself",
+        ),
+        (
+            '[{kind: regression, outcome: pay, terms: [age, "age:age"]}]',
+            "estimands #1.terms #2: a product is of two different columns",
+        ),
+        (
+            '[{kind: regression, outcome: pay, terms: [age, arm, sex, "age:arm:sex"]}]',
+            "estimands #1.terms #4: a product is of two different columns",
+        ),
+        (
+            '[{kind: regression, outcome: pay, terms: [age, arm, "age:arm", "arm:age"]}]',
+            "estimands #1.terms #4: this product is there already",
+        ),
+        (
+            "[{kind: regression, outcome: pay, terms: [age, pay]}]",
+            "estimands #1.outcome: 'pay' is a term",
+        ),
+        (
+            "[{kind: regression, outcome: arm, terms: [age]}]",
+            "estimands #1.outcome: 'arm' has 3 categories in no order",
+        ),
+        (
+            "[{kind: regression, outcome: pay, terms: [seen]}]",
+            "estimands #1.terms #1: 'seen' holds dates, which are no terms",
+        ),
+        (
+            "[{kind: regression, outcome: seen, terms: [age]}]",
+            "estimands #1.outcome: 'seen' holds dates",
+        ),
+        (
+            '[{kind: regression, outcome: pay, terms: [age], where: "agee > 3"}]',
+            "estimands #1.where: character 1: unknown column 'agee'",
+        ),
+        (
+            "[{kind: regression, outcome: pay, terms: [age], clips: {pay: [0, 2000]}}]",
+            "estimands #1.clips.pay: 0 to 2000 is not inside pay's 0 to 1000",
+        ),
+        (
+            "[{kind: regression, outcome: pay, terms: [age], clips: {arm: [0, 1]}}]",
+            "estimands #1.clips.arm: 'arm' is no number of this regression",
+        ),
+        (
+            "[{kind: regression, outcome: pay, terms: [many, sex, age]}]",
+            "estimands #1.terms: 31 coefficients; at most 30 are measured",
         ),
     ],
 )

@@ -10,7 +10,8 @@ from synthdp.spec.model import Categorical, ReleaseSpec
 from tests.inference.conftest import spec_with
 
 FORM = (
-    "the form is share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), then"
+    "the form is share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile("
+    "COLUMN, P), then"
     " perhaps `where CONDITION`, then perhaps `by COLUMN`"
 )
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from synthdp.audit.mechanisms.recording import Kept
 from synthdp.audit.mechanisms.small_model import SmallModel, stretched
+from synthdp.audit.mechanisms.sum_examples import product_sums, stratum_sums
 from synthdp.data.basis import MAX_LEVELS, Basis
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -36,6 +37,7 @@ from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
 from synthdp.privacy.mechanisms.orientations import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.pair_table import PairTable
+from synthdp.privacy.mechanisms.product_sums import ProductSums
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts
 from synthdp.privacy.mechanisms.sparse_vector import (
@@ -43,9 +45,7 @@ from synthdp.privacy.mechanisms.sparse_vector import (
     SparseVectorBudget,
     SparseVectorReply,
 )
-from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
-from synthdp.spec.expressions.parsed import Expression
-from synthdp.spec.expressions.truth import Values
+from synthdp.privacy.mechanisms.stratum_sums import StratumSums
 
 Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
 
@@ -134,41 +134,6 @@ def _moments(domain: Domain) -> tuple[Mechanism[Any], ...]:
         matrices.append(MomentMatrix(basis, basis.norm(deviations=2.0), 0.8))
         matrices.append(MomentMatrix(basis, basis.norm(deviations=1e9), 5.0))
     return tuple(matrices)
-
-
-def _stratum_sums(domain: Domain) -> tuple[StratumSums, ...]:
-    """Counts, and sums of a number on its range and cut to a quarter of it."""
-    last, by = domain.names[-1], tuple(c.name for c in domain.columns if c.levels <= 4)[:2]
-    arms = tuple(Arm(((upper_half(domain, last), flag),)) for flag in (True, False))
-    counts = StratumSums(domain, arms, by, None, 0.8)
-    found = [counts]
-    for column in (domain.columns[0], *[c for c in domain.columns if c.ranged][:1]):
-        low, high = number_ends(column)
-        whole, part = (Bounded(column.name, low, end) for end in (high, (3 * low + high) / 4))
-        found += [
-            StratumSums(domain, arms, by, whole, 0.8),
-            StratumSums(domain, (Arm(),), (), whole, 3.0),
-            StratumSums(domain, arms[:1], by[:1], part, 20.0),
-        ]
-    return tuple(found)
-
-
-def upper_half(domain: Domain, name: str) -> Expression:
-    """The condition that a column is in the upper half of its range, or of its categories."""
-    middle = sum(number_ends(domain[name])) / 2
-
-    def truth(values: Values) -> tuple[Any, Any]:
-        return values[name] > middle, values[name] <= middle
-
-    return Expression(f"{name} > {middle:g}", (name,), truth)
-
-
-def number_ends(column: ColumnDomain) -> tuple[float, float]:
-    """The least and largest number of a column as expressions read it; categories by position."""
-    if not column.ranged:
-        return 0.0, float(max(1, column.levels - 1))
-    scale = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
-    return column.lower * scale, column.upper * scale
 
 
 def _questions(domain: Domain) -> list[RankQuery]:
@@ -313,7 +278,8 @@ EXAMPLES: dict[type, Examples] = {
     NoisyMarginals: _noisy_marginals,
     ChosenMarginals: _chosen_marginals,
     ScoreCounts: _scores,
-    StratumSums: _stratum_sums,
+    ProductSums: product_sums,
+    StratumSums: stratum_sums,
     Training: _trainings,
 }
 

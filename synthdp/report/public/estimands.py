@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from synthdp.drawing import charts as draw
+from synthdp.model.regression import INTERCEPT
 from synthdp.report.parts import Picture, number
 from synthdp.report.tables import ReportTable
 
@@ -15,22 +16,42 @@ Estimands = Sequence[Mapping[str, Any]]
 
 MAX_PICTURES = 20
 MAX_DRAWN = 40  # figures of one estimand
+IN_HALVES = "coefficients in halves of their intervals: beyond 1 and -1 they are not zero"
+
+Drawn = tuple[str, list[tuple[float, float, float]]]
 
 
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
     """One picture for each estimand that has figures: points with their intervals."""
     for stated in estimands[:MAX_PICTURES]:
-        known = [f for f in stated["figures"] if f.get("interval")][:MAX_DRAWN]
+        # Where all terms are zero is mostly far from all rows: it would be far from all else, too.
+        drawn = [f for f in stated["figures"] if f.get("group") != INTERCEPT]
+        known = [f for f in drawn if f.get("interval")][:MAX_DRAWN]
         refused = sum(1 for f in stated["figures"] if not f.get("interval"))
         if not known:
             continue
-        rows = [(f.get("group") or "all", [(f["estimate"], *f["interval"])]) for f in known]
+        coefficients = stated["statistic"] == "coefficient"
+        rows = [_coefficient(f) if coefficients else _figure(f) for f in known]
         sentence = " ".join(f"{_capital(s)}." for s in stated["about"])
         if refused:
             sentence += f" {refused} groups have too few rows for a figure."
         alt = f"Estimates with 95% intervals: {stated['text']}"
-        svg = draw.intervals(rows, label=stated["statistic"], alt=alt)
+        label = IN_HALVES if coefficients else stated["statistic"]
+        svg = draw.intervals(rows, label=label, alt=alt)
         yield Picture(stated["text"], Markup(svg), sentence)
+
+
+def _figure(figure: Mapping[str, Any]) -> Drawn:
+    low, high = figure["interval"]
+    return figure.get("group") or "all", [(figure["estimate"], low, high)]
+
+
+def _coefficient(figure: Mapping[str, Any]) -> Drawn:
+    """Coefficients have different units: each is drawn in halves of its interval."""
+    value, (low, high) = figure["estimate"], figure["interval"]
+    half = (high - low) / 2 or 1.0
+    name = f"{figure['group']}: {number(value)}, {number(low)} to {number(high)}"
+    return name, [(value / half, low / half, high / half)]
 
 
 def estimand_table(estimands: Estimands) -> ReportTable:

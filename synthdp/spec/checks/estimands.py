@@ -6,17 +6,19 @@ import math
 from collections.abc import Iterator
 
 from synthdp.errors import QueryError
+from synthdp.spec.checks.clips import clip_problems
 from synthdp.spec.checks.evaluation import effect_problems
 from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.checks.regression import regression_problems
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.expressions.query import counted, parse_query
 from synthdp.spec.model import (
     AskedEstimand,
     EffectEstimand,
+    RegressionEstimand,
     ReleaseSpec,
     TableEstimand,
 )
-from synthdp.spec.model.estimands import Clip, number_bounds
 from synthdp.spec.syntax import Loc
 
 MAX_CELLS = 100_000  # of a contingency table
@@ -62,6 +64,8 @@ def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield from _table(spec, where, estimand)
         elif isinstance(estimand, AskedEstimand):
             yield from _question(spec, where, estimand)
+        elif isinstance(estimand, RegressionEstimand):
+            yield from regression_problems(spec, where, estimand)
         else:
             yield from _effect(spec, where, estimand)
 
@@ -85,17 +89,21 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
             text = f"character {mistake.at}: {mistake.message}"
             yield CrossProblem((*where, "ask"), text, mistake.hint)
         return
-    if query.statistic == "quantile":
+    if query.column is not None and spec.columns[query.column].operand == "date":
         yield CrossProblem(
             (*where, "ask"),
-            "a quantile is read off a table, and is no sum",
-            "one column's quantiles need no estimand; of groups, use kind: table",
+            f"{query.column!r} holds dates, whose quantiles are not paid for",
+            "`synthdp answer` has them of the whole column; of groups, use kind: table",
         )
-    elif query.statistic != "mean" and estimand.clip is not None:
+    if query.statistic == "quantile" and query.by == query.column:
+        yield CrossProblem(
+            (*where, "ask"), "by its own column a quantile says nothing", "name another column"
+        )
+    if query.statistic != "mean" and estimand.clip is not None:
         yield CrossProblem((*where, "clip"), f"a {query.statistic} has no numbers to clip")
     elif query.column is not None:
-        yield from _clip(spec, where, query.column, estimand.clip)
-    yield from _strata(spec, (*where, "ask"), (query.by,) if query.by else ())
+        yield from clip_problems(spec, (*where, "clip"), query.column, estimand.clip)
+    yield from _strata(spec, (*where, "ask"), counted(query))
 
 
 def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
@@ -120,7 +128,7 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
         text = "the graph has it for a cause of the treatment: that is no effect"
         found.append(CrossProblem((*where, "outcome"), text, "turn the arrow, or say adjust"))
     yield from found or [
-        *_clip(spec, where, estimand.outcome, estimand.clip),
+        *clip_problems(spec, (*where, "clip"), estimand.outcome, estimand.clip),
         *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted),
         *_latent(spec, where, estimand),
     ]
@@ -144,10 +152,9 @@ def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         names: tuple[str, ...] = ()
         if isinstance(estimand, AskedEstimand):
             try:
-                by = parse_query(estimand.ask, spec.columns).by
+                names = counted(parse_query(estimand.ask, spec.columns))
             except QueryError:
                 return
-            names = (by,) if by else ()
         elif isinstance(estimand, EffectEstimand):
             names = estimand.adjust or ()
         total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
@@ -185,20 +192,4 @@ def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[C
             where,
             f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured",
             "name fewer columns, or declare wider bins",
-        )
-
-
-def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterator[CrossProblem]:
-    """A clip lies inside the bounds of its column."""
-    if clip is None or name not in spec.columns:
-        return
-    lower, upper = number_bounds(spec.columns[name])
-    if clip[0] >= clip[1]:
-        text = f"got {clip[1]:g} as the upper end, which is not above {clip[0]:g}"
-        yield CrossProblem((*where, "clip"), text, "e.g. clip: [0, 30]")
-    elif clip[0] < lower or clip[1] > upper:
-        yield CrossProblem(
-            (*where, "clip"),
-            f"{clip[0]:g} to {clip[1]:g} is not inside {name}'s {lower:g} to {upper:g}",
-            "numbers beyond a column's bounds do not occur; clip inside them",
         )

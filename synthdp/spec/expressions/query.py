@@ -1,11 +1,12 @@
 """The grammar of questions, e.g. "mean(visits) where age >= 65 by sex".
 
     share(CONDITION) | count(CONDITION) | count() | mean(COLUMN) | quantile(COLUMN, P)
+    | median(COLUMN)
     [where CONDITION] [by COLUMN]
 
-A condition is one of the spec's constraints that compares columns with constants. The tables of a
-bundle know levels; what they say of such a condition can be read off exactly, or is known not to
-be.
+The median is the quantile of 0.5. A condition is one of the spec's constraints that compares
+columns with constants. The tables of a bundle know levels; what they say of such a condition can be
+read off exactly, or is known not to be.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from synthdp.spec.wording import got, nearest
 
 Statistic = Literal["share", "count", "mean", "quantile"]
 STATISTICS: Mapping[str, Statistic] = {
-    "share": "share", "count": "count", "mean": "mean", "quantile": "quantile"
+    "share": "share", "count": "count", "mean": "mean", "quantile": "quantile",
+    "median": "quantile",
 }  # fmt: skip
 FORM = (
-    "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), then perhaps"
-    " `where CONDITION`, then perhaps `by COLUMN`"
+    "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN, P), then"
+    " perhaps `where CONDITION`, then perhaps `by COLUMN`"
 )
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
 _HEAD = re.compile(r"\s*(\w+)\s*\(")
@@ -71,6 +73,12 @@ class Query:
         return said(self) == said(other)
 
 
+def counted(query: Query) -> tuple[str, ...]:
+    """The columns in whose levels rows are counted for a question: those of a quantile, too."""
+    quantile = query.column if query.statistic == "quantile" else None
+    return tuple(dict.fromkeys(name for name in (query.by, quantile) if name is not None))
+
+
 @dataclass(frozen=True)
 class _Part:
     """A piece of the text, and the character that it begins at, counted from 0."""
@@ -102,6 +110,7 @@ class _Reader:
         self.text, self.columns = text, columns
         self.mistakes: list[ExpressionMistake] = []
         self.constants: list[float] = []
+        self.median = False
 
     def query(self) -> Query:
         statistic, inside, where, by = self._parts()
@@ -127,6 +136,7 @@ class _Reader:
         if head is None or head[1] not in STATISTICS:
             known = nearest(head[1], STATISTICS) if head else None
             self._stop(1, "cannot be read as a question", known or f"the form is {FORM}")
+        self.median = head[1] == "median"
         depth, end = 1, head.end()
         while end < len(masked) and depth:
             depth += {"(": 1, ")": -1}.get(masked[end], 0)
@@ -171,7 +181,7 @@ class _Reader:
         masked = _QUOTED.sub(lambda m: "_" * len(m[0]), inside.text)
         p, comma = 0.5, masked.rfind(",")
         named = inside
-        if statistic == "quantile":
+        if statistic == "quantile" and not self.median:
             number = inside.text[comma + 1 :].strip() if comma >= 0 else ""
             with suppress(ValueError):
                 p = float(number)

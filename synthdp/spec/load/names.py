@@ -40,6 +40,7 @@ _COLUMNS = (
 )
 _EXPRESSIONS = (
     "constraints.*",
+    "estimands.*.where",
     *(
         f"{e}.*.{arm}"
         for e in ("evaluation.effects", "estimands")

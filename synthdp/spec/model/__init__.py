@@ -60,6 +60,7 @@ from synthdp.spec.model.estimands import (
     AskedEstimand,
     EffectEstimand,
     Estimand,
+    RegressionEstimand,
     TableEstimand,
 )
 from synthdp.spec.model.evaluation import (
@@ -156,6 +157,7 @@ __all__ = [
     "Publication",
     "Ranged",
     "Real",
+    "RegressionEstimand",
     "ReleaseSpec",
     "RowUnit",
     "Sampling",

@@ -1,0 +1,187 @@
+"""Sums of products of bounded numbers and of indicators: what a linear regression is made of.
+
+A regression needs the second moments of its terms and its outcome. Many of these are the same sum
+(the square of an indicator is the indicator), and many are zero by themselves (two levels of one
+column). Each different sum is released once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, operand_values
+from synthdp.privacy.mechanisms.mechanism import Arrays
+from synthdp.privacy.mechanisms.stratum_sums import (
+    CHUNK_ROWS,
+    GRID,
+    NO_NOISE,
+    Arm,
+    Bounded,
+    NoisySums,
+    StratumSums,
+)
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.table import Table
+
+MAX_PRODUCTS = 2000
+
+Integers = npt.NDArray[np.int64]
+Part = tuple[str, int]
+"""A column, and the level whose indicator is meant; `NUMBER` for its number."""
+Product = tuple[Part, ...]
+"""The parts that are multiplied, in order; none for the constant 1."""
+NUMBER = -1
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyProducts:
+    """Released sums over rows, one for each product, with independent noise `sigma`."""
+
+    sums: npt.NDArray[np.float64]
+    sigma: float
+
+
+@dataclass(frozen=True)
+class ProductSums:
+    """Sums over rows of products of numbers in [-1, 1] and of indicators of levels, plus noise.
+
+    A row counts where the arm holds and none of the columns is missing.
+
+    Sensitivity [derived here]: call two products alike if they differ in the levels of their
+    indicators alone. A row has one level of each column. Products that are alike and not equal ask
+    for different levels of some column, so that at most one of them is not zero for the row. Each
+    is at most 1 in size, since numbers are cut to [-1, 1]. So a row moves the vector of all sums by
+    at most the root of the number of kinds in L2, and reaches it where its numbers lie at ends of
+    their bounds and its levels are asked for. A unit of k rows moves it by at most k times as much;
+    replacing one by at most twice that. Cutting each product towards zero to multiples of 1 /
+    `GRID` makes none larger. All sums are whole numbers of 1 / `GRID`, added as integers, so that
+    rounding the noise is post-processing of the Gaussian mechanism. Products, bounds and the arm
+    are the spec's. What a row adds is computed of its own values alone.
+    """
+
+    domain: Domain
+    arm: Arm
+    numbers: tuple[Bounded, ...]
+    products: tuple[Product, ...]
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        if len(self.products) > MAX_PRODUCTS:
+            raise ValueError(f"{len(self.products)} products; at most {MAX_PRODUCTS} are allowed")
+        if len(set(self.products)) < len(self.products):
+            raise ValueError("a product is there twice")
+        if any(list(product) != sorted(product) for product in self.products):
+            raise ValueError("the parts of a product are not in order")
+
+    @property
+    def name(self) -> str:
+        """Name for the ledger and the certificate."""
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on"
+            f" {len(self.products)} sums of products of {', '.join(self.columns)}"
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the products read, each once."""
+        return tuple(dict.fromkeys(name for product in self.products for name, _ in product))
+
+    @property
+    def sensitivity(self) -> float:
+        """Of all sums to one row, in L2."""
+        alike = {
+            tuple((name, level == NUMBER) for name, level in product) for product in self.products
+        }
+        return math.sqrt(len(alike))
+
+    @property
+    def sigma(self) -> float:
+        """Noise of a sum; the constant's is in rows."""
+        return self.noise_multiplier * self.sensitivity
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """One Gaussian mechanism."""
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+
+    def scaled(self, factor: float) -> ProductSums:
+        """The same with `factor` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    def run(self, table: Table, randomness: Randomness) -> NoisyProducts:
+        """Add up the products, then the noise."""
+        exact = self.exact(table, np.flatnonzero(~table.held_out))
+        noisy = randomness.rounded_gaussian(exact, sigma=self.sigma * GRID) / GRID
+        return NoisyProducts(noisy, self.sigma)
+
+    def without_noise(self, table: Table) -> NoisyProducts:
+        """The sums over all rows, held out or not. Confidential: for the steward alone."""
+        return NoisyProducts(self.exact(table, np.arange(len(table.codes))) / GRID, NO_NOISE)
+
+    def exact(self, table: Table, rows: npt.NDArray[np.intp]) -> Integers:
+        """The sums over some rows without noise, `[products]`, in parts of `GRID`: inside the
+        kernel only.
+        """
+        total = np.zeros(len(self.products), dtype=np.int64)
+        for start in range(0, len(rows), CHUNK_ROWS):
+            block = rows[start : start + CHUNK_ROWS]
+            frame, codes = table.frame.iloc[block], table.codes[block]
+            parts, counted = self._parts(frame, codes), self._counted(frame, codes)
+            for at, product in enumerate(self.products):
+                value = counted.astype(np.float64)
+                for part in product:
+                    value *= parts[part]
+                total[at] += np.trunc(value * GRID).astype(np.int64).sum()
+        return total
+
+    def _parts(self, frame: Any, codes: Codes) -> Mapping[Part, npt.NDArray[np.float64]]:
+        """Each part that products have, `[rows]`: numbers cut to [-1, 1], zero where missing."""
+        bounds = {number.column: number for number in self.numbers}
+        found = {}
+        for name, level in {part for product in self.products for part in product}:
+            if level == NUMBER:
+                found[name, level] = self._number(bounds[name], frame, codes)
+            else:
+                found[name, level] = (codes[:, self.domain.index(name)] == level).astype(np.float64)
+        return found
+
+    def _number(self, bounds: Bounded, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
+        values = np.nan_to_num(self._values(bounds.column, frame, codes))
+        clipped = np.clip(values, bounds.lower, bounds.upper)
+        with np.errstate(all="ignore"):
+            return np.clip((clipped - bounds.middle) / bounds.half, -1.0, 1.0)
+
+    def _counted(self, frame: Any, codes: Codes) -> npt.NDArray[np.bool_]:
+        """Which rows count, `[rows]`."""
+        read = {name for condition, _ in self.arm.conditions for name in condition.columns}
+        values = {name: self._values(name, frame, codes) for name in {*read, *self.columns}}
+        found = self.arm.holds(values, len(frame))
+        for name in self.columns:
+            found &= ~np.isnan(values[name])
+        return found
+
+    def _values(self, name: str, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
+        return operand_values(self.domain[name], codes[:, self.domain.index(name)], frame[name])
+
+    def pack(self, value: NoisyProducts) -> Arrays:
+        """The sums."""
+        return {"sums": value.sums}
+
+    def unpack(self, arrays: Arrays) -> NoisyProducts:
+        """The value of its array."""
+        if arrays["sums"].shape != (len(self.products),):
+            raise ValueError("not the sums of these products")
+        return NoisyProducts(arrays["sums"], self.sigma)
+
+
+Sums = NoisySums | NoisyProducts
+"""The sums of an estimand."""
+SumMechanism = StratumSums | ProductSums
+"""What measures them."""
