@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.model.architecture import Architecture
 from synthdp.model.constraints import Constraints
-from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.network import CausalVae
+from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample.conditions import settings_of
 from synthdp.sample.files import write_blocks
@@ -86,9 +87,7 @@ def sampler(*constraints: str, rake: bool = True, rare: float = 0.0) -> Sampler:
         for i, p in enumerate(vae.parameters()):
             p.normal_(0, 0.5, generator=torch.Generator().manual_seed(i))
         vae.decode_levels.bias[2, 0] -= rare
-    model = Synthesizer(
-        DOMAIN.names, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
-    )
+    model = Synthesizer(DOMAIN.names, vae.architecture, arrays(vae.state_dict()))
     own = model.sample(20_000, rng=np.random.default_rng(1))
     margins = {
         c.name: np.bincount(own[:, i], minlength=c.levels) / 20_000
