@@ -177,6 +177,28 @@ class OutputError(SynthdpError):
     exit_code = 2
 
 
+RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "matplotlib", "joblib")
+"""What the extra `release` installs, by the names that are imported."""
+INSTALL_RELEASE = "pip install 'synthdp[release]'"
+
+
+def missing_package(error: BaseException) -> OutputError | None:
+    """What to tell of an import that failed without the extra `release`; None of other errors.
+
+    >>> missing_package(ModuleNotFoundError(name="torch.nn")).hint
+    "pip install 'synthdp[release]'"
+    """
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").partition(".")[0]
+    if package not in RELEASE_PACKAGES:
+        return None
+    return OutputError(
+        f"this needs {package}, which is not installed here: verifying, sampling and answering do"
+        " without it, releases do not",
+        hint=INSTALL_RELEASE,
+    )
+
+
 class Mistake(Protocol):
     """A mistake in a text, at a character counted from 1."""
 

@@ -109,7 +109,7 @@ def _text(facts: Mapping[str, Any]) -> str:
         from synthdp.release.what_if import figures_table
 
         header, rows = figures_table(facts["what_if"])
-        parts += ["", table("", header, rows, numbers=range(1, len(header)))]
+        parts += ["", table(header, rows, numbers=range(1, len(header)))]
     if "rehearsal" in facts:
         parts += ["", *_rehearsal_parts(facts["rehearsal"])]
     return "\n".join(map(render, parts))
@@ -130,7 +130,7 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
     return [
         f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
         " variation)",
-        table("", header, rows, numbers=range(1, len(header))),
+        table(header, rows, numbers=range(1, len(header))),
         "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
     ]
 
