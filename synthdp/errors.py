@@ -97,7 +97,8 @@ class SpecError(SynthdpError):
     def __init__(self, problems: list[SpecProblem]) -> None:
         self.problems = sorted(problems, key=lambda p: (p.path, p.line, p.column, p.field))
         count = len(self.problems)
-        self.head = f"{count} mistake{'s' if count != 1 else ''} in the spec"
+        where = "the options" if all(p.path.startswith("--") for p in problems) else "the spec"
+        self.head = f"{count} mistake{'s' if count != 1 else ''} in {where}"
         super().__init__("\n".join([self.head, *(f"  {p}" for p in self.problems)]))
 
     def to_json(self) -> dict[str, Any]:

@@ -158,7 +158,13 @@ def sample(
     ] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option("--given", help="Condition on an observed COLUMN=VALUE; may be repeated."),
+        typer.Option(
+            "--given",
+            help=(
+                "Condition on an observed COLUMN=VALUE, or on what a constraint could say, such as"
+                " age >= 65 and not smoker; may be repeated."
+            ),
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)

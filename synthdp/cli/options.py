@@ -64,7 +64,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of their panels."""
-        return sorted(super().list_commands(ctx), key=ranks().__getitem__)
+        return sorted(super().list_commands(ctx), key=lambda name: ranks().get(name, 999))
 
     def invoke(self, ctx: Any) -> Any:
         """As Typer does."""
