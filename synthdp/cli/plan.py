@@ -37,6 +37,7 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
+    from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.ledger.connect import (
         balance_of,
         check_affordable,
@@ -54,7 +55,8 @@ def plan(
     check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
     check_domain_from(loaded, entries)
     warnings = other_ids(loaded, entries)
-    facts = plan_facts(loaded, balance, warnings=warnings)
+    with ProgressDisplay():
+        facts = plan_facts(loaded, balance, warnings=warnings)
     if epsilons is not None:
         facts |= {"what_if": _what_if(spec, epsilons)}
     if rehearse:

@@ -231,9 +231,13 @@ def ui(
     """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone,
     until Ctrl-C.
     """
+    from importlib.util import find_spec
+
     from synthdp.spec.load.loader import load_spec
     from synthdp.tracking.server import existing, serving, store_of
 
+    if find_spec("mlflow") is None:  # its server would be a process of its own
+        raise ModuleNotFoundError(name="mlflow")
     loaded = load_spec(spec) if spec else None
     if store is not None:
         uri, experiment = (
