@@ -85,7 +85,7 @@ class Constraints:
         values = self._read(codes, frame)
         values = {**values, **self.derived.values(values)}
         with np.errstate(all="ignore"):
-            held: Mask = np.stack([e.truth(values)[0] for e in self.expressions]).all(0)
+            held: Mask = np.logical_and.reduce([e.truth(values)[0] for e in self.expressions])
         return held
 
     def _read(

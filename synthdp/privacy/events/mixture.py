@@ -47,9 +47,9 @@ class _Mixture(MixtureGaussianPrivacyLoss):  # type: ignore[misc]  # the library
         """`privacy_loss` of each of the points."""
         loss = np.asarray(self.sensitivities)[:, None] * points / self._variance
         constants = np.asarray(self._precompute_privacy_loss_constants)[:, None]
-        if self.adjacency_type == AdjacencyType.ADD:
-            return -np.logaddexp.reduce(constants + loss)
-        return np.logaddexp.reduce(constants - loss)
+        add = self.adjacency_type == AdjacencyType.ADD
+        summed: Floats = np.logaddexp.reduce(constants + loss if add else constants - loss)
+        return -summed if add else summed
 
     def _inverse_privacy_losses_with_range(
         self, privacy_losses: Floats, bounds: tuple[float, float], precision: float = 1e-6
