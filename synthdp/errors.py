@@ -193,11 +193,14 @@ def missing_package(error: BaseException) -> OutputError | None:
     package = (name or "").partition(".")[0]
     if package not in RELEASE_PACKAGES:
         return None
-    return OutputError(
+    told = OutputError(
         f"this needs {package}, which is not installed here: verifying, sampling and answering do"
         " without it, releases do not",
         hint=INSTALL_RELEASE,
     )
+    if (note := budget_note(error)) is not None:
+        told.add_note(note)
+    return told
 
 
 class Mistake(Protocol):

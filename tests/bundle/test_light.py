@@ -15,7 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from synthdp.errors import INSTALL_RELEASE, RELEASE_PACKAGES, missing_package
+from synthdp.errors import (
+    BUDGET,
+    INSTALL_RELEASE,
+    RELEASE_PACKAGES,
+    budget_note,
+    missing_package,
+)
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "example" / "clinic.yaml"
@@ -104,5 +110,8 @@ def test_the_extra_holds_the_packages_that_errors_tell_of() -> None:
 def test_other_imports_that_fail_are_bugs() -> None:
     assert missing_package(ModuleNotFoundError(name="synthdp.nothing")) is None
     assert missing_package(ImportError("no symbol")) is None
-    told = missing_package(ModuleNotFoundError(name="torch.nn"))
+    missing = ModuleNotFoundError(name="torch.nn")
+    missing.add_note(f"{BUDGET}nothing was spent")
+    told = missing_package(missing)
     assert told is not None and told.hint == INSTALL_RELEASE
+    assert budget_note(told) == budget_note(missing) is not None
