@@ -57,9 +57,8 @@ def test_help_ends_with_examples_whose_options_exist(
                 assert word in whole, word
 
 
-CELLS = st.lists(
-    st.tuples(*[st.text("abc ", max_size=24)] * 3), min_size=1, max_size=4
-)  # words of up to 24 letters
+WORDS = st.lists(st.text("abc", min_size=1, max_size=24), max_size=3).map(" ".join)
+CELLS = st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4)
 
 
 @given(CELLS, st.integers(20, 120))
