@@ -31,8 +31,9 @@ from benchmarks.adult_protocol import split
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode, encode
 from synthdp.graph.causal import CausalGraph
+from synthdp.model.architecture import Architecture
 from synthdp.model.build import architecture_for
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import LATTICE_BITS, DpSgd
 from synthdp.privacy.dpsgd.training import Training, Weights

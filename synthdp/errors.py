@@ -97,7 +97,8 @@ class SpecError(SynthdpError):
     def __init__(self, problems: list[SpecProblem]) -> None:
         self.problems = sorted(problems, key=lambda p: (p.path, p.line, p.column, p.field))
         count = len(self.problems)
-        self.head = f"{count} mistake{'s' if count != 1 else ''} in the spec"
+        where = "the options" if all(p.path.startswith("--") for p in problems) else "the spec"
+        self.head = f"{count} mistake{'s' if count != 1 else ''} in {where}"
         super().__init__("\n".join([self.head, *(f"  {p}" for p in self.problems)]))
 
     def to_json(self) -> dict[str, Any]:
@@ -175,6 +176,31 @@ class OutputError(SynthdpError):
     """
 
     exit_code = 2
+
+
+RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "matplotlib", "joblib")
+"""What the extra `release` installs, by the names that are imported."""
+INSTALL_RELEASE = "pip install 'synthdp[release]'"
+
+
+def missing_package(error: BaseException) -> OutputError | None:
+    """What to tell of an import that failed without the extra `release`; None of other errors.
+
+    >>> missing_package(ModuleNotFoundError(name="torch.nn")).hint
+    "pip install 'synthdp[release]'"
+    """
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").partition(".")[0]
+    if package not in RELEASE_PACKAGES:
+        return None
+    told = OutputError(
+        f"this needs {package}, which is not installed here: verifying, sampling and answering do"
+        " without it, releases do not",
+        hint=INSTALL_RELEASE,
+    )
+    if (note := budget_note(error)) is not None:
+        told.add_note(note)
+    return told
 
 
 class Mistake(Protocol):

@@ -21,7 +21,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.prediction.search import prediction_order
 from synthdp.model.build import architecture_for
 from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import MODEL_FILE, Synthesizer
+from synthdp.model.synthesizer import MODEL_FILE, Synthesizer, arrays
 from synthdp.spec.model import ReleaseSpec
 
 EFFECT = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
@@ -78,5 +78,4 @@ def _random_network(spec: ReleaseSpec, domain: Domain, rng: np.random.Generator)
             scale = EFFECT / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
             values = rng.standard_normal(tuple(p.shape), dtype=np.float32)
             p.copy_(torch.from_numpy(scale * values))
-    weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
-    return Synthesizer(domain.names, architecture, weights)
+    return Synthesizer(domain.names, architecture, arrays(model.state_dict()))

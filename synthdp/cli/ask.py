@@ -18,9 +18,12 @@ def answer(
     as_json: Json = False,
 ) -> None:
     """Answer a question from a bundle's noisy tables, with a 95% interval where there is one."""
-    from synthdp.inference.answer import answer_bundle
+    from synthdp.cli.progress_bar import ProgressDisplay
 
-    found = answer_bundle(bundle, query)
+    with ProgressDisplay():
+        from synthdp.inference.answer import answer_bundle
+
+        found = answer_bundle(bundle, query)
     show(found.to_json(), as_json=as_json, text=lambda: str(found))
 
 
@@ -51,11 +54,14 @@ def effect(
     """Estimate the effect of one column on another by a bundle's graph and noisy tables, with a 95%
     interval where there is one.
     """
-    from synthdp.inference.effect import effect_of_bundle
-    from synthdp.inference.effect_query import EffectQuery
+    from synthdp.cli.progress_bar import ProgressDisplay
 
     columns = None if adjust is None else _columns(adjust)
-    found = effect_of_bundle(bundle, EffectQuery(treatment, outcome, columns, reference, level))
+    with ProgressDisplay():
+        from synthdp.inference.effect import effect_of_bundle
+        from synthdp.inference.effect_query import EffectQuery
+
+        found = effect_of_bundle(bundle, EffectQuery(treatment, outcome, columns, reference, level))
     show(found.to_json(), as_json=as_json, text=lambda: str(found))
 
 

@@ -135,8 +135,7 @@ def _dataset_text(data: Facts) -> str:
         f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta"
         f" {data['delta']:g}{_of(data['cap_delta'])}"
     )
-    shown = render(table("", header, rows, numbers=[2, 3]))
-    return "\n".join([headline, *(row.rstrip() for row in shown.splitlines()), *_warnings(data)])
+    return "\n".join([headline, render(table(header, rows, numbers=[2, 3])), *_warnings(data)])
 
 
 def _day(run: Facts) -> str:

@@ -41,7 +41,8 @@ def copies(
 
     check_folder(out)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    found = copies_of(bundle, m, columns=names, rows=rows, seed=seed)
+    with ProgressDisplay() as display, Reporter(display).stage("fit"):
+        found = copies_of(bundle, m, columns=names, rows=rows, seed=seed)
     make_folder(out)
     with ProgressDisplay() as display, Reporter(display).stage("copies") as progress:
         for i, table in enumerate(found, 1):

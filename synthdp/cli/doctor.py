@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPException
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from synthdp import __version__
-from synthdp.errors import SynthdpError
+from synthdp.errors import INSTALL_RELEASE, SynthdpError
 from synthdp.spec.addresses import (
     check_uri,
     ledger_address,
@@ -29,6 +29,9 @@ from synthdp.spec.addresses import (
     store_address,
 )
 from synthdp.spec.model import ReleaseSpec
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 State = Literal["ok", "note", "wrong"]
 MIN_MEMORY, MIN_DISK = 2.0, 2.0  # GB: what Adult takes with some to spare
@@ -71,26 +74,41 @@ def _programs() -> Iterator[Diagnosis]:
         f"{__version__} on Python {platform.python_version()}, {platform.system()}"
         f" {platform.machine()}",
     )
-    wrong = list(_unmet())
+    stated = _stated()
+    wrong = list(_unmet(r for r in stated if _wanted(r, extra="")))
     if wrong:
         hint = "install them with `pip install` and constraints.txt, or run `make install`"
         yield Diagnosis("libraries", "wrong", "; ".join(wrong), hint)
+        return
+    wrong = list(_unmet(r for r in stated if not _wanted(r, extra="")))
+    if wrong:
+        found = f"enough to verify, sample and answer; for releases {'; '.join(wrong)}"
+        yield Diagnosis("libraries", "wrong", found, INSTALL_RELEASE)
     else:
         names = ("torch", "opacus", "opendp", "dp-accounting", "mlflow")
         yield Diagnosis("libraries", "ok", ", ".join(f"{n} {metadata.version(n)}" for n in names))
 
 
-def _unmet() -> Iterator[str]:
-    """Requirements of the installed synthdp that are missing or of another version."""
+def _stated() -> list[Requirement]:
+    """Requirements of the installed synthdp, and of releases; none where it runs from its folder,
+    and there is nothing to hold the libraries against.
+    """
     from packaging.requirements import Requirement
 
     try:
-        stated = metadata.requires("synthdp") or []
+        stated = map(Requirement, metadata.requires("synthdp") or [])
     except metadata.PackageNotFoundError:
-        return  # run from its folder: there is nothing to hold the libraries against
-    for requirement in map(Requirement, stated):
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
-            continue
+        return []
+    return [r for r in stated if _wanted(r, extra="release")]
+
+
+def _wanted(requirement: Requirement, *, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _unmet(stated: Iterable[Requirement]) -> Iterator[str]:
+    """Those that are missing or of another version."""
+    for requirement in stated:
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
@@ -235,8 +253,10 @@ def _server(uri: str) -> Diagnosis:
 
 
 def _gpu(spec: ReleaseSpec | None) -> Diagnosis:
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return Diagnosis("gpu", "note", "not looked for: that takes torch", INSTALL_RELEASE)
     if torch.cuda.is_available():
         return Diagnosis(
             "gpu", "ok", f"{torch.cuda.get_device_name(0)}; compute.device: cuda would use it"

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli.options import Json, write_file
+from synthdp.cli.help import shown_graph
+from synthdp.cli.options import Json, say, write_file
 from synthdp.cli.options import show as tell
 
 graph_app = typer.Typer(
     help="Show, convert, compare, learn and validate causal graphs.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
 )
 
 Format = Literal["yaml", "dot", "dagitty", "svg", "json"]
@@ -39,7 +40,7 @@ Force = Annotated[
 ]
 
 
-@graph_app.command()
+@graph_app.command(**shown_graph("show"))
 def show(
     source: Source,
     form: Annotated[
@@ -59,18 +60,17 @@ def show(
     graph = read_graph(source)
     text = graph_text(graph) if form is None else WRITERS[form](graph)
     if out is None and form is None:
-        _print(text)
+        say(text.rstrip("\n"))
         return
     if out is None:
-        (
-            _print(text) if sys.stdout.isatty() else typer.echo(text, nl=False)
-        )  # a program gets every character as it is
+        # a program gets every character as it is
+        say(text.rstrip("\n")) if sys.stdout.isatty() else typer.echo(text, nl=False)
         return
     write_file(out, text, option="--out")
-    typer.echo(f"wrote {out}", err=True)
+    say(f"wrote {out}", err=True)
 
 
-@graph_app.command()
+@graph_app.command(**shown_graph("diff"))
 def diff(
     before: Source,
     after: Source,
@@ -97,7 +97,7 @@ def diff(
     tell(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
 
 
-@graph_app.command()
+@graph_app.command(**shown_graph("learn"))
 def learn(spec: Spec, out: Out = None, force: Force = False, as_json: Json = False) -> None:
     """Learn the spec's graph alone; spends the graph's share of its budget. Give the command again
     to go on with an interrupted run.
@@ -105,7 +105,7 @@ def learn(spec: Spec, out: Out = None, force: Force = False, as_json: Json = Fal
     _run(spec, "learn", out=out, force=force, as_json=as_json)
 
 
-@graph_app.command()
+@graph_app.command(**shown_graph("validate"))
 def validate(spec: Spec, out: Out = None, force: Force = False, as_json: Json = False) -> None:
     """Hold the spec's graph against noisy tables; spends the graph's share of its budget. Give it
     again to go on with an interrupted run.
@@ -113,7 +113,7 @@ def validate(spec: Spec, out: Out = None, force: Force = False, as_json: Json = 
     _run(spec, "validate", out=out, force=force, as_json=as_json)
 
 
-@graph_app.command()
+@graph_app.command(**shown_graph("orient"))
 def orient(
     spec: Annotated[
         Path, typer.Argument(help="The spec (YAML), with a graph's share of the budget.")
@@ -191,10 +191,3 @@ def _run(
 def _facts(outcome: Any) -> dict[str, Any]:
     facts: dict[str, Any] = outcome.to_json()
     return facts | {"folder": str(outcome.job.out), "refused": outcome.refused is not None}
-
-
-def _print(text: str) -> None:
-    """Data to stdout; control characters in names are spelt out."""
-    from synthdp.errors import printable
-
-    typer.echo(printable(text.rstrip("\n")))

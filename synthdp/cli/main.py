@@ -18,12 +18,14 @@ import typer
 from synthdp.cli.ask import answer, effect
 from synthdp.cli.copies import copies
 from synthdp.cli.graph import graph_app
+from synthdp.cli.help import shown
 from synthdp.cli.options import (
     Commands,
     Json,
     Out,
     SpecArgument,
     begin,
+    say,
     show,
     show_error,
     terminable,
@@ -32,20 +34,27 @@ from synthdp.cli.options import (
 from synthdp.cli.plan import plan
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, schema, validate
-from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, error_json, printable
+from synthdp.errors import (
+    BUDGET,
+    StoppedError,
+    SynthdpError,
+    budget_note,
+    error_json,
+    missing_package,
+)
 
 app = typer.Typer(
     cls=Commands,
     help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
 )
 
-app.add_typer(graph_app, name="graph")
+app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
 for command in (validate, schema, init, plan, answer, effect, copies):
-    app.command()(command)
+    app.command(**shown(command.__name__))(command)
 
 Force = Annotated[
     bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")
@@ -70,7 +79,7 @@ def _options(
     pass  # the option acts by itself; without a command, Typer prints the help
 
 
-@app.command()
+@app.command(**shown("release"))
 def release(
     spec: SpecArgument, out: Out = None, force: Force = False, as_json: Json = False
 ) -> None:
@@ -84,7 +93,7 @@ def release(
     _finish(outcome, as_json=as_json)
 
 
-@app.command()
+@app.command(**shown("resume"))
 def resume(
     out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")],
     spec: Annotated[
@@ -117,7 +126,7 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
     outcome.check_passed()
 
 
-@app.command()
+@app.command(**shown("keygen"))
 def keygen(
     folder: Annotated[Path, typer.Argument(help="Where to put the two files.")],
     as_json: Json = False,
@@ -136,7 +145,7 @@ def keygen(
     )
 
 
-@app.command()
+@app.command(**shown("sample"))
 def sample(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
@@ -149,7 +158,13 @@ def sample(
     ] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option("--given", help="Condition on an observed COLUMN=VALUE; may be repeated."),
+        typer.Option(
+            "--given",
+            help=(
+                "Condition on an observed COLUMN=VALUE, or on what a constraint could say, such as"
+                " age >= 65 and not smoker; may be repeated."
+            ),
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)
@@ -175,7 +190,7 @@ def sample(
     sampler = Sampler.of_bundle(bundle)
     warning = sampler.warning(do or [])
     if warning:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     with ProgressDisplay() as display, Reporter(display).stage("sample") as progress:
         blocks = sampler.sample(
             rows, do=do or [], given=given or [], rng=generator(seed), progress=progress
@@ -194,7 +209,7 @@ def sample(
         show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
 
 
-@app.command()
+@app.command(**shown("budget"))
 def budget(
     dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
     ledger: Annotated[
@@ -260,14 +275,14 @@ def main() -> None:
         except (KeyboardInterrupt, typer.Abort):  # in a question, or before a command began
             _exit_with(StoppedError("interrupted"))
         except Exception as error:
+            if (missing := missing_package(error)) is not None:
+                _exit_with(missing)
             _unexpected(error)
 
 
 def _exit_with(error: SynthdpError) -> NoReturn:
     budget = budget_note(error)
-    typer.echo(printable(f"synthdp: {error}"), err=True)
-    if budget is not None:
-        typer.echo(printable(f"  {budget}"), err=True)
+    say(f"synthdp: {error}" + ("" if budget is None else f"\n  {budget}"), err=True)
     show_error(
         error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)})
     )
@@ -292,10 +307,10 @@ def _unexpected(error: Exception) -> NoReturn:
         for f in traceback.extract_tb(error.__traceback__)
     ]
     what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
-    typer.echo(f"synthdp: {what}", err=True)
-    typer.echo("  at " + "\n     ".join(frames[-6:]), err=True)
+    told = [f"synthdp: {what}", "  at " + "\n     ".join(frames[-6:])]
     if (budget := budget_note(error)) is not None:
-        typer.echo(printable(f"  {budget}"), err=True)
+        told.append(f"  {budget}")
+    say("\n".join(told), err=True)
     show_error(error_json(what, exit_code=1))
     sys.exit(1)
 

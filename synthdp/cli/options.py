@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn
 
 import typer
+from rich.console import Console
+from rich.highlighter import RegexHighlighter
+from rich.text import Text
 from typer.core import TyperGroup
 
+from synthdp.cli.help import ranks
 from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
 
 Json = Annotated[
@@ -58,6 +62,10 @@ class Commands(TyperGroup):
     Typer would drop the note that the run put on the interruption about its budget.
     """
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of their panels."""
+        return sorted(super().list_commands(ctx), key=lambda name: ranks().get(name, 999))
+
     def invoke(self, ctx: Any) -> Any:
         """As Typer does."""
         try:
@@ -95,7 +103,33 @@ def show(data: dict[str, Any], *, as_json: bool, text: Callable[[], str]) -> Non
     """Print a result: JSON, or the text."""
     if as_json:
         _stdout.has_json = True
-    typer.echo(json.dumps(data, indent=1, default=str) if as_json else printable(text()))
+        typer.echo(json.dumps(data, indent=1, default=str))
+    else:
+        say(text())
+
+
+class _Verdicts(RegexHighlighter):
+    """Colours of what is good, bad or to be heeded, where our own texts say it."""
+
+    highlights: ClassVar[list[str]] = [
+        r"(?m)^(?P<yellow>warning|note)\b",
+        r"(?m)^(?P<green>ok)\b",
+        r"(?m)^(?P<red>WRONG|synthdp:)",
+        r"(?m)^gate .*: (?:(?P<green>passed)|(?P<red>FAILED))$",
+        r"  (?:(?P<green>better)|(?P<red>worse))(?=  |$)",
+        r"(?m)^bundle  (?P<yellow>withheld)$",
+    ]
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print `text`: on a terminal in its width and colours, elsewhere as it is."""
+    console, shown = Console(stderr=err), printable(text)
+    if console.is_terminal:
+        coloured = Text(shown)
+        _Verdicts().highlight(coloured)
+        console.print(coloured)
+    else:
+        typer.echo(shown, err=err)
 
 
 def begin() -> None:

@@ -37,6 +37,7 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
+    from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.ledger.connect import (
         balance_of,
         check_affordable,
@@ -54,7 +55,8 @@ def plan(
     check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
     check_domain_from(loaded, entries)
     warnings = other_ids(loaded, entries)
-    facts = plan_facts(loaded, balance, warnings=warnings)
+    with ProgressDisplay():
+        facts = plan_facts(loaded, balance, warnings=warnings)
     if epsilons is not None:
         facts |= {"what_if": _what_if(spec, epsilons)}
     if rehearse:
@@ -109,7 +111,7 @@ def _text(facts: Mapping[str, Any]) -> str:
         from synthdp.release.what_if import figures_table
 
         header, rows = figures_table(facts["what_if"])
-        parts += ["", table("", header, rows, numbers=range(1, len(header)))]
+        parts += ["", table(header, rows, numbers=range(1, len(header)))]
     if "rehearsal" in facts:
         parts += ["", *_rehearsal_parts(facts["rehearsal"])]
     return "\n".join(map(render, parts))
@@ -130,7 +132,7 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
     return [
         f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
         " variation)",
-        table("", header, rows, numbers=range(1, len(header))),
+        table(header, rows, numbers=range(1, len(header))),
         "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
     ]
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from synthdp.cli.options import show
+from synthdp.cli.options import say, show
 
 if TYPE_CHECKING:
     from synthdp.release.private_init import PrivateInit
@@ -44,7 +42,7 @@ def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool
         found = private_init(request, csv, options.out, force=force, reporter=Reporter(display))
     facts = {"file": str(options.out)} | found.to_json()
     show(facts, as_json=as_json, text=lambda: found_text(found))
-    typer.echo(f"wrote {options.out}; read it, then run `synthdp plan {options.out}`", err=True)
+    say(f"wrote {options.out}; read it, then run `synthdp plan {options.out}`", err=True)
 
 
 def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
@@ -133,7 +131,7 @@ def found_text(found: PrivateInit) -> str:
     privacy, header = found.job.spec.privacy, ["column", "type", "found", "expected loss", "+-"]
     rows = [_row(column) for column in found.columns]
     return render(
-        table("", header, rows, numbers=[3, 4]),
+        table(header, rows, numbers=[3, 4]),
         "(found under differential privacy: expected losses are shares of rows, and have errors)",
         f"epsilon {found.job.plan.epsilon_spent:.4f} of {privacy.epsilon:g}, at delta"
         f" {privacy.delta:g}, run {found.job.folder.run}",

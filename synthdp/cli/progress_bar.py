@@ -1,4 +1,8 @@
-"""Progress on stderr: a live bar on a terminal, elsewhere a plain line every so often."""
+"""Progress on stderr: a live bar on a terminal, elsewhere a plain line every so often.
+
+A command that says nothing for ten seconds looks as if it hung: between its stages, too, a line
+says that it works.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from rich.progress import (
 
 from synthdp.progress import Advance
 
-PLAIN_SECONDS = 10.0  # between two plain lines of one stage
+PLAIN_SECONDS = 8.0  # of silence before a plain line
 
 
 class ProgressDisplay:
@@ -39,12 +43,12 @@ class ProgressDisplay:
         )
         self._tasks: dict[str, TaskID] = {}
         self._running: dict[str, _Plain] = {}
+        self._between = _Plain("working")
         self._ended = threading.Event()
 
     def __enter__(self) -> ProgressDisplay:
         self._progress.start()
-        if not self._console.is_terminal:
-            threading.Thread(target=self._tell, name="progress", daemon=True).start()
+        threading.Thread(target=self._tell, name="progress", daemon=True).start()
         return self
 
     def __exit__(
@@ -76,6 +80,7 @@ class ProgressDisplay:
         """
         self._running.pop(title)
         self._progress.remove_task(self._tasks.pop(title))
+        self._between.told()
         self._console.print(f"{title}: {seconds:.1f} s", markup=False)
 
     def warn(self, text: str) -> None:
@@ -84,11 +89,13 @@ class ProgressDisplay:
 
     def _tell(self) -> None:
         """Until the end: a line of each stage whose last line, or whose start, is long enough
-        ago.
+        ago, or one of the command where no stage runs. Bars move by themselves.
         """
-        while not self._ended.wait(PLAIN_SECONDS / 4):
-            for plain in list(self._running.values()):
-                if line := plain.due():
+        while not self._ended.wait(PLAIN_SECONDS / 16):
+            bars = list(self._running.values())
+            plain = bars if not self._console.is_terminal else []
+            for one in plain if bars else [self._between]:
+                if line := one.due():
                     self._console.print(line, markup=False, soft_wrap=True)
 
 
@@ -103,6 +110,10 @@ class _Plain:
     def advance(self, done: int, total: int, what: str) -> None:
         """So far by now."""
         self._at, self._heard = (done, total, what), time.monotonic()
+
+    def told(self) -> None:
+        """Something was said just now."""
+        self._told = time.monotonic()
 
     def due(self) -> str | None:
         """The next line, if it is time for one."""

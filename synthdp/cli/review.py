@@ -14,13 +14,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from synthdp.cli.help import shown
 from synthdp.cli.options import Json, Out, show
 from synthdp.spec.addresses import from_folder, home, shown_address
 
-review_app = typer.Typer(rich_markup_mode=None)
+review_app = typer.Typer(rich_markup_mode="markdown")
 
 
-@review_app.command()
+@review_app.command(**shown("verify"))
 def verify(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
     key: Annotated[
@@ -56,7 +57,7 @@ def verify(
     )
 
 
-@review_app.command()
+@review_app.command(**shown("diff"))
 def diff(
     bundle_a: Annotated[Path, typer.Argument(help="A bundle folder.")],
     bundle_b: Annotated[Path, typer.Argument(help="Another, to compare with the first.")],
@@ -107,7 +108,7 @@ Runs = Annotated[
 ]
 
 
-@review_app.command()
+@review_app.command(**shown("audit"))
 def audit(
     what: Audited,
     replay: Replay = False,
@@ -151,7 +152,7 @@ def audit(
     check_unrefuted(record, hint=DO_NOT_USE if of_bundle else DO_NOT_RELEASE)
 
 
-@review_app.command()
+@review_app.command(**shown("doctor"))
 def doctor(
     spec: Annotated[
         Path | None,
@@ -182,7 +183,7 @@ def doctor(
         )
 
 
-@review_app.command()
+@review_app.command(**shown("track"))
 def track(
     out: Annotated[Path, typer.Argument(help="Output folder of a release.")],
     store: Annotated[
@@ -208,7 +209,7 @@ def track(
     show({"logged": str(out)}, as_json=as_json, text=lambda: f"{out}: logged")
 
 
-@review_app.command()
+@review_app.command(**shown("ui"))
 def ui(
     spec: Annotated[
         Path | None,
@@ -230,9 +231,13 @@ def ui(
     """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone,
     until Ctrl-C.
     """
+    from importlib.util import find_spec
+
     from synthdp.spec.load.loader import load_spec
     from synthdp.tracking.server import existing, serving, store_of
 
+    if find_spec("mlflow") is None:  # its server would be a process of its own
+        raise ModuleNotFoundError(name="mlflow")
     loaded = load_spec(spec) if spec else None
     if store is not None:
         uri, experiment = (

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from synthdp.cli.options import Json, SpecArgument, show, write_file
+from synthdp.cli.options import Json, SpecArgument, say, show, write_file
 
 
 def validate(spec: SpecArgument, as_json: Json = False) -> None:
@@ -43,6 +43,8 @@ def schema(as_json: Json = False) -> None:
     typer.echo(json.dumps(json_schema(), indent=1))
 
 
+PRIVATE = "With --private"
+
 Builtin = Annotated[
     str | None,
     typer.Option(
@@ -57,42 +59,49 @@ PrivateFlag = Annotated[
     bool,
     typer.Option(
         "--private",
+        rich_help_panel=PRIVATE,
         help="Find types, bounds and categories in the rows, under differential privacy; this"
         " spends a budget, and needs --cap.",
     ),
 ]
 Epsilon = Annotated[
-    float, typer.Option(help="With --private: epsilon to spend on it.", min=0.01, max=100)
+    float, typer.Option(rich_help_panel=PRIVATE, help="Epsilon to spend on it.", min=0.01, max=100)
 ]
 Delta = Annotated[
     float | None,
     typer.Option(
-        help="With --private: delta to spend on it [default: a hundredth of 1 / rows or less]."
+        rich_help_panel=PRIVATE,
+        help="Delta to spend on it [default: a hundredth of 1 / rows or less].",
     ),
 ]
 Cap = Annotated[
     tuple[float, float] | None,
     typer.Option(
-        help="With --private: EPSILON DELTA, the most that all runs of this dataset may spend,"
-        " releases too."
+        rich_help_panel=PRIVATE,
+        help="EPSILON DELTA, the most that all runs of this dataset may spend, releases too.",
     ),
 ]
 LedgerUrl = Annotated[
     str | None,
-    typer.Option(help="With --private: privacy.ledger [default: beside the draft]."),
+    typer.Option(
+        rich_help_panel=PRIVATE, help="The draft's privacy.ledger [default: beside the draft]."
+    ),
 ]
 DatasetId = Annotated[
     str | None,
-    typer.Option(help="With --private: key of the ledger [default: from the file's name]."),
+    typer.Option(
+        rich_help_panel=PRIVATE, help="Key of the ledger [default: from the file's name]."
+    ),
 ]
 UnitText = Annotated[
     str | None,
     typer.Option(
-        help="With --private: what is protected: row, or COLUMN:MAX_ROWS for all of one id."
+        rich_help_panel=PRIVATE,
+        help="What is protected: row, or COLUMN:MAX_ROWS for all of one id.",
     ),
 ]
 Meaning = Annotated[
-    str | None, typer.Option(help='With --private: what one unit is, e.g. "one person".')
+    str | None, typer.Option(rich_help_panel=PRIVATE, help='What one unit is, e.g. "one person".')
 ]
 
 
@@ -175,7 +184,7 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
     todo = (
         f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
     )
-    typer.echo(f"wrote {out}; {todo}", err=True)
+    say(f"wrote {out}; {todo}", err=True)
 
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:

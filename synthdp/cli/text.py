@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
@@ -20,27 +23,84 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 
 MAX_LINKS = 20
 MAX_TERMS = 8  # coefficients of a regression
+GAP = 2  # characters between the columns of a table
+UNBROKEN = 1_000_000  # characters of a line that is not for a terminal: it is never broken
+PUBLIC_QUALITY = {
+    "tv1_noisy": "single columns {:.2g} from the noisy counts (total variation)",
+    "tv1_dp": "{:.2g} from the real ones, measured under privacy",
+    "tv2_dp": "pairs of columns {:.2g} from the real ones, measured under privacy",
+    "tstr_accuracy_dp": "models are right on {:.0%} of real rows, measured under privacy",
+}
+PAGE = 110  # characters of a line of a text with headings
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table without lines; `numbers`: places of the columns that are lined up on the right."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: Sequence[int]
+
+    def fitted(self, width: int) -> Table | str:
+        """The table in `width` characters a line, no word of it broken.
+
+        Where that is too few for its columns, each row becomes a paragraph.
+        """
+        columns = list(zip(self.header, *self.rows, strict=True))
+        natural = [
+            max(cell_len(line) for c in cells for line in c.split("\n")) for cells in columns
+        ]
+        least = [
+            min(max(cell_len(word) for c in cells for word in ["", *c.split()]), width // 2)
+            for cells in columns
+        ]
+        gaps = GAP * (len(columns) - 1)
+        if sum(least) + gaps > width:
+            return "\n".join(map(self._paragraph, self.rows))
+        widths = shared(least, natural, width - gaps)
+        made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=any(self.header))
+        for i, name in enumerate(self.header):
+            side: Literal["left", "right"] = "right" if i in self.numbers else "left"
+            made.add_column(name, justify=side, overflow="fold", width=widths[i])
+        for row in self.rows:
+            made.add_row(*row)
+        return made
+
+    def _paragraph(self, row: Sequence[str]) -> str:
+        """One row: its first cell, and below it the others by name."""
+        named = zip(self.header[1:], row[1:], strict=True)
+        return "\n".join([row[0], *(f"    {name} {cell}".rstrip() for name, cell in named if cell)])
+
+
+def shared(least: Sequence[int], natural: Sequence[int], width: int) -> list[int]:
+    """Widths from `least` up to `natural`, `width` together; those that lack least come first.
+
+    >>> shared([3, 4], [5, 40], 20)
+    [5, 15]
+    """
+    widths, spare = list(least), width - sum(least)
+    order = sorted(range(len(least)), key=lambda i: natural[i] - least[i])
+    for left, i in zip(range(len(order), 0, -1), order, strict=True):
+        more = min(natural[i] - least[i], spare // left)
+        widths[i], spare = widths[i] + more, spare - more
+    return widths
 
 
 def render(*parts: object) -> str:
-    """Lines and tables as text of 110 characters a line."""
-    buffer = StringIO()
-    console = Console(file=buffer, width=110, highlight=False, color_system=None, markup=False)
+    """Lines and tables as text: in the width of the terminal, elsewhere as wide as they are."""
+    buffer, terminal = StringIO(), Console(file=sys.stdout)
+    width = terminal.width if terminal.is_terminal else UNBROKEN
+    console = Console(file=buffer, width=width, highlight=False, color_system=None, markup=False)
     for part in parts:
-        console.print(part)
-    return buffer.getvalue().rstrip()
+        shown = part.fitted(width) if isinstance(part, Rows) else part
+        console.print(shown, width=min(width, PAGE) if isinstance(part, Markdown) else None)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).rstrip()
 
 
-def table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]
-) -> Table:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]) -> Rows:
     """A table without lines; `numbers`: places of the columns that are lined up on the right."""
-    made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for i, name in enumerate(header):
-        made.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*row)
-    return made
+    return Rows(header, rows, numbers)
 
 
 def plan_text(facts: Mapping[str, Any]) -> str:
@@ -55,7 +115,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g},"
         f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
         f" {facts['rows_per_unit']} row(s) per unit",
-        table("", ["spend", "epsilon alone", "mechanism", "serves"], spends, numbers=[1]),
+        table(["spend", "epsilon alone", "mechanism", "serves"], spends, numbers=[1]),
         "(together they cost less than their sum: one accountant composes them)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
@@ -165,6 +225,7 @@ def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
         "epsilon_planned": plan.epsilon_spent,
         "epsilon_spent": outcome.job.spent.epsilon_spent,
         "delta": plan.delta,
+        "quality": {n: outcome.metrics[n] for n in PUBLIC_QUALITY if n in outcome.metrics},
         "gates": [
             {"metric": v.gate.metric, "bound": v.bound, "passed": v.passed}
             for v in outcome.verdicts
@@ -198,11 +259,37 @@ def outcome_text(outcome: ReleaseOutcome) -> str:
     return "\n".join(
         [
             f"{budget}, run {outcome.job.folder.run}",
+            quality_of(outcome.metrics),
             *gates,
             where,
             f"report  {outcome.report}   (for the steward only)",
             *(f"warning: {w}" for w in outcome.warnings),
+            next_steps(outcome.bundle, outcome.report),
         ]
+    )
+
+
+def quality_of(metrics: Mapping[str, float]) -> str:
+    """How good a table is, by those figures of a run that are public or were paid for."""
+    told = [
+        words.format(metrics[name]) for name, words in PUBLIC_QUALITY.items() if name in metrics
+    ]
+    more = (
+        ""
+        if "tv2_dp" in metrics
+        else "; pairs of columns are judged in the report alone, unless evaluation.disclosure is"
+        " private"
+    )
+    return f"quality {', '.join(told)}{more}"
+
+
+def next_steps(bundle: Path | None, report: Path) -> str:
+    """What a steward does with a finished run."""
+    if bundle is None:
+        return f"next    read in {report.name} which columns failed; another release pays again"
+    return (
+        f"next    read {report.name}: how far real answers are kept, and what must not be used;"
+        f" then hand on the folder {bundle} as it is"
     )
 
 
@@ -242,7 +329,7 @@ def difference_text(found: BundleDifference) -> str:
     )
     return render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
-        table("", ["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
+        table(["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
         *listed,
     )
 
@@ -257,7 +344,7 @@ def doctor_text(findings: Sequence[Diagnosis]) -> str:
         )
         for f in findings
     ]
-    return render(table("", ["", "", ""], rows, numbers=[]))
+    return render(table(["", "", ""], rows, numbers=[]))
 
 
 def columns_text(facts: list[dict[str, Any]]) -> str:
@@ -265,6 +352,6 @@ def columns_text(facts: list[dict[str, Any]]) -> str:
     from synthdp.cli.column_preview import column_rows
 
     return render(
-        table("", ["column", "type", "levels", ""], column_rows(facts), numbers=[2]),
+        table(["column", "type", "levels", ""], column_rows(facts), numbers=[2]),
         "(from the spec alone; no row was read)",
     )

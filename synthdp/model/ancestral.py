@@ -1,33 +1,34 @@
 """Ancestral sampling of the causal VAE: columns in causal order, each given its parents and z.
 
-The arithmetic is that of `CausalVae.column_logits`, arranged for speed: one pass over a chunk of
-rows that stays in the cache. A column's parents are one look-up, its part of z and its biases are
-one product, and a level is found in unnormalised cumulative sums. Tests compare both.
+The arithmetic is that of `CausalVae.column_logits`, on the released weights alone, so that whoever
+has a bundle can draw from it without PyTorch. It is arranged for speed: one pass over a chunk of
+rows that stays in the cache, with the rows of each level side by side in memory. A column's parents
+are look-ups, its part of z and its biases are one product, and a level is found in unnormalised
+cumulative sums. Tests compare both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import networkx as nx
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
+import numpy.typing as npt
 
-from synthdp.model.network import DIRECT, Architecture, CausalVae
+from synthdp.model.architecture import DECODE_LEVELS, DIRECT, Architecture
 
 CHUNK_ROWS = 4096
 """Rows that are drawn at once."""
-FEW = 4
-"""Largest number of levels for which a product by columns is faster than a wider one."""
-VECTOR = 16
-"""Matrix products run at full speed on widths that are multiples of this.
-
-On others they run at half of it or less.
-"""
 SAFE_SUM = 1e30
 """Sums of exponentials between this and its inverse have neither overflowed nor lost digits."""
+
+Floats = npt.NDArray[np.float32]
+Levels = npt.NDArray[np.int32]
+"""Levels by column, `[columns, rows]`."""
+Weights = Mapping[str, Floats]
+"""The network's weights by name; `Architecture.shapes` has their shapes."""
 
 
 @dataclass(frozen=True)
@@ -35,47 +36,42 @@ class ColumnSampler:
     """One column's decoder.
 
     `parents` and where each begins (`offsets`) in `table` `[levels of all parents, hidden]` and, if
-    there is one, in `direct` `[levels of all parents, width]`; `latent` `[latent + 1, hidden]`,
-    whose last row is the bias; `weight` `[hidden, width]` and `bias` `[width]`, where levels from
-    `levels` on do not exist and have -inf.
+    there is one, in `direct` `[levels of all parents, levels]`; `latent` `[latent + 1, hidden]`,
+    whose last row is the bias; `weight` `[levels, hidden]` and `bias` `[levels, 1]`.
     """
 
     column: int
-    levels: int
     parents: tuple[int, ...]
     offsets: tuple[int, ...]
-    table: Tensor | None
-    latent: Tensor
-    weight: Tensor
-    bias: Tensor
-    direct: Tensor | None = None
+    table: Floats | None
+    latent: Floats
+    weight: Floats
+    bias: Floats
+    direct: Floats | None = None
 
-    def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits `[rows, width]`.
+    @property
+    def levels(self) -> int:
+        """Number of levels of the column."""
+        return len(self.weight)
 
-        `codes` is `[columns, rows]`, and `z` `[rows, latent + 1]` with ones last.
-        """
-        if self.table is None:
-            hidden = z @ self.latent
-        else:
-            hidden = self.looked_up(codes).addmm_(z, self.latent)
-        logits = torch.addmm(self.bias, hidden.tanh_(), self.weight)
-        return logits if self.direct is None else logits.add_(self.summed(self.direct, codes))
+    def logits(self, codes: Levels, z: Floats) -> Floats:
+        """Logits `[levels, rows]`; `z` is `[rows, latent + 1]` with ones last."""
+        hidden = z @ self.latent
+        if self.table is not None:
+            hidden += self.summed(self.table, codes)
+        logits: Floats = self.weight @ np.tanh(hidden, out=hidden).T
+        logits += self.bias
+        if self.direct is not None:
+            logits += self.summed(self.direct, codes).T
+        return logits
 
-    def looked_up(self, codes: Tensor) -> Tensor:
-        """The parents' part of the inputs of the hidden units, `[rows, hidden]`.
-
-        `codes` is `[columns, rows]`. The column must have parents.
-        """
-        assert self.table is not None
-        return self.summed(self.table, codes)
-
-    def summed(self, table: Tensor, codes: Tensor) -> Tensor:
+    def summed(self, table: Floats, codes: Levels) -> Floats:
         """Sum of the rows of `table` at the parents' levels, `[rows, width of the table]`."""
-        rows = torch.empty(codes.shape[1], len(self.parents), dtype=torch.int32)
-        for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
-            torch.add(codes[parent], offset, out=rows[:, slot])
-        return F.embedding_bag(rows, table, mode="sum")
+        places = (codes[p] + offset for p, offset in zip(self.parents, self.offsets, strict=True))
+        out: Floats = table.take(next(places), axis=0)
+        for place in places:
+            out += table.take(place, axis=0)
+        return out
 
 
 def causal_order(architecture: Architecture) -> list[int]:
@@ -92,52 +88,44 @@ def causal_order(architecture: Architecture) -> list[int]:
     return list(nx.topological_sort(graph))
 
 
-@torch.no_grad()
-def column_samplers(model: CausalVae) -> list[ColumnSampler]:
-    """The decoder of `model`, column by column in causal order."""
-    return [_column_sampler(model, column) for column in causal_order(model.architecture)]
+def column_samplers(architecture: Architecture, weights: Weights) -> list[ColumnSampler]:
+    """The decoder with these weights, column by column in causal order."""
+    return [_column_sampler(architecture, weights, c) for c in causal_order(architecture)]
 
 
-def _column_sampler(model: CausalVae, column: int) -> ColumnSampler:
-    shape, lookup = model.architecture, model.decode_parents
-    rows = slice(column * shape.hidden, (column + 1) * shape.hidden)
-    latent = (model.decode_latent.weight * model.decode_latent.mask)[rows].T
-    bias, parents, places = (
-        model.decode_latent.bias[rows],
-        shape.parents[column],
-        shape.rows_of(column),
-    )
-    table, direct = None, None
-    if lookup is not None:
-        bias = bias + lookup.bias[column]
-        table = lookup.weight[places.start : places.stop].contiguous() if parents else None
-    extended = torch.cat([latent, bias.unsqueeze(0)]).contiguous()
-    size = shape.sizes[column]
-    weight = model.decode_levels.weight[column, :, :size]
-    level_bias = model.decode_levels.bias[column, :size]
-    if size > FEW:
-        weight = F.pad(weight, (0, -size % VECTOR)).contiguous()
-        level_bias = F.pad(level_bias, (0, -size % VECTOR), value=-torch.inf)
-    else:
-        weight = weight.T.contiguous().T
-    if shape.direct and parents:
-        direct = model.get_buffer(DIRECT)[places.start : places.stop, :size]
-        direct = F.pad(direct, (0, weight.shape[1] - size)).contiguous()
-    offsets = tuple(shape.offsets_of(column))
+def _column_sampler(shape: Architecture, weights: Weights, column: int) -> ColumnSampler:
+    hidden = slice(column * shape.hidden, (column + 1) * shape.hidden)
+    reached = np.array([column in columns for columns in shape.latent_of])
+    latent = weights["decode_latent.weight"][hidden].T * reached[:, None].astype(np.float32)
+    bias = weights["decode_latent.bias"][hidden]
+    places, size, parents = shape.rows_of(column), shape.sizes[column], shape.parents[column]
+    rows, table, direct = slice(places.start, places.stop), None, None
+    if any(shape.parents):
+        bias = bias + weights["decode_parents.bias"][column]
+    if parents:
+        table = weights["decode_parents.weight"][rows]
+    if parents and shape.direct:
+        direct = np.ascontiguousarray(weights[DIRECT][rows, :size])
     return ColumnSampler(
-        column, size, parents, offsets, table, extended, weight, level_bias, direct
+        column,
+        parents,
+        tuple(shape.offsets_of(column)),
+        table,
+        np.concatenate([latent, bias[None]]),
+        np.ascontiguousarray(weights[f"{DECODE_LEVELS}.weight"][column, :, :size].T),
+        weights[f"{DECODE_LEVELS}.bias"][column, :size, None],
+        direct,
     )
 
 
-@torch.no_grad()
 def draw(
     samplers: list[ColumnSampler],
     rows: int,
     *,
     do: Mapping[int, int],
     given: Mapping[int, int],
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:
+    rng: np.random.Generator,
+) -> tuple[Levels, Floats]:
     """Levels `[columns, rows]` and the log of each row's weight `[rows]`.
 
     Columns in `do` are set, whatever their parents. Those in `given` are set too, and the weight of
@@ -145,30 +133,46 @@ def draw(
     the law that is intervened on by `do` and then conditioned on `given` (likelihood weighting;
     Koller and Friedman, "Probabilistic Graphical Models", 2009, Section 12.2).
     """
-    latent = len(samplers[0].latent) - 1
-    z = torch.ones(rows, latent + 1)
-    z[:, :latent] = torch.randn(rows, latent, generator=generator)
-    codes = torch.zeros(len(samplers), rows, dtype=torch.int32)
-    log_weight = torch.zeros(rows)
+    z = latents(len(samplers[0].latent) - 1, rows, rng)
+    codes, log_weight = np.zeros((len(samplers), rows), np.int32), np.zeros(rows, np.float32)
     for sampler in samplers:
         column = sampler.column
         if column in do:
             codes[column] = do[column]
         elif column in given:
             codes[column] = given[column]
-            log_weight += sampler.logits(codes, z).log_softmax(1)[:, given[column]]
+            log_weight += log_softmax(sampler.logits(codes, z))[given[column]]
         else:
-            uniform = torch.rand(rows, 1, generator=generator)
-            drawn = levels_of(sampler.logits(codes, z), uniform)
-            codes[column] = drawn.clamp_(max=sampler.levels - 1)
+            codes[column] = levels_of(sampler.logits(codes, z), rng.random(rows, dtype=np.float32))
     return codes, log_weight
 
 
-def levels_of(logits: Tensor, uniform: Tensor) -> Tensor:
-    """A level of each row of `logits` `[rows, levels]` by inverse cumulative sums, `[rows]`."""
-    sums = logits.exp().cumsum_(1)
-    low, high = torch.aminmax(sums[:, -1])
-    if not 1 / SAFE_SUM < float(low) <= float(high) < SAFE_SUM:
-        sums = logits.softmax(1).cumsum_(1)
-    points = uniform.mul_(sums[:, -1:])
-    return torch.searchsorted(sums, points, right=True, out_int32=True).squeeze(1)
+def latents(latent: int, rows: int, rng: np.random.Generator) -> Floats:
+    """Draws of z, `[rows, latent + 1]`; the last entry is one."""
+    z = np.ones((rows, latent + 1), np.float32)
+    z[:, :latent] = rng.standard_normal((rows, latent), dtype=np.float32)
+    return z
+
+
+def levels_of(logits: Floats, uniform: Floats) -> Levels:
+    """A level of each column of `logits` `[levels, rows]` by inverse cumulative sums, `[rows]`."""
+    with np.errstate(over="ignore"):
+        sums = _summed(np.exp(logits))
+    if not 1 / SAFE_SUM < sums[-1].min() <= sums[-1].max() < SAFE_SUM:
+        sums = _summed(np.exp(log_softmax(logits)))
+    levels: Levels = (sums <= uniform * sums[-1]).sum(0, dtype=np.int32)
+    return np.minimum(levels, len(logits) - 1)
+
+
+def _summed(parts: Floats) -> Floats:
+    """Cumulative sums over the first axis, in place."""
+    for before, after in pairwise(parts):
+        after += before
+    return parts
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """Log probabilities, over the last axis but one."""
+    shifted = logits - logits.max(-2, keepdims=True)
+    logs: Floats = shifted - np.log(np.exp(shifted).sum(-2, keepdims=True))
+    return logs

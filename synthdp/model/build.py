@@ -13,7 +13,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.features import level_features
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.margins import Probabilities
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.architecture import Architecture
+from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression, without_targets
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import ReleaseSpec

@@ -75,11 +75,26 @@ class Constraints:
 
         `codes` are levels `[rows, columns]`, and `frame` holds their decoded values.
         """
-        values = {
+        return self.violated(self._read(codes, frame))
+
+    def fulfilled_by(self, codes: Codes, frame: Mapping[str, pd.Series[object]]) -> Mask:
+        """Which rows fulfil all of them surely, `[rows]`: what is missing fulfils nothing.
+
+        `codes` and `frame` are those of `violated_by`.
+        """
+        values = self._read(codes, frame)
+        values = {**values, **self.derived.values(values)}
+        with np.errstate(all="ignore"):
+            held: Mask = np.logical_and.reduce([e.truth(values)[0] for e in self.expressions])
+        return held
+
+    def _read(
+        self, codes: Codes, frame: Mapping[str, pd.Series[object]]
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        return {
             c.name: operand_values(c, codes[:, self.domain.index(c.name)], frame.get(c.name))
             for c in self.columns
         }
-        return self.violated(values)
 
     def violated_in(self, text: pd.DataFrame) -> dict[str, Mask]:
         """Which rows of a published table violate each constraint, by its text.

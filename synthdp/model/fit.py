@@ -18,18 +18,18 @@ from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
+from synthdp.model.architecture import Architecture
 from synthdp.model.build import (
     architecture_for,
     causal_vae,
     target_regression,
     targets_of,
-    unseeded_generator,
 )
 from synthdp.model.compute import threads_for
 from synthdp.model.estimands import tables_and_sums
 from synthdp.model.log_linear import fit_log_linear
-from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.network import CausalVae
+from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, into_network
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
@@ -239,10 +239,10 @@ def assemble(
         )
 
     def calibrated(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
-        synthesizer = Synthesizer(start.columns, architecture, w[0])
+        synthesizer = Synthesizer(start.columns, architecture, arrays(w[0]))
         if not spec.sampling.rake:
             return synthesizer
         rows = min(MAX_CALIBRATION_ROWS, max(MIN_CALIBRATION_ROWS, 2 * expected_fit_rows(spec)))
-        return synthesizer.calibrated(start.margins, rows=int(rows), generator=unseeded_generator())
+        return synthesizer.calibrated(start.margins, rows=int(rows), rng=fresh_generator())
 
     return whole.zip(start.paid).map(calibrated)

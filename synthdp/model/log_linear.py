@@ -29,7 +29,7 @@ from synthdp.graph.margins import Probabilities
 from synthdp.graph.prediction.pairs import PairTables
 from synthdp.graph.prediction.smoothing import fitted_to_margins
 from synthdp.model.ancestral import causal_order
-from synthdp.model.network import Architecture
+from synthdp.model.architecture import Architecture
 
 RIDGE = 2e-4
 """Weight of half the squared weights, against a mean log likelihood in nats. On five public tables

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from synthdp.graph.margins import Probabilities
-from synthdp.model.ancestral import FEW, column_samplers, levels_of
-from synthdp.model.network import CausalVae
+from synthdp.model.ancestral import (
+    Floats,
+    Weights,
+    column_samplers,
+    latents,
+    levels_of,
+    log_softmax,
+)
+from synthdp.model.architecture import DECODE_LEVELS, Architecture
 
 ROUNDS = 10
 """Rounds of proportional fitting of a column."""
@@ -22,35 +28,39 @@ MAX_SHIFT = 20.0
 """Largest change of a bias, up or down."""
 
 
-@torch.no_grad()
 def calibrated_bias(
-    model: CausalVae, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator
-) -> Tensor:
-    """`decode_levels.bias` of `model`, `[columns, levels]`, that gives the margins `targets`.
+    architecture: Architecture,
+    weights: Weights,
+    targets: Sequence[Probabilities],
+    *,
+    rows: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """`decode_levels.bias`, `[columns, levels]`, that gives the margins `targets`.
 
     Column i has the margin `targets[i]` in `rows` drawn rows. Columns come in causal order; each
     round multiplies the odds of a level by its wanted over its present probability, which is
     iterative proportional fitting of one margin.
     """
-    bias = model.decode_levels.bias.detach().clone()
-    latent = model.latent
-    z = torch.ones(rows, latent + 1)
-    z[:, :latent] = torch.randn(rows, latent, generator=generator)
-    codes = torch.zeros(len(targets), rows, dtype=torch.int32)
-    for sampler in column_samplers(model):
+    bias = weights[f"{DECODE_LEVELS}.bias"].copy()
+    z = latents(len(architecture.latent_of), rows, rng)
+    codes = np.zeros((len(targets), rows), np.int32)
+    for sampler in column_samplers(architecture, weights):
         logits = sampler.logits(codes, z)
-        if sampler.levels <= FEW:  # such a row is too short for vector instructions
-            probabilities = logits.T.contiguous().softmax(0)
-        else:
-            probabilities = logits.softmax(1)[:, : sampler.levels].T.contiguous()
-        wanted = torch.from_numpy(targets[sampler.column]).float()
-        factor = torch.ones(sampler.levels)
-        for _ in range(ROUNDS):
-            present = factor * (probabilities @ (factor @ probabilities).reciprocal_()) / rows
-            factor *= wanted / present.clamp(min=1e-12)
-        shift = factor.log().clamp(-MAX_SHIFT, MAX_SHIFT)
+        shift = _shift(np.exp(log_softmax(logits)), targets[sampler.column])
         bias[sampler.column, : sampler.levels] += shift
-        logits[:, : sampler.levels] += shift
-        drawn = levels_of(logits, torch.rand(rows, 1, generator=generator))
-        codes[sampler.column] = drawn.clamp_(max=sampler.levels - 1)
+        logits += shift[:, None]
+        codes[sampler.column] = levels_of(logits, rng.random(rows, dtype=np.float32))
     return bias
+
+
+def _shift(probabilities: Floats, wanted: Probabilities) -> Floats:
+    """What to add to the biases of a column, from its `probabilities` `[levels, rows]`."""
+    factor, target = np.ones(len(probabilities), np.float32), wanted.astype(np.float32)
+    for _ in range(ROUNDS):
+        present = factor * (probabilities @ (1 / (factor @ probabilities)))
+        present /= probabilities.shape[1]
+        factor *= target / np.maximum(present, np.float32(1e-12))
+    with np.errstate(divide="ignore"):
+        shift: Floats = np.log(factor).clip(-MAX_SHIFT, MAX_SHIFT)
+    return shift

@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
-from scipy.stats import norm, qmc
-from torch import Tensor
+from scipy.special import logsumexp, ndtri, softmax
 
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import Probabilities
-from synthdp.model.ancestral import CHUNK_ROWS, ColumnSampler
+from synthdp.model.ancestral import CHUNK_ROWS, ColumnSampler, Floats, Levels, log_softmax
 
 POINTS = 32
 """Points of z."""
 
 
-@torch.no_grad()
 def probabilities_given_others(
     samplers: Mapping[int, ColumnSampler], codes: Codes, column: int, *, rng: np.random.Generator
 ) -> Probabilities:
@@ -40,66 +37,66 @@ def probabilities_given_others(
     if any(map(_depends_on_z, family)):
         others = [s for s in samplers.values() if s not in family and _depends_on_z(s)]
     latent = len(sampler.latent) - 1
-    z = _points(latent, rng) if others or children else torch.eye(latent + 1)[-1:]
+    z = _points(latent, rng) if others or children else np.eye(latent + 1, dtype=np.float32)[-1:]
     chunks = (codes[start : start + CHUNK_ROWS] for start in range(0, len(codes), CHUNK_ROWS))
     parts = [
-        _probabilities(sampler, children, others, torch.from_numpy(chunk.T.astype(np.int32)), z)
-        for chunk in chunks
+        _probabilities(sampler, children, others, chunk.T.astype(np.int32), z) for chunk in chunks
     ]
-    return torch.cat(parts).double().numpy()
+    return np.concatenate(parts, 1).T.astype(np.float64)
 
 
 def _depends_on_z(sampler: ColumnSampler) -> bool:
     return bool(sampler.latent[:-1].any())
 
 
-def _points(latent: int, rng: np.random.Generator) -> Tensor:
+def _points(latent: int, rng: np.random.Generator) -> Floats:
     """Points that cover the law of z evenly, `[points, latent + 1]`; the last entry is one."""
+    from scipy.stats import qmc  # half a second of imports, which drawing rows does not need
+
     uniform = qmc.Sobol(latent, seed=int(rng.integers(2**32))).random(POINTS)
-    normal = norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
-    return torch.from_numpy(np.append(normal, np.ones((POINTS, 1)), 1)).float()
+    normal = ndtri(np.clip(uniform, 1e-6, 1 - 1e-6))
+    points: Floats = np.append(normal, np.ones((POINTS, 1)), 1).astype(np.float32)
+    return points
 
 
 def _probabilities(
     sampler: ColumnSampler,
     children: Sequence[ColumnSampler],
     others: Sequence[ColumnSampler],
-    codes: Tensor,
-    z: Tensor,
-) -> Tensor:
-    """Probabilities `[rows, levels]` of a column's levels given `codes` `[columns, rows]`."""
-    logs = _log_probabilities(sampler, codes, z)[..., : sampler.levels]  # [points, rows, levels]
+    codes: Levels,
+    z: Floats,
+) -> Floats:
+    """Probabilities `[levels, rows]` of a column's levels given `codes` `[columns, rows]`."""
+    logs = _log_probabilities(sampler, codes, z)  # [points, levels, rows]
     for child in children:
-        by_level = [
-            _log_likelihood(child, _with(codes, sampler.column, level), z)
-            for level in range(sampler.levels)
-        ]
-        logs = logs + torch.stack(by_level, -1)
+        for level in range(sampler.levels):
+            logs[:, level] += _log_likelihood(child, _with(codes, sampler.column, level), z)
     for other in others:
-        logs = logs + _log_likelihood(other, codes, z).unsqueeze(-1)
-    return logs.logsumexp(0).softmax(-1)
+        logs += _log_likelihood(other, codes, z)[:, None]
+    found: Floats = softmax(logsumexp(logs, axis=0), axis=0)
+    return found
 
 
-def _log_likelihood(sampler: ColumnSampler, codes: Tensor, z: Tensor) -> Tensor:
+def _log_likelihood(sampler: ColumnSampler, codes: Levels, z: Floats) -> Floats:
     """Log probabilities of a column's levels in `codes` at each point of z, `[points, rows]`."""
-    level = codes[sampler.column].long().expand(len(z), -1).unsqueeze(-1)
-    return _log_probabilities(sampler, codes, z).gather(-1, level).squeeze(-1)
+    logs = _log_probabilities(sampler, codes, z)
+    chosen: Floats = np.take_along_axis(logs, codes[None, None, sampler.column], 1)[:, 0]
+    return chosen
 
 
-def _log_probabilities(sampler: ColumnSampler, codes: Tensor, z: Tensor) -> Tensor:
-    """Log probabilities of all levels of a column at each point of z, `[points, rows, levels]`."""
-    hidden = (z @ sampler.latent).unsqueeze(1)
-    if sampler.table is None:
-        hidden = hidden.expand(-1, codes.shape[1], -1)
-    else:
-        hidden = hidden + sampler.looked_up(codes)
-    logits = torch.tanh(hidden) @ sampler.weight + sampler.bias
+def _log_probabilities(sampler: ColumnSampler, codes: Levels, z: Floats) -> Floats:
+    """Log probabilities of all levels of a column at each point of z, `[points, levels, rows]`."""
+    hidden = (z @ sampler.latent)[:, None]  # [points, 1, hidden]
+    if sampler.table is not None:
+        hidden = hidden + sampler.summed(sampler.table, codes)
+    logits = sampler.weight @ np.tanh(hidden).mT + sampler.bias
     if sampler.direct is not None:
-        logits = logits + sampler.summed(sampler.direct, codes)
-    return logits.log_softmax(-1)
+        logits = logits + sampler.summed(sampler.direct, codes).T
+    whole = np.broadcast_to(logits, (len(z), sampler.levels, codes.shape[1]))
+    return log_softmax(whole)
 
 
-def _with(codes: Tensor, column: int, level: int) -> Tensor:
-    changed = codes.clone()
+def _with(codes: Levels, column: int, level: int) -> Levels:
+    changed = codes.copy()
     changed[column] = level
     return changed

@@ -11,10 +11,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import Probabilities
 from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.model.architecture import Architecture
 from synthdp.model.build import targets_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress
-from synthdp.model.network import Architecture
 from synthdp.model.raking import rake, raking_factors, raking_weights
 from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw

@@ -2,7 +2,7 @@
 
 Sampling reads nothing but the released weights, so it costs no privacy: any number of rows,
 interventions `do(column = level)`, which cut a column off from its parents and set it, and
-conditions `column = level`, by weights.
+conditions `column = level`, by weights. It needs no PyTorch, which only training does.
 """
 
 from __future__ import annotations
@@ -15,22 +15,35 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.margins import Probabilities
-from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, draw
+from synthdp.model.ancestral import (
+    CHUNK_ROWS,
+    ColumnSampler,
+    Floats,
+    Weights,
+    causal_order,
+    column_samplers,
+    draw,
+)
+from synthdp.model.architecture import DECODE_LEVELS, Architecture
 from synthdp.model.margin_biases import calibrated_bias
-from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.redraw import probabilities_given_others
+from synthdp.threads import one_thread
+
+if TYPE_CHECKING:  # PyTorch trains; whoever has the weights draws without it
+    import torch
+
+    from synthdp.model.network import CausalVae
 
 MAX_SLOTS = 1 << 26
 """Most columns times parents of one column: a bound on the look-ups of a foreign model."""
@@ -51,7 +64,7 @@ class Synthesizer:
 
     columns: tuple[str, ...]
     architecture: Architecture
-    weights: dict[str, Tensor]
+    weights: Weights
 
     def sample(
         self,
@@ -101,7 +114,7 @@ class Synthesizer:
             raise ValueError(
                 f"given: column {both[0]!r} is set by do, so it cannot be conditioned on"
             )
-        samplers = column_samplers(self._model())
+        samplers = self._samplers()
         # Sampling is post-processing, so the caller may seed its generator for repeatable samples.
         seeds = np.random.default_rng(int(rng.integers(2**63)))
 
@@ -111,9 +124,9 @@ class Synthesizer:
                 size,
                 do=fixed,
                 given=evidence,
-                generator=torch.Generator().manual_seed(seed),
+                rng=np.random.default_rng(seed),
             )
-            return codes.T.numpy().astype(np.uint16), weights.numpy()
+            return codes.T.astype(np.uint16), weights
 
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
         return _in_threads(chunk, tasks, threads or os.cpu_count() or 1)
@@ -127,11 +140,12 @@ class Synthesizer:
         `[rows, all columns]` are read at each step of the iterator, so a caller may draw a column
         again before the next one.
         """
-        samplers = {s.column: s for s in column_samplers(self._model())} if columns else {}
+        samplers = {s.column: s for s in self._samplers()} if columns else {}
         for column in columns:
-            yield probabilities_given_others(samplers, codes, column, rng=rng)
+            with one_thread():
+                found = probabilities_given_others(samplers, codes, column, rng=rng)
+            yield found
 
-    @torch.no_grad()
     def elbo(
         self, codes: Codes, *, draws: int, generator: torch.Generator
     ) -> npt.NDArray[np.float64]:
@@ -139,19 +153,23 @@ class Synthesizer:
 
         It is the mean over `draws` of z.
         """
+        import torch
+
         model, levels = self._model(), torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
         noise = torch.randn(draws, model.latent, generator=generator).repeat_interleave(
             len(codes), 0
         )
-        surprise: Tensor = model(levels, noise)
+        with torch.no_grad():
+            surprise: torch.Tensor = model(levels, noise)
         return -surprise.double().view(draws, len(codes)).mean(0).numpy()
 
     def calibrated(
-        self, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator
+        self, targets: Sequence[Probabilities], *, rows: int, rng: np.random.Generator
     ) -> Synthesizer:
         """The same with biases that give its columns the margins `targets`; see `calibration`."""
-        bias = calibrated_bias(self._model(), targets, rows=rows, generator=generator)
-        return replace(self, weights={**self.weights, "decode_levels.bias": bias})
+        with one_thread():
+            bias = calibrated_bias(self.architecture, self.weights, targets, rows=rows, rng=rng)
+        return replace(self, weights={**self.weights, f"{DECODE_LEVELS}.bias": bias})
 
     def _levels(self, what: str, named: Mapping[str, int]) -> dict[int, int]:
         """Levels by the position of their column."""
@@ -170,16 +188,24 @@ class Synthesizer:
             levels[column] = level
         return levels
 
+    def _samplers(self) -> list[ColumnSampler]:
+        return column_samplers(self.architecture, self.weights)
+
     def _model(self) -> CausalVae:
+        import torch
+
+        from synthdp.model.network import CausalVae
+
         model = CausalVae(self.architecture, generator=torch.Generator().manual_seed(0))
-        model.load_state_dict(self.weights)
+        model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in self.weights.items()})
         return model.eval()
 
     def save(self, folder: Path) -> None:
         """Write `model.safetensors` and `model.json`."""
-        from safetensors.torch import save_file
+        from safetensors.numpy import save_file
 
-        save_file({k: v.contiguous() for k, v in self.weights.items()}, folder / WEIGHTS_FILE)
+        whole = {k: np.ascontiguousarray(v) for k, v in self.weights.items()}
+        save_file(whole, folder / WEIGHTS_FILE)
         shapes = {k: list(v.shape) for k, v in self.weights.items()}
         content = {
             "kind": "causal_vae",
@@ -197,7 +223,7 @@ class Synthesizer:
             VerifyError: the files are damaged, or do not belong together.
         """
         from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from safetensors.numpy import load_file
 
         try:
             content = parse_json(read_text(folder / MODEL_FILE))
@@ -226,7 +252,7 @@ class Synthesizer:
         """
         if not self._plausible_architecture():
             return False
-        shapes = {name: tuple(weight.shape) for name, weight in self.weights.items()}
+        shapes = {name: weight.shape for name, weight in self.weights.items()}
         if shapes != self.architecture.shapes():
             return False
         if not all(map(_finite_float32, self.weights.values())):
@@ -253,16 +279,23 @@ class Synthesizer:
         return len(columns) * max(map(len, shape.parents)) <= MAX_SLOTS
 
 
-def _finite_float32(weight: Tensor) -> bool:
-    return weight.dtype == torch.float32 and bool(weight.isfinite().all())
+def _finite_float32(weight: Floats) -> bool:
+    return weight.dtype == np.float32 and bool(np.isfinite(weight).all())
+
+
+def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, Floats]:
+    """A copy of a network's weights that needs no PyTorch."""
+    return {name: value.detach().cpu().numpy().copy() for name, value in state.items()}
 
 
 def untrained(domain: Domain, architecture: Architecture) -> Synthesizer:
     """A synthesizer with starting weights only (tests, cost estimates)."""
+    import torch
+
+    from synthdp.model.network import CausalVae
+
     model = CausalVae(architecture, generator=torch.Generator().manual_seed(0))
-    return Synthesizer(
-        domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()}
-    )
+    return Synthesizer(domain.names, architecture, arrays(model.state_dict()))
 
 
 def _in_threads(
@@ -275,17 +308,18 @@ def _in_threads(
     At most twice as many chunks as there are threads are computed ahead.
     """
     first = list(itertools.islice(tasks, 2))
-    if threads == 1 or len(first) < 2:  # a single chunk is not worth a thread
-        yield from itertools.starmap(chunk, itertools.chain(first, tasks))
-        return
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
-    try:
-        ahead: deque[Future[tuple[Codes, LogWeights]]] = deque()
-        for task in itertools.chain(first, tasks):
-            ahead.append(pool.submit(chunk, *task))
-            if len(ahead) > 2 * threads:
+    with one_thread():
+        if threads == 1 or len(first) < 2:  # a single chunk is not worth a thread
+            yield from itertools.starmap(chunk, itertools.chain(first, tasks))
+            return
+        pool = ThreadPoolExecutor(threads)
+        try:
+            ahead: deque[Future[tuple[Codes, LogWeights]]] = deque()
+            for task in itertools.chain(first, tasks):
+                ahead.append(pool.submit(chunk, *task))
+                if len(ahead) > 2 * threads:
+                    yield ahead.popleft().result()
+            while ahead:
                 yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+        finally:
+            pool.shutdown(cancel_futures=True)

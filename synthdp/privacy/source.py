@@ -194,7 +194,7 @@ def _levels_only(
         )
     rows, batches = parquet_batches(
         path,
-        check=lambda names: check_columns(names, domain, None),
+        check=lambda names: check_columns(names, domain, None, apart=True),
         check_rows=lambda rows: check_file(rows, dataset, delta),
         batch_rows=BATCH_ROWS,
     )
@@ -216,7 +216,8 @@ def _read(
     source = dataset.source
 
     def check(names: Sequence[str]) -> None:
-        check_columns(names, domain, id_column_of(dataset))
+        apart = isinstance(source, ParquetSource | SqlSource)
+        check_columns(names, domain, id_column_of(dataset), apart=apart)
 
     def check_rows(rows: int) -> None:
         check_size(rows, dataset, delta)

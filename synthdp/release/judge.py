@@ -26,6 +26,7 @@ from synthdp.privacy.table import Table
 from synthdp.progress import Advance, Reporter
 from synthdp.release.gates import Figure, attack_figures
 from synthdp.spec.model import Effect, EffectEstimand, ReleaseSpec
+from synthdp.threads import one_thread
 from synthdp_attacks import MembershipReport
 
 
@@ -91,7 +92,7 @@ def judge(
     )
     evaluation, suggestions, attack, estimands = None, None, None, None
     if spec.evaluation.enabled:
-        with reporter.stage("judge on real rows") as progress:
+        with reporter.stage("judge on real rows") as progress, one_thread():
             evaluation = session.inspect(
                 lambda table: _evaluate(
                     table,

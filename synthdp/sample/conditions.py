@@ -1,8 +1,11 @@
-"""Columns set or observed on the command line: COLUMN=VALUE as a level of the domain."""
+"""Columns set or observed on the command line.
+
+COLUMN=VALUE is a level of the domain; another condition is one of the grammar of constraints.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +16,9 @@ from synthdp.data.encoding import encode_column, to_numbers
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.bins import level_of
 from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.parsed import Expression
+from synthdp.spec.model import Column
 from synthdp.spec.wording import nearest
 
 MAX_SHOWN = 40  # categories or columns in a message
@@ -27,6 +33,42 @@ class Setting:
 
     level: int
     value: int | float | np.datetime64 | None = None
+
+
+def conditions_of(
+    given: Sequence[str], columns: Mapping[str, Column], domain: Domain
+) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
+    """What `--given` holds: texts of the form COLUMN=VALUE, and conditions that were read.
+
+    Raises:
+        SpecError: a text is neither; every mistake is listed.
+
+    >>> from synthdp.spec.model import Categorical
+    >>> columns = {"sex": Categorical(type="categorical", categories=("female", "male"))}
+    >>> given, domain = ["sex=male", "sex != 'male'"], Domain.from_spec(columns)
+    >>> settings, conditions = conditions_of(given, columns, domain)
+    >>> settings, [condition.text for condition in conditions]
+    (('sex=male',), ["sex != 'male'"])
+    """
+    settings: list[str] = []
+    conditions: list[Expression] = []
+    problems: list[SpecProblem] = []
+    for text in given:
+        name, equal, value = text.partition("=")
+        known = domain[name] if name in domain.names else None
+        if known is not None and equal and (value[:1] != "=" or _setting(known, value)):
+            settings.append(text)
+            continue
+        condition, mistakes = parse(text, columns)
+        if condition is not None:
+            conditions.append(condition)
+        elif equal and value[:1] != "=" and not set("<>!") & set(name):
+            settings.append(text)  # an unknown column, which is told below
+        else:
+            problems += [SpecProblem("--given", 1, m.at, text, m.message, m.hint) for m in mistakes]
+    if problems:
+        raise SpecError(problems)
+    return tuple(settings), tuple(conditions)
 
 
 def settings_of(

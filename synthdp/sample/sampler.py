@@ -32,11 +32,11 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import read_graph
 from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.ancestral import CHUNK_ROWS
-from synthdp.model.constraints import Constraints, ConstraintsUnmet
+from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
 from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
-from synthdp.sample.conditions import Setting, settings_of
+from synthdp.sample.conditions import Setting, conditions_of, settings_of
 from synthdp.sample.interventions import check_interventions, intervention_warning
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
@@ -51,7 +51,7 @@ READ = (
 )  # files of a bundle that rows are drawn from
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
-CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constraints
+CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil constraints or conditions
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
 MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
@@ -147,11 +147,12 @@ class Sampler:
     ) -> Iterator[pd.DataFrame]:
         """Draw `rows` rows as tables of values, one block after the other.
 
-        `do` and `given` hold COLUMN=VALUE.
+        `do` and `given` hold COLUMN=VALUE; `given` also conditions of the grammar of constraints,
+        such as `age >= 65`.
 
         Raises:
-            SpecError: a setting names an unknown column or a value outside its domain; every
-                mistake is listed.
+            SpecError: a setting names an unknown column or a value outside its domain, or a
+                condition cannot be read; every mistake is listed.
             OutputError: next to no row has what is given, or fulfils the constraints; or `do` with
                 a model whose arrows claim no cause, or that rests on pairs without an answer.
 
@@ -161,12 +162,14 @@ class Sampler:
         >>> set(pd.concat(blocks)["sex"])
         {'male'}
         """
-        fixed, observed = settings_of(do, given, self.domain)
+        settings, expressions = conditions_of(given, self.columns, self.domain)
+        fixed, observed = settings_of(do, settings, self.domain)
+        conditions = Constraints(self.domain, expressions, self.constraints.derived)
         if self.graph is not None:
             check_interventions(self.graph, tuple(fixed))
         weighing = self._weighing(fixed, observed, rng)
         try:
-            yield from self._blocks(rows, fixed, observed, weighing, rng, progress)
+            yield from self._blocks(rows, fixed, observed, conditions, weighing, rng, progress)
         except ConstraintsUnmet as unmet:
             raise OutputError(
                 unmet.message,
@@ -206,17 +209,20 @@ class Sampler:
         rows: int,
         fixed: Mapping[str, Setting],
         observed: Mapping[str, Setting],
+        conditions: Constraints,
         weighing: Weighing,
         rng: np.random.Generator,
         progress: Progress,
     ) -> Iterator[pd.DataFrame]:
         block = max(1024, BLOCK_CELLS // len(self.domain))
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(self.constraints.expressions))
+        asked, met, least = 0, 0, CONSTRAINED_ROWS if self.constraints.expressions else 0
+        if conditions.expressions:  # so that what is impossible is told before a row is written
+            least = FIRST_DRAW
         sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
         with closing(self._draws(sizes, fixed, observed, rng)) as draws:
             used = (weighing.used(codes, logs, rng) for codes, logs in draws)
             while done < rows:
-                least = CONSTRAINED_ROWS if self.constraints.expressions else 0
                 groups = _gather(used, min(block, max(rows - done, least)))
                 codes = self.law.drawn(groups, rng=rng)
                 for name, setting in {**fixed, **observed}.items():
@@ -224,9 +230,14 @@ class Sampler:
                 frame = self._values(codes, {**fixed, **observed}, rng)
                 if self.constraints.expressions:
                     violated = self.constraints.violated_by(codes, frame)
-                    broken, frame = broken + violated.sum(1), frame[~violated.any(0)]
-                drawn, kept = drawn + len(codes), kept + len(frame)
-                self.constraints.check_share(broken, drawn, kept)
+                    drawn, broken = drawn + len(codes), broken + violated.sum(1)
+                    codes, frame = codes[~violated.any(0)], frame[~violated.any(0)]
+                    kept += len(frame)
+                    self.constraints.check_share(broken, drawn, kept)
+                if conditions.expressions:
+                    asked, frame = asked + len(codes), frame[conditions.fulfilled_by(codes, frame)]
+                    met += len(frame)
+                    _check_met(met, asked)
                 done += len(frame := frame.iloc[: rows - done])
                 progress(done, rows)
                 yield self.constraints.derived.added(frame)
@@ -290,6 +301,19 @@ def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
                 "give fewer conditions, or more likely ones; conditions on causes cost less than"
                 " conditions on effects"
             ),
+        )
+
+
+def _check_met(met: int, asked: int) -> None:
+    """Check that conditions are met by enough of the rows that were drawn so far.
+
+    Raises:
+        OutputError: they are (nearly) impossible under the model.
+    """
+    if asked >= CONSTRAINED_ROWS and met * MAX_DRAWS < asked:
+        raise OutputError(
+            f"--given: {met} of {asked:,} drawn rows are as asked for; one of {MAX_DRAWS} must be",
+            hint="give fewer conditions, or more likely ones; COLUMN=VALUE costs less than a range",
         )
 
 

@@ -23,11 +23,14 @@ from synthdp.progress import Advance, Reporter
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.checks import verify_bundle
+from synthdp.verify.common_levels import common_levels
 from synthdp.verify.quality import apart, distances
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
 MAX_NAMED = 10  # columns
-CLOSE = 1e-6  # relative: another version of the accountant may differ in the last digits
+# Relative differences of bounds that nobody acts on: noise is set so that epsilon ends within that
+# of the budget, and delta moves by some times as much.
+CLOSE, CLOSE_DELTA = 1e-3, 1e-2
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,8 @@ def _trade_off(a: Opened, b: Opened, *, why: str) -> Difference:
     It is compared at the epsilons of both.
     """
     shared = sorted(a.profile.keys() & b.profile.keys())
-    above = any(b.profile[e] > a.profile[e] * (1 + CLOSE) + 1e-13 for e in shared)
-    below = any(b.profile[e] < a.profile[e] * (1 - CLOSE) - 1e-13 for e in shared)
+    above = any(b.profile[e] > a.profile[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
+    below = any(b.profile[e] < a.profile[e] * (1 - CLOSE_DELTA) - 1e-13 for e in shared)
     at = (
         f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the"
         " whole trade-off"
@@ -253,17 +256,19 @@ def _incomparable(why: str) -> Difference:
 
 
 def _quality(a: Opened, b: Opened) -> Iterator[Difference]:
-    """Distances to the noisy tables: only where both describe one dataset by the same levels."""
-    if a.domain != b.domain:
-        yield _incomparable("the columns or their levels are not the same")
-        return
+    """Distances to the noisy tables, where both describe one dataset by levels in common."""
     if a.spec.dataset.id != b.spec.dataset.id:
         yield _incomparable("they are of different datasets")
         return
-    for found in distances(a.folder, b.folder, a.domain):
+    common = common_levels(a.domain, b.domain)
+    if not common.alike and not common.merged:
+        yield _incomparable("no column has levels in both that could be compared")
+        return
+    only = "" if a.domain == b.domain else "; only of columns with the same levels"
+    for found in distances(a.folder, b.folder, a.domain, b.domain):
         why = (
             f"mean total variation, {found.tables} tables; noise alone moves the difference by"
-            f" {found.noise:.1g}"
+            f" {found.noise:.1g}{only}"
         )
         yield Difference(
             "quality",
@@ -273,14 +278,16 @@ def _quality(a: Opened, b: Opened) -> Iterator[Difference]:
             _as_verdict(found.verdict),
             why,
         )
-    between = apart(a.folder, b.folder, a.domain)
+    between = apart(a.folder, b.folder, a.domain, b.domain)
+    bins = f"; on the bins that both have: {_some([*common.merged])}" if common.merged else ""
+    rest = f"; left out, other levels: {_some([*common.apart])}" if common.apart else ""
     yield Difference(
         "quality",
         "distance between the two, 1-way",
         None,
         between,
         "same" if between == 0 else "different",
-        "mean total variation",
+        f"mean total variation{bins}{rest}",
     )
 
 

@@ -24,6 +24,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.evaluate.fidelity import nearest_distribution
+from synthdp.verify.common_levels import common_levels
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -99,13 +100,20 @@ def references(
     }
 
 
-def distances(a: Path, b: Path, domain: Domain) -> Iterator[Distance]:
+def distances(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> Iterator[Distance]:
     """Distances of both bundles' tables to what either measured, by number of columns.
 
-    Both have the same `domain`.
+    The bundles have the `domain` both, or the first has it and the second the `other`: then only
+    tables of columns that have the same levels are looked at.
     """
-    against = references(measured_tables(a), measured_tables(b))
-    shares = [synthetic_shares(bundle, domain, tuple(against)) for bundle in (a, b)]
+    other = domain if other is None else other
+    alike = set(common_levels(domain, other).alike)
+    measured = [
+        {cells: table for cells, table in measured_tables(bundle).items() if alike >= {*cells[0]}}
+        for bundle in (a, b)
+    ]
+    against = references(*measured)
+    shares = [synthetic_shares(*own, tuple(against)) for own in ((a, domain), (b, other))]
     for ways in sorted({len(c.columns) for c in against}):
         chosen = [c for c in against if len(c.columns) == ways]
         true = {c: nearest_distribution(against[c].counts) for c in chosen}
@@ -140,11 +148,20 @@ def _noise_of(
     return float(np.std(moved, ddof=1)) / len(against)
 
 
-def apart(a: Path, b: Path, domain: Domain) -> float:
-    """Mean total variation between the one-way tables of the two synthetic tables, in [0, 1]."""
-    singles = [Cells((name,)) for name in domain.names]
-    first, second = (synthetic_shares(bundle, domain, singles) for bundle in (a, b))
-    return float(np.mean([np.abs(first[c] - second[c]).sum() / 2 for c in singles]))
+def apart(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> float:
+    """Mean total variation between the one-way tables of the two synthetic tables, in [0, 1].
+
+    Where the second bundle has the `other` domain, ranges with other bins are compared on the bins
+    that both have, and columns with less in common are left out.
+    """
+    other = domain if other is None else other
+    common, sides = common_levels(domain, other), []
+    for side, (bundle, own) in enumerate(((a, domain), (b, other))):
+        cells = [Cells((name,)) for name in common.alike]
+        cells += [Cells((name,), ((name, common.starts[name][side]),)) for name in common.merged]
+        found = synthetic_shares(bundle, own, cells)
+        sides.append([found[c] for c in cells])
+    return float(np.mean([np.abs(x - y).sum() / 2 for x, y in zip(*sides, strict=True)]))
 
 
 def synthetic_shares(

@@ -26,8 +26,9 @@ from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
+from synthdp.model.architecture import Architecture
 from synthdp.model.build import target_regression
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training

@@ -21,7 +21,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import Ledger
-from synthdp.model.network import Architecture
+from synthdp.model.architecture import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from synthdp.bundle.write import write_bundle
@@ -22,8 +23,9 @@ from synthdp.data.encoding import decode
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.spec.load.loader import load_spec
+from synthdp.verify.common_levels import common_levels
 from synthdp.verify.diff import BundleDifference, Difference, compare
-from synthdp.verify.quality import Distance, PooledTable, _noise_of, distances, references
+from synthdp.verify.quality import Distance, PooledTable, _noise_of, apart, distances, references
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -153,13 +155,48 @@ class TestVerdicts:
             "same",
         ]
 
-    def test_quality_of_other_levels_is_not_compared(
+    def test_columns_with_other_bounds_are_left_out(
         self, made: Path, other: Callable[..., Path]
     ) -> None:
         found = compare(made, other(("upper: 40", "upper: 50")))
-        quality = [f for f in found.findings if f.topic == "quality"]
-        assert [f.verdict for f in quality] == ["not comparable"] and "levels" in quality[0].why
         assert finding(found, "columns").why == "declared otherwise: visits"
+        near = finding(found, "noisy 1-way")
+        assert "only of columns with the same levels" in near.why and "1 tables" in near.why
+        assert "left out, other levels: visits" in finding(found, "between the two").why
+
+    def test_other_bins_are_compared_on_those_that_both_have(
+        self, made: Path, other: Callable[..., Path]
+    ) -> None:
+        second = other(("edges: [0, 5, 10]", "edges: [0, 5, 7, 20]"))
+        between = finding(compare(made, second), "between the two")
+        assert "on the bins that both have: visits" in between.why
+        domains = [Domain.from_spec(load_spec(b / "spec.yaml").columns) for b in (made, second)]
+        common = common_levels(*domains)
+        assert common.merged == ("visits",) and not common.apart
+        assert common.starts["visits"] == ((0, 1, 2, 4), (0, 1, 2, 5))  # 0, 1-4, 5-40, missing
+        counted = []
+        for folder in (made, second):
+            visits = pd.read_csv(folder / "synthetic.csv", keep_default_na=False)["visits"]
+            group = visits.map(lambda v: "missing" if v == "" else v if v == "0" else int(v) >= 5)
+            counted.append(group.value_counts(normalize=True))
+        own = float(counted[0].sub(counted[1], fill_value=0).abs().sum()) / 2
+        alone = [
+            dataclasses.replace(d, columns=tuple(c for c in d.columns if c.name == "visits"))
+            for d in domains
+        ]
+        assert apart(made, second, *alone) == pytest.approx(own)
+
+    def test_bounds_that_differ_by_less_than_a_thousandth_are_the_same(self, made: Path) -> None:
+        from synthdp.verify import diff as module
+
+        opened = module.open_verified(made)
+        for factor, verdict in ((0.9995, "same"), (1.0005, "same"), (0.99, "better")):
+            stated = opened.certificate.model_copy(
+                update={"epsilon": opened.certificate.epsilon * factor}
+            )
+            changed = dataclasses.replace(opened, certificate=stated)
+            (epsilon,) = [f for f in module._budget(opened, changed) if f.what == "epsilon"]
+            assert epsilon.verdict == verdict
 
 
 class TestDistances:
@@ -196,8 +233,6 @@ class TestDistances:
         assert verdicts == ["better", "same", "same", "same", "worse"]
 
     def test_distance_by_hand(self, made: Path) -> None:
-        import pandas as pd
-
         spec = load_spec(made / "spec.yaml")
         (one_way, two_way) = distances(made, made, Domain.from_spec(spec.columns))
         assert (one_way.tables, two_way.tables, two_way.ways) == (2, 1, 2)

@@ -19,9 +19,11 @@ from torch import Tensor
 from synthdp.data import builtin
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import read_bif
-from synthdp.model.ancestral import column_samplers
-from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model import ancestral
+from synthdp.model.ancestral import column_samplers, levels_of
+from synthdp.model.architecture import Architecture
+from synthdp.model.network import CausalVae
+from synthdp.model.synthesizer import Synthesizer, arrays
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
@@ -170,14 +172,14 @@ def test_the_samplers_logits_stay_bit_by_bit_when_any_other_column_changes(
 ) -> None:
     vae = network(graph_named(name), direct=direct)
     sizes, rng = vae.architecture.sizes, np.random.default_rng(4)
-    codes = torch.stack([torch.from_numpy(rng.integers(0, s, 32)) for s in sizes]).int()
-    z = torch.ones(32, vae.latent + 1)
-    for sampler in column_samplers(vae):
+    codes = np.stack([rng.integers(0, s, 32) for s in sizes]).astype(np.int32)
+    z = np.ones((32, vae.latent + 1), np.float32)
+    for sampler in column_samplers(vae.architecture, arrays(vae.state_dict())):
         before = sampler.logits(codes, z)
         for other in range(len(sizes)):
-            moved = codes.clone()
+            moved = codes.copy()
             moved[other] = (moved[other] + 1) % sizes[other]
-            assert torch.equal(sampler.logits(moved, z), before) is (
+            assert np.array_equal(sampler.logits(moved, z), before) is (
                 other not in vae.architecture.parents[sampler.column]
             )
 
@@ -238,7 +240,7 @@ def check_independences(
 
 
 def drawn(vae: CausalVae, graph: CausalGraph, rows: int = 60_000) -> npt.NDArray[np.uint16]:
-    weights = {k: v.detach().clone() for k, v in vae.state_dict().items()}
+    weights = arrays(vae.state_dict())
     return Synthesizer(graph.nodes, vae.architecture, weights).sample(
         rows, rng=np.random.default_rng(5)
     )
@@ -281,9 +283,11 @@ def test_columns_drawn_from_one_sorted_uniform_are_found_out(
     graph = graph_named("asia")
     vae = network(graph, spread=0.6, seed=3)
     free = drawn(vae, graph)
-    monkeypatch.setattr(
-        torch, "rand", lambda rows, one, generator: torch.linspace(0, 1 - 1e-6, rows).unsqueeze(1)
-    )
+
+    def sorted_uniform(logits: npt.NDArray[np.float32], drawn: object) -> npt.NDArray[np.int32]:
+        return levels_of(logits, np.linspace(0, 1 - 1e-6, logits.shape[1], dtype=np.float32))
+
+    monkeypatch.setattr(ancestral, "levels_of", sorted_uniform)
     coupled = drawn(vae, graph)
     root = graph.nodes.index("smoke")
     assert (

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.model.architecture import Architecture
 from synthdp.model.build import target_regression
 from synthdp.model.common_strength import MIN_PAIRS, common_strength, scores
-from synthdp.model.network import Architecture
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 CAUSES, EFFECTS, ROWS = 5, 10, 20_000

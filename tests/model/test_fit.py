@@ -206,7 +206,7 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
     ).value
     assert rehearsal._used == {"measure", "train"} | ({"targets"} if len(arrows) == 2 else set())
     assert agreement(codes) > 0.88 or len(arrows) == 1
-    latent = result.synthesizer.value.weights["decode_latent.weight"].view(4, 8, -1)[
+    latent = result.synthesizer.value.weights["decode_latent.weight"].reshape(4, 8, -1)[
         domain.index("b")
     ]
     assert bool((latent == 0).all()) is (len(arrows) == 2)

@@ -16,12 +16,13 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.prediction.pairs import PairTables
 from synthdp.graph.prediction.smoothing import SmoothPair
 from synthdp.graph.stage import GraphResult
+from synthdp.model.architecture import Architecture
 from synthdp.model.build import architecture_for
 from synthdp.model.fit import assemble, build_start
 from synthdp.model.log_linear import LogLinear, fit_log_linear
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.network import CausalVae
 from synthdp.model.row_selection import LITTLE, pairs_to_follow
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
 from synthdp.privacy.session import Rehearsal
@@ -101,7 +102,7 @@ def synthesizer(shape: Architecture, start: LogLinear) -> Synthesizer:
     vae.start_from_tables(start.direct, start.biases)
     with torch.no_grad():
         vae.decode_levels.weight.zero_()
-    weights = {k: v.detach().clone() for k, v in vae.state_dict().items()}
+    weights = arrays(vae.state_dict())
     return Synthesizer(NAMES, shape, weights)
 
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from synthdp.model import redraw
-from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.architecture import Architecture
+from synthdp.model.network import CausalVae
+from synthdp.model.synthesizer import Synthesizer, arrays
 
 SIZES, PARENTS = (2, 3, 2, 5, 1), ((2,), (0, 2), (), (0, 1, 2), (3,))
 NAMES = ("a", "b", "c", "d", "e")  # c -> a -> b -> d, and e has one level
@@ -62,9 +63,7 @@ def test_chances_are_those_of_the_whole_law(
     monkeypatch.setattr(redraw, "POINTS", points)
     vae = model(latent_of, direct=direct)
     joint = law(vae)
-    synthesizer = Synthesizer(
-        NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
-    )
+    synthesizer = Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict()))
     for column, probabilities in enumerate(
         synthesizer.probabilities(CELLS, range(4), rng=np.random.default_rng(3))
     ):
@@ -77,9 +76,7 @@ def test_chances_are_those_of_the_whole_law(
 
 def test_what_was_drawn_again_counts_for_the_next_column() -> None:
     vae = model(((0, 1, 3),))
-    synthesizer = Synthesizer(
-        NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
-    )
+    synthesizer = Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict()))
     codes = CELLS.copy()
     each = synthesizer.probabilities(codes, [0, 1], rng=np.random.default_rng(4))
     next(each)

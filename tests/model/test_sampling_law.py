@@ -19,9 +19,10 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.graph.margin_smoothing import project_to_simplex
 from synthdp.graph.margins import one_way_probabilities, smoothed
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.architecture import Architecture
+from synthdp.model.network import CausalVae
 from synthdp.model.raking import rake
-from synthdp.model.synthesizer import Synthesizer, untrained
+from synthdp.model.synthesizer import Synthesizer, arrays, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical
 
@@ -66,9 +67,7 @@ def synthesizer(
     latent_of: tuple[tuple[int, ...], ...] = NOWHERE, *, seed: int = 2, direct: bool = False
 ) -> Synthesizer:
     vae = model(latent_of, seed=seed, direct=direct)
-    return Synthesizer(
-        NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
-    )
+    return Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict()))
 
 
 def mutual_information(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> float:
@@ -172,9 +171,9 @@ def test_a_row_that_was_never_trained_starts_at_the_marginals() -> None:
     wanted[3] = np.asarray([0.7, 0.1, 0.15, 0.05])
     vae = CausalVae(Architecture(SIZES, PARENTS, EVERYWHERE, hidden=8), generator=generator(1))
     vae.start_from(wanted)
-    drawn = Synthesizer(
-        NAMES, vae.architecture, {k: v.detach() for k, v in vae.state_dict().items()}
-    ).sample(20_000, rng=np.random.default_rng(1))
+    drawn = Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict())).sample(
+        20_000, rng=np.random.default_rng(1)
+    )
     np.testing.assert_allclose(np.bincount(drawn[:, 3]) / 20_000, wanted[3], atol=0.02)
 
 
@@ -439,10 +438,10 @@ def test_direct_logits_of_another_shape_or_kind_are_refused(
 ) -> None:
     made = synthesizer(direct=True)
     right = made.weights["direct"]
-    wrong = [torch.zeros(shape), right.double(), torch.full_like(right, torch.nan)]
+    wrong = [np.zeros(shape, np.float32), right.astype(float), np.full_like(right, np.nan)]
     assert right.shape == (9, 5)
-    for tensor in wrong:
-        replace(made, weights={**made.weights, "direct": tensor}).save(tmp_path)
+    for weight in wrong:
+        replace(made, weights={**made.weights, "direct": weight}).save(tmp_path)
         with pytest.raises(VerifyError):
             Synthesizer.load(tmp_path)
 

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
+from synthdp.model.architecture import Architecture
 from synthdp.model.build import target_regression, width_groups
-from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.network import CausalVae
+from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
@@ -128,7 +129,7 @@ def test_the_network_that_is_trained_without_targets_has_no_loss_for_them() -> N
 def test_chances_of_a_target_are_the_regressions() -> None:
     _, regression, both = stage()
     codes = rows(50)
-    synthesizer = Synthesizer(DOMAIN.names, WHOLE, dict(both.state_dict()))
+    synthesizer = Synthesizer(DOMAIN.names, WHOLE, arrays(both.state_dict()))
     for t in TARGETS:
         every = []
         for level in range(DOMAIN.sizes[t]):

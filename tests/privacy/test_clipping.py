@@ -15,7 +15,8 @@ import torch
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.architecture import Architecture
+from synthdp.model.network import CausalVae
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.noise import Floats, Streams

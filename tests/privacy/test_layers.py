@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from synthdp.errors import BoundaryError
-from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.architecture import Architecture
+from synthdp.model.network import CausalVae
 from synthdp.privacy.dpsgd import clipped_layer
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, stable_sum
 from synthdp.privacy.dpsgd.layer_sums import one_hot_sums, one_hot_sums_anywhere

@@ -60,7 +60,7 @@ HEAVY = (
 def test_help_names_every_command(synthdp: Any) -> None:
     assert synthdp("--version").out == f"synthdp {__version__}\n"
     done = synthdp("--help")
-    assert done.code == 0 and all(f"\n  {c}" in done.out for c in COMMANDS)
+    assert done.code == 0 and all(f"│ {c} " in done.out for c in COMMANDS)
     for command in COMMANDS:
         assert synthdp(command, "--help").code == 0
 
@@ -135,7 +135,7 @@ def test_a_plan_is_composed_without_torch(tiny: Any) -> None:
     heavy = ("torch", "mlflow", "sklearn", "opacus", "pandas")
     probe = PROBE.format(arguments=["plan", str(tiny.spec), "--json"], heavy=heavy)
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
-    code, _, *imported = done.stderr.split()
+    code, _, *imported = done.stderr.splitlines()[-1].split()  # on a busy machine more was said
     assert code == "0" and imported == [] and json.loads(done.stdout)["dataset"] == "tiny"
 
 

@@ -4,6 +4,7 @@ files.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.model.architecture import Architecture
 from synthdp.model.constraints import Constraints
-from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.network import CausalVae
+from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample.conditions import settings_of
 from synthdp.sample.files import write_blocks
@@ -86,9 +88,7 @@ def sampler(*constraints: str, rake: bool = True, rare: float = 0.0) -> Sampler:
         for i, p in enumerate(vae.parameters()):
             p.normal_(0, 0.5, generator=torch.Generator().manual_seed(i))
         vae.decode_levels.bias[2, 0] -= rare
-    model = Synthesizer(
-        DOMAIN.names, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
-    )
+    model = Synthesizer(DOMAIN.names, vae.architecture, arrays(vae.state_dict()))
     own = model.sample(20_000, rng=np.random.default_rng(1))
     margins = {
         c.name: np.bincount(own[:, i], minlength=c.levels) / 20_000
@@ -257,6 +257,58 @@ def test_rows_are_used_in_proportion_to_their_weights() -> None:
     for _ in range(4000):
         uses += np.bincount(weighing.used(codes, np.zeros(4, np.float32), rng)[:, 0], minlength=4)
     np.testing.assert_allclose(uses / 4000, [0, 0.5, 1, 2.5], atol=0.04)
+
+
+# --- conditions ---
+
+
+def test_rows_under_a_condition_are_those_of_all_rows_that_fulfil_it() -> None:
+    """Ranges, an interval, a negation, and a column that is given by its value beside them."""
+    condition = "(age >= 30 and age < 80) and not visits == 0"
+    table = draw(sampler(), 20_000, given=(condition, "sex=female"))
+    free = draw(sampler(), 150_000)
+    chosen = free[
+        (free["sex"] == "female")
+        & free["age"].between(30, 79)
+        & ((free["visits"] != 0) & free["visits"].notna())
+    ]
+    assert table["age"].between(30, 79).all() and (table["sex"] == "female").all()
+    assert table["visits"].notna().all() and (table["visits"] != 0).all()  # unknown is no "not 0"
+    assert np.abs(shares(table) - shares(chosen)).sum() / 2 < 0.02
+
+
+def test_a_condition_under_an_intervention_is_observed_in_the_changed_world() -> None:
+    forced = draw(sampler(), 60_000, do=("age=30",))
+    table = draw(sampler(), 10_000, do=("age=30",), given=("weight > 60",))
+    assert (table["age"] == 30).all() and (table["weight"] > 60).all()
+    kept = forced[forced["weight"] > 60]
+    assert np.abs(shares(table) - shares(kept)).sum() / 2 < 0.025
+
+
+def test_what_hardly_any_row_fulfils_is_refused_before_a_row_is_written() -> None:
+    blocks = sampler().sample(
+        10,
+        given=["age == 41 and weight < 45"],
+        rng=np.random.default_rng(1),
+        progress=lambda done, total: None,
+    )
+    with pytest.raises(OutputError, match="drawn rows are as asked for"):
+        next(blocks)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("agee >= 65", "unknown column 'agee'"),
+        ("age >= 65 and sex = 'male'", "equality is written =="),
+        ("sex == 'x'", "'x' is no category of 'sex'"),
+        ("agee=65", "unknown column 'agee'"),
+        ("age", "is a value where something true or false is needed"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_says_where(text: str, says: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(says)):
+        draw(sampler(), 1, given=(text,))
 
 
 # --- settings and files ---

@@ -21,6 +21,7 @@ from synthdp.privacy.events.base import (
     positive,
     whole,
 )
+from synthdp.privacy.events.mixture import mixture_of_gaussians
 
 MIN_NOISE = 0.02  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
 MIXTURE_WEIGHT = 0.1  # of its expected loss, as its grid is ten times as wide
@@ -212,9 +213,7 @@ class MixtureOfGaussians(Adapter):
             return pld.from_gaussian_mechanism(
                 noise / moves[-1], value_discretization_interval=width
             )
-        return pld.from_mixture_gaussian_mechanism(
-            noise, moves, probabilities, value_discretization_interval=width
-        )
+        return mixture_of_gaussians(noise, moves, probabilities, width=width)
 
     def widened(self, size: int) -> dp_accounting.DpEvent:
         """The rate is that at which none of the unit's rows joins: (1 - rate)^rows."""

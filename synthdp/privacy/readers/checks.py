@@ -87,8 +87,21 @@ def id_column_of(dataset: Dataset) -> str | None:
     return dataset.privacy_unit.column if isinstance(dataset.privacy_unit, IdUnit) else None
 
 
-def check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -> None:
-    """Every declared column must be there; others are refused, so that none is dropped unseen."""
+def check_columns(
+    names: Sequence[str], domain: Domain, id_column: str | None, *, apart: bool = False
+) -> None:
+    """Every declared column must be there; others are refused, so that none is dropped unseen.
+
+    `apart` says that the names lie apart from the rows, as in Parquet or a database: then they are
+    no values, and a message may name them.
+
+    >>> from synthdp.spec.model import Boolean
+    >>> domain = Domain.from_spec({"ill": Boolean(type="boolean")})
+    >>> check_columns(["ill", "name"], domain, None, apart=True)
+    Traceback (most recent call last):
+    synthdp.errors.DataError: the table does not fit the spec: undeclared column 'name'
+      hint: declare every column of the source, or drop it there
+    """
     wanted = set(domain.names) | ({id_column} if id_column else set())
     if len(set(names)) < len(names):
         raise DataError(
@@ -109,18 +122,22 @@ def check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -
         hints.append(
             "names must be the source's own, letter by letter; take what it lacks out of the spec"
         )
-    strange = [
-        str(i)
+    strange = {
+        i: name
         for i, name in enumerate(names, start=1)
         if name not in wanted and name not in domain.derived
-    ]
+    }
     if strange:
-        # By position: what stands for a name may be a value, where the header is missing or runs
-        # into the first row.
-        problems.append(
-            f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}"
+        # Else by position: what stands for a name may be a value, where the header is missing or
+        # runs into the first row.
+        which = (
+            _few(map(repr, strange.values())) if apart else f"in place {_few(map(str, strange))}"
         )
-        hints.append("declare every column of the source, or drop it there")
+        problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} {which}")
+        hints.append(
+            "declare every column of the source, or drop it there"
+            + ("" if apart else "; the first line of the file, or `df.columns`, has their names")
+        )
     if problems:
         raise DataError(
             f"the table does not fit the spec: {'; '.join(problems)}", hint="; ".join(hints)

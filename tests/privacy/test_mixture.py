@@ -1,0 +1,50 @@
+"""The distribution of a mixture of Gaussians is the library's, to the last bit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from synthdp.privacy.events.mixture import mixture_of_gaussians
+
+
+def binomial(rows: int, rate: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Moves 0 to `rows`, and their probabilities."""
+    joined = range(rows + 1)
+    return tuple(joined), tuple(
+        math.comb(rows, k) * rate**k * (1 - rate) ** (rows - k) for k in joined
+    )
+
+
+@pytest.mark.parametrize("width", [1e-2, pytest.param(1e-3, marks=pytest.mark.check)])
+@pytest.mark.parametrize(
+    ("noise", "rows", "rate"), [(0.7, 2, 0.05), (2.0, 5, 0.01), (30.0, 20, 0.3), (4.0, 3, 0.9)]
+)
+def test_every_number_is_the_librarys(noise: float, rows: int, rate: float, width: float) -> None:
+    moves, probabilities = binomial(rows, rate)
+    theirs = pld.from_mixture_gaussian_mechanism(
+        noise, moves, probabilities, value_discretization_interval=width
+    )
+    ours = mixture_of_gaussians(noise, moves, probabilities, width=width)
+    for ours_of, theirs_of in (
+        (ours._pmf_remove, theirs._pmf_remove),
+        (ours._pmf_add, theirs._pmf_add),
+    ):
+        own, other = ours_of.to_dense_pmf(), theirs_of.to_dense_pmf()
+        assert own._infinity_mass == other._infinity_mass
+        assert own._lower_loss == other._lower_loss
+        np.testing.assert_array_equal(own._probs, other._probs)
+    assert ours.self_compose(30).get_epsilon_for_delta(1e-6) == (
+        theirs.self_compose(30).get_epsilon_for_delta(1e-6)
+    )
+
+
+def test_moves_without_zero_are_inverted_alike() -> None:
+    mixture = (1.5, (1.0, 2.5), (0.6, 0.4))
+    theirs = pld.from_mixture_gaussian_mechanism(*mixture, value_discretization_interval=1e-3)
+    ours = mixture_of_gaussians(*mixture, width=1e-3)
+    for delta in (1e-12, 1e-6, 0.1):
+        assert ours.get_epsilon_for_delta(delta) == theirs.get_epsilon_for_delta(delta)
