@@ -69,7 +69,7 @@ The larger the sets, the more of them try to separate a pair. Each must then be 
 dependence is left.
 """
 SHARP = 0.02
-"""Effect (Cohen's w) from which on tests count as sharp: half of the pair tests see it."""
+"""Effect (Cohen's w) from which on tests count as sharp: half of them see it."""
 SHARP_LEVEL = 0.001
 """Level of a dependence that is hardly there, where tests see `SHARP`."""
 MAX_CANDIDATES: Mapping[int, int] = {1: 24, 2: 24, 3: 16}
@@ -175,8 +175,8 @@ class Effort:
 
     Where noise hides much, each further test of a true link may separate it, so that few are made.
     Where tests are sharp, a false link stays because its separator was not tried, or because chance
-    made that test significant. So what the first round can see, `weakest` (Cohen's w; it follows
-    from the noise and the rows), decides: below `SHARP`, the level is `SHARP_LEVEL` times (weakest
+    made that test significant. So what the tests of one size can see, `weakest` (Cohen's w; it follows
+    from the noise and the rows), decides on the next: below `SHARP`, the level is `SHARP_LEVEL` times (weakest
     / SHARP)^2, and candidates grow with the square root of SHARP / weakest. The level then tends to
     0 like 1 / rows, as a consistent search needs: what a link adds to a test's statistic grows like
     the rows, and its critical value only like their logarithm.
@@ -192,7 +192,7 @@ class Effort:
 
     @classmethod
     def of(cls, weakest: float, candidates: Mapping[int, int]) -> Effort:
-        """The effort where half of the pair tests see an effect of `weakest`."""
+        """The effort where half of the last tests see an effect of `weakest`."""
         if not weakest <= SHARP:
             return cls(1.0, candidates)
         more = 1.5 * math.sqrt(SHARP / weakest)
@@ -226,9 +226,8 @@ class _Search:
         """
         if not self.joint and order in ROUND_OF_ORDER:
             self._measure(ROUND_OF_ORDER[order], queries)
-        if order:
-            return self._answer(queries, level=SEPARATING_LEVELS[order])
-        answers = self._answer(queries, level=self.plan.level / len(queries))
+        level = SEPARATING_LEVELS[order] if order else self.plan.level / len(queries)
+        answers = self._answer(queries, level=level)
         self.effort = Effort.of(median(a.detectable for a in answers), self.plan.candidates)
         return answers
 
