@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
+
+from synthdp.cli.columns import Rows
 
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.certificate.audit_record import AuditRecord
@@ -23,7 +22,6 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 
 MAX_LINKS = 20
 MAX_TERMS = 8  # coefficients of a regression
-GAP = 2  # characters between the columns of a table
 UNBROKEN = 1_000_000  # characters of a line that is not for a terminal: it is never broken
 PUBLIC_QUALITY = {
     "tv1_noisy": "single columns {:.2g} from the noisy counts (total variation)",
@@ -32,59 +30,6 @@ PUBLIC_QUALITY = {
     "tstr_accuracy_dp": "models are right on {:.0%} of real rows, measured under privacy",
 }
 PAGE = 110  # characters of a line of a text with headings
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table without lines; `numbers`: places of the columns that are lined up on the right."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numbers: Sequence[int]
-
-    def fitted(self, width: int) -> Table | str:
-        """The table in `width` characters a line, no word of it broken.
-
-        Where that is too few for its columns, each row becomes a paragraph.
-        """
-        columns = list(zip(self.header, *self.rows, strict=True))
-        natural = [
-            max(cell_len(line) for c in cells for line in c.split("\n")) for cells in columns
-        ]
-        least = [
-            min(max(cell_len(word) for c in cells for word in ["", *c.split()]), width // 2)
-            for cells in columns
-        ]
-        gaps = GAP * (len(columns) - 1)
-        if sum(least) + gaps > width:
-            return "\n".join(map(self._paragraph, self.rows))
-        widths = shared(least, natural, width - gaps)
-        made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=any(self.header))
-        for i, name in enumerate(self.header):
-            side: Literal["left", "right"] = "right" if i in self.numbers else "left"
-            made.add_column(name, justify=side, overflow="fold", width=widths[i])
-        for row in self.rows:
-            made.add_row(*row)
-        return made
-
-    def _paragraph(self, row: Sequence[str]) -> str:
-        """One row: its first cell, and below it the others by name."""
-        named = zip(self.header[1:], row[1:], strict=True)
-        return "\n".join([row[0], *(f"    {name} {cell}".rstrip() for name, cell in named if cell)])
-
-
-def shared(least: Sequence[int], natural: Sequence[int], width: int) -> list[int]:
-    """Widths from `least` up to `natural`, `width` together; those that lack least come first.
-
-    >>> shared([3, 4], [5, 40], 20)
-    [5, 15]
-    """
-    widths, spare = list(least), width - sum(least)
-    order = sorted(range(len(least)), key=lambda i: natural[i] - least[i])
-    for left, i in zip(range(len(order), 0, -1), order, strict=True):
-        more = min(natural[i] - least[i], spare // left)
-        widths[i], spare = widths[i] + more, spare - more
-    return widths
 
 
 def render(*parts: object) -> str:
