@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from synthdp.drawing import charts as draw
+from synthdp.drawing import charts
 from synthdp.report.parts import Picture, number
 from synthdp.report.tables import ReportTable
 
@@ -29,7 +29,7 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
         if refused:
             sentence += f" {refused} groups have too few rows for a figure."
         alt = f"Estimates with 95% intervals: {stated['text']}"
-        svg = draw.intervals(rows, label=stated["statistic"], alt=alt)
+        svg = charts.intervals(rows, label=stated["statistic"], alt=alt)
         yield Picture(stated["text"], Markup(svg), sentence)
 
 
