@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 from synthdp.drawing.svg import compact, inline_frame, label, line, rect, short
 
@@ -79,7 +80,7 @@ def roc(bound: Points, *, curve: Points = (), alt: str) -> str:
         _text(left + side - 8, top + side - 12, "dotted: guessing", anchor="end"),
     ]
     if curve:
-        steps = [(b[0], a[1]) for a, b in zip(curve, curve[1:], strict=False)]
+        steps = [(b[0], a[1]) for a, b in pairwise(curve)]
         corners = [curve[0], *(p for pair in zip(steps, curve[1:], strict=True) for p in pair)]
         path = "M" + " L".join(map(at, corners))
         look = 'fill="none" stroke="var(--synthetic)" stroke-width="2"'

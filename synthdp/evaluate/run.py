@@ -37,7 +37,8 @@ class EvaluationReport:
     """Everything computed on real rows.
 
     `floor` compares held-out with training rows, which is what perfect sampling would reach, and
-    `equal` as many synthetic ones, since chance alone moves small samples further. `fidelity` is None where a table has no rows, `floor` where no rows were held out, `paper` where
+    `equal` as many synthetic ones, since chance alone moves small samples further. `fidelity` is
+    None where a table has no rows, `floor` and `equal` where no rows were held out, `paper` where
     the spec does not ask for random targets, `independences` without a graph. `pairs` are pair
     plots of the same columns of real and of synthetic rows.
     """

@@ -24,7 +24,7 @@ def sampling_distance(shares: FloatArray, first: int, second: int) -> float:
     rare cells, where that fails, differ by at most 2 p on average.
 
     >>> round(sampling_distance(np.full(10, 0.1), 1000, 1000), 3)
-    0.053
+    0.054
     """
     p = np.asarray(shares, dtype=np.float64)
     normal = np.sqrt(2 / np.pi * p * (1 - p) * (1 / first + 1 / second))

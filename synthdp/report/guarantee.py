@@ -48,7 +48,8 @@ def budget_picture(
     )
     if looks:
         (name, _), part = max(zip(looks, parts, strict=True), key=lambda both: both[1])
-        sentence += f" The largest part, {part:.0%}, is {name}."
+        of_budget = part * total / max(budget, total)
+        sentence += f" The largest part, {of_budget:.0%} of the budget, is {name}."
     if more:
         sentence += f" {more}"
     sentence += (

@@ -63,6 +63,8 @@ class Bounds:
     def within(self, value: float | None, low: float, high: float) -> State:
         """The state of an estimate with its interval: green only where its worse end is."""
         at_low, at_high = self.state(low), self.state(high)
+        if value is None:
+            return at_low if at_low == at_high else "unknown"
         if at_low == "good" and at_high != "good":
             return "unknown" if at_high == "bad" else "fair"
         return self.state(value)
@@ -197,7 +199,7 @@ def coverage(kind: str, held: float, figures: int, *, floor: float | None) -> Ve
         f" the worst kind ({figures} figures)"
     )
     beside = "" if floor is None else f"intervals of held-out real rows: {floor:.0%}"
-    advice = "" if state in ("good", "unknown") else "use estimands, `synthdp answer` or `copies`"
+    advice = "" if state in ("good", "unknown") else "use estimands, synthdp answer or copies"
     return Verdict("Intervals", f"{held:.0%}", text, state, beside, advice)
 
 

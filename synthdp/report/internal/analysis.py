@@ -73,7 +73,7 @@ def _effects(rows: Sequence[EffectRow]) -> Picture | None:
         f" estimate of real rows; {signs}. The interval takes synthetic rows for real ones, so it"
         " is too narrow by what noise and model add."
     )
-    label = "effect in the outcome's unit (above: real rows, below: synthetic rows)"
+    label = "effect in the outcome's unit"
     svg = charts.intervals(drawn, label=label, alt=sentence)
     return Picture("Average effects, adjusted along the graph", Markup(svg), sentence)
 

@@ -81,7 +81,9 @@ def _budget(budget: Budget) -> list[ReportTable]:
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     return [
         ReportTable(
-            "Looks at the rows", ("purpose", "mechanism", "part", "epsilon alone", "used"), steps
+            "Looks at the rows",
+            ("purpose", "mechanism", "part of the cost", "epsilon alone", "used"),
+            steps,
         ),
         ReportTable(
             "Guarantee for groups", ("units together", f"epsilon at delta {budget.delta:g}"), groups

@@ -38,7 +38,7 @@ def _gates(content: ReportContent) -> Verdict:
     """How many gates passed; green only where one was on more than what the rows were fitted to."""
     text = findings.verdict(content.gates)
     if not content.gates:
-        advice = "a gate on a published score: tv2_dp, with `evaluation: {disclosure: private}`"
+        advice = "a gate on a published score: tv2_dp, with evaluation: {disclosure: private}"
         return Verdict("Gates", "none set", text, "unknown", advice=advice)
     passed = sum(gate.passed for gate in content.gates)
     figure = f"{passed} of {len(content.gates)} passed"

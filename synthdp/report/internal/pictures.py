@@ -88,8 +88,7 @@ def utilities(report: UtilityReport) -> list[Picture]:
         sentence = findings.utility([r for r in rows if _ends(r) is not None])
         svg = charts.intervals(
             drawn,
-            label=f"{label} on held-out real rows (above: learnt on real rows, below: on synthetic"
-            f" ones, with the 95% interval of the gap); dotted: {guess:g}, guessing",
+            label=f"{label} on held-out real rows; {guess:g} is guessing",
             alt=sentence,
             origin=guess,
         )

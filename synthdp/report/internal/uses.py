@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.report import verdicts
@@ -35,13 +36,13 @@ def _code(report: EvaluationReport) -> Verdict:
 def _tables(report: EvaluationReport) -> Verdict:
     assert report.fidelity is not None  # asked before
     value = report.fidelity.tv2
-    states: list[State] = [verdicts.PAIRS.state(value)]
+    state = verdicts.PAIRS.state(value)
     text = "pairs of columns off by so much, on average"
     for card in intervals_card(report):
-        states.append(card.state)
+        if state == "good" and card.state != "good":
+            state = "fair"  # shares are near, and what an analyst says of their error is not
         text += f"; {card.number} {card.text}"
-    state = verdicts.worst(states)
-    advice = "" if state == "good" else "`estimands` for the figures that matter"
+    advice = "" if state == "good" else "estimands for the figures that matter"
     return _use("Shares and tables", number(value), text, state, _equal(report, "tv2"), advice)
 
 
@@ -50,8 +51,12 @@ def _models(report: EvaluationReport) -> Verdict:
     if real is None or synthetic is None:
         text, advice = "no classifier could be judged", "name columns in evaluation.targets"
         return _use("Models", "not judged", text, "unknown", "", advice)
-    lost = 1 - (synthetic - 0.5) / (real - 0.5) if real > verdicts.LEARNABLE else None
-    state = verdicts.LOST.state(lost)
+    lost, state = None, verdicts.LOST.state(None)
+    if real > verdicts.LEARNABLE:
+        rows = [r for r in report.utility.rows if r.metric == "auc" and r.low is not None]
+        ends = [fmean(getattr(r, end) for r in rows) if rows else 0.0 for end in ("low", "high")]
+        lost = 1 - (synthetic - 0.5) / (real - 0.5)
+        state = verdicts.LOST.within(lost, *(end / (real - 0.5) for end in ends))
     text = "mean AUC on held-out real rows, learnt on synthetic ones"
     if lost is not None:
         text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
@@ -90,7 +95,9 @@ def _equal(report: EvaluationReport, name: str) -> str:
     if report.floor is None or report.equal is None:
         return ""
     drawn, real = getattr(report.equal, name), getattr(report.floor, name)
-    return f"in samples of equal size: synthetic {number(drawn)}, held-out real {number(real)}"
+    if drawn is None or real is None:
+        return ""
+    return f"in samples of equal size: synthetic {drawn:.2g}, held-out real {real:.2g}"
 
 
 def _use(heading: str, figure: str, text: str, state: State, floor: str, advice: str) -> Verdict:

@@ -89,7 +89,9 @@ def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
         (p["purpose"], f"{part:.1%}", number(p["epsilon"]), "yes" if p["used"] else "no")
         for p, part in zip(facts["purposes"], parts, strict=True)
     )
-    yield ReportTable("Looks at the rows", ("purpose", "part", "epsilon alone", "used"), spends)
+    yield ReportTable(
+        "Looks at the rows", ("purpose", "part of the cost", "epsilon alone", "used"), spends
+    )
     groups = tuple(
         (
             str(g["size"]),

@@ -20,7 +20,7 @@ from synthdp.report.verdicts import Bounds, State, Verdict
 Score = Mapping[str, Any]
 Estimands = Sequence[Mapping[str, Any]]
 
-NOT_PAID = "pay for it with `evaluation: {disclosure: private}`"
+NOT_PAID = "pay for it with evaluation: {disclosure: private}"
 
 
 def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
@@ -40,9 +40,8 @@ def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[
 
 
 def score_of(content: PublicContent, name: str) -> Score | None:
-    """A score on the real rows that was paid for, if it has a value."""
-    found = (s for s in content.facts["scores"] if s["name"] == name and s["value"] is not None)
-    return next(found, None)
+    """A score on the real rows, if it was paid for."""
+    return next((s for s in content.facts["scores"] if s["name"] == name), None)
 
 
 def pairs_card(content: PublicContent) -> Verdict:
@@ -86,12 +85,12 @@ def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> 
     )
     state = bounds.within(score["value"], score["low"], score["high"])
     card = verdicts.distance(heading, score["value"], text, state, floor=floor)
-    return replace(card, number=shown(score, state))
+    return replace(card, number=shown(score))
 
 
-def shown(score: Score, state: State) -> str:
+def shown(score: Score) -> str:
     """The value of a score, or its interval where noise hides the value."""
-    if state == "unknown":
+    if score["value"] is None:
         return f"{number(score['low'])} to {number(score['high'])}"
     return f"{score['value']:.2g}"
 
@@ -155,7 +154,7 @@ def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
     """Whether an audit is published, and what it means."""
     if audit is None:
         text = "the guarantee rests on its proof; no attempt to refute it is published"
-        advice = "publish one: `synthdp audit SPEC --simulated`"
+        advice = "publish one: synthdp audit SPEC --simulated"
         return Verdict("Audit", "none published", text, "unknown", advice=advice)
     figure = f"{len(audit['audits'])} mechanisms" if audit["audits"] else "made"
     text = (

@@ -36,7 +36,7 @@ def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
     if score is not None:
         state = verdicts.ROUGH.within(score["value"], score["low"], score["high"])
-        figure = shown(score, state)
+        figure = shown(score)
     elif bound is None:
         state, figure = "unknown", "not known"
     else:
@@ -55,29 +55,33 @@ def _tables(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         return Verdict("Shares and tables", f"{loose:.0%}", text, state, use=True)
     pairs, noise = pairs_card(content), verdicts.noisy_columns(c.by_noise for c in columns)
     text = "pairs of columns off by so much, on average" if pairs.floor else pairs.text
-    state = pairs.state
+    state, advice = pairs.state, pairs.advice
     if state == "unknown" and noise.state == "bad":
         state, text = "bad", f"{text}; noise hides the shape of {noise.number} columns"
-    return replace(pairs, heading="Shares and tables", text=text, state=state, use=True)
+    if state == "good":  # shares are near; intervals computed from the rows never are
+        state, advice = "fair", "take intervals from synthdp answer, not from the rows"
+    return replace(
+        pairs, heading="Shares and tables", text=text, state=state, advice=advice, use=True
+    )
 
 
 def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     """Whether what is learnt on these rows beats the constant guess on real ones."""
     scores = [s for s in content.facts["scores"] if s["target"]]
-    known = [s for s in scores if s["value"] is not None]
-    if not known:
+    if not scores:
         text = "how models that learn from these rows do on real ones was not paid for"
-        advice = NOT_PAID + " and `evaluation.targets`"
+        advice = NOT_PAID + " and evaluation.targets"
         return Verdict("Models", "not published", text, "unknown", advice=advice, use=True)
     base = {c.name: float(c.noisy.max()) for c in columns}
     states = [_beats(s, base.get(s["target"])) for s in scores]
-    score = known[0]
+    score = scores[0]
     guess = base.get(score["target"])
     text = (
         f"of answers on {score['target']} are right on held-out real rows, after learning on these"
         f" (95% interval {score['low']:.1%} to {score['high']:.1%})"
     )
-    verdict = Verdict("Models", f"{score['value']:.1%}", text, verdicts.worst(states), use=True)
+    figure = shown(score) if score["value"] is None else f"{score['value']:.1%}"
+    verdict = Verdict("Models", figure, text, verdicts.worst(states), use=True)
     if guess is None:
         return verdict
     advice = "" if verdict.state == "good" else "a larger epsilon, or a larger share for targets"

@@ -165,6 +165,8 @@ def dataset_lines(
         f"  id: {yaml_value(name or slug_of(csv))}  # key of the ledger: all releases of this"
         " table share it",
         f"  title: {yaml_value(csv.stem)}",
+        "  # description: what the synthetic table is",
+        "  # contact: whom its users may ask, with an address that is published",
         "  source:",
         *yaml_map({"kind": "csv", "path": csv.as_posix(), "delimiter": delimiter}, 4),
         (
