@@ -112,11 +112,16 @@ def _quality(spec: ReleaseSpec, plan: ReleasePlan) -> ExpectedQuality:
 
 
 def _planned_spends(plan: ReleasePlan) -> dict[str, Any]:
-    """Every planned spend with its event, its epsilon alone, and what it serves."""
+    """Every planned spend with its event, its epsilon alone, its part in the cost of all, and what
+    it serves.
+    """
+    from synthdp.report.guarantee import shares
+
     facts = plan.to_json()
+    parts = shares([s["epsilon_alone"] for s in facts["spends"]], delta=plan.delta)
     return facts | {
         "spends": [
-            s | {"serves": list(spend.serves)}
-            for s, spend in zip(facts["spends"], plan.spends, strict=True)
+            s | {"share": part, "serves": list(spend.serves)}
+            for s, part, spend in zip(facts["spends"], parts, plan.spends, strict=True)
         ]
     }
