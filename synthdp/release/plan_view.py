@@ -5,7 +5,7 @@ No row is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,19 @@ def plan_facts(
         "quality": quality.to_json(),
         "estimands": _estimands(spec, plan),
         "notes": _notes(spec),
-        "warnings": [*warnings, *traps(spec), *quality.warnings],
+        "warnings": [*warnings, *traps(spec), *quality.warnings, *_failing(spec, quality.tv1)],
     }
+
+
+def _failing(spec: ReleaseSpec, tv1: float) -> Iterator[str]:
+    """Gates that the expected distance of single columns would fail."""
+    for gate in spec.gates:
+        if gate.metric in ("tv1", "tv1_dp") and gate.at_most is not None and tv1 > gate.at_most:
+            yield (
+                f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the"
+                f" bundle after the budget is spent: single columns are expected to be off by about"
+                f" {tv1:.2g}; declare fewer bins or categories, or a larger epsilon"
+            )
 
 
 def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:

@@ -310,6 +310,7 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
     for words in (
         "epsilon 1.2",
         "| licence | CC-BY-4.0 |",
+        "| contact | Data desk &lt;desk@statistics.example> |",
         "The Clinic (nonprofit)",
         "> Teaching",
         "no row is anyone",
@@ -324,7 +325,7 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
         and "Made from: The Clinic (2025)" in card
     )
     assert (
-        card.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2 + 9
+        card.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2 + 10
     )  # a row for each column, two heads, the summary
 
 

@@ -52,9 +52,16 @@ graph:
 
 EVALUATION = """\
 
-# What the table will be used for: these columns are predicted last and best, and the report says how well.
-# evaluation:
-#   targets: [income]"""  # noqa: E501
+# How far columns and pairs of columns are from the real rows, counted with noise that a twentieth of the budget pays for.
+# Targets are what the table will be used for: these columns are predicted last and best, and a score says how well.
+evaluation:
+  disclosure: private
+  # targets: [income]
+
+# The bundle is withheld where single columns are further off than this on average (0 is equal, 1 is disjoint); the budget
+# is spent all the same. `synthdp plan` says what to expect.
+gates:
+  - {metric: tv1_dp, at_most: 0.15}"""  # noqa: E501
 
 
 def _sketches() -> str:
