@@ -70,8 +70,8 @@ def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:
     """Effects need a causal graph that the real rows do not refute."""
     name = "Effects"
     if content.graph is None or content.graph.mode in ("none", "predict"):
-        text = "the model has no causal graph: what it says of causes means nothing"
-        return _use(name, "no causal graph", text, "bad", "", "graph.mode: given or validate")
+        text = "the model claims no causes, and nothing of what would change if one were set"
+        return _use(name, "no causes", text, "bad", "", "graph.mode: given or validate")
     states: list[State] = []
     figure, said = "", []
     for card in claims_card(report):

@@ -103,9 +103,9 @@ def _effects(content: PublicContent) -> Verdict:
     """Effects need a causal graph that the data do not refute."""
     name, graph = "Effects", content.graph
     if graph.mode in ("none", "predict"):
-        text = "the model has no causal graph: what it says of causes means nothing"
+        text = "the model claims no causes, and nothing of what would change if one were set"
         advice = "graph.mode: given, validate or learn"
-        return Verdict(name, "no causal graph", text, "bad", advice=advice, use=True)
+        return Verdict(name, "no causes", text, "bad", advice=advice, use=True)
     return replace(graph_card(graph), heading=name, use=True)
 
 
