@@ -64,7 +64,9 @@ def public_content(folder: Path) -> PublicContent:
         codes=groups.of(codes),
         rows=spec.sampling.rows or 0,
         estimands=_estimands(folder, spec),
-        floors=_floors(codes, domain, drawn=spec.sampling.rows or 0, real=int(facts["rows"])),
+        floors=_floors(
+            codes, domain, drawn=spec.sampling.rows or 1, real=max(1, int(facts["rows"]))
+        ),
         first=spec.evaluation.targets,
         notes=tuple(
             f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints

@@ -329,6 +329,17 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
     )  # a row for each column, two heads, the summary
 
 
+def test_every_form_says_whom_to_ask(made: Path) -> None:
+    said = "Data desk <desk@statistics.example>"
+    package = json.loads((made / "datapackage.json").read_text())
+    assert package["contributors"] == [
+        {"title": said, "email": "desk@statistics.example", "roles": ["contact"]}
+    ]
+    assert json.loads((made / CROISSANT).read_text())["maintainer"]["name"] == said
+    for name in ("README.md", "report.html"):
+        assert "desk@statistics.example" in (made / name).read_text()
+
+
 def test_words_of_the_publisher_draw_nothing(
     build: Callable[..., Any], tmp_path: Path, spec_text: str
 ) -> None:

@@ -166,6 +166,13 @@ class TestThePublicPage:
         stated = {"text": "t", "statistic": "share", "about": ["a"], "figures": [figure]}
         assert cards_of(public(estimands=[stated]))["Estimands"].state == state
 
+    def test_declared_effects_are_not_judged_by_their_size(self) -> None:
+        figure = {"estimate": 0.001, "interval": [-0.01, 0.012], "rows": 100.0}
+        stated = {"kind": "effect", "text": "t", "statistic": "effect", "about": ["a"]}
+        whole = public(estimands=[{**stated, "figures": [figure]}])
+        assert uses_of(whole)["Effects"].word == "with care"
+        assert cards_of(whole)["Estimands"].state == "unknown"
+
     def test_the_first_screen_says_what_whom_and_whom_to_ask(self) -> None:
         about = About(
             description="A survey.", contact="<desk@x.example>", licence="CC0-1.0", day="2026-11-05"

@@ -96,14 +96,20 @@ def shown(score: Score) -> str:
 
 
 def looseness(estimands: Estimands) -> float | None:
-    """The median over all figures of half the interval over the estimate; None without figures."""
-    figures = [f for stated in estimands for f in stated["figures"] if f.get("interval")]
-    halves = [(f["interval"][1] - f["interval"][0]) / 2 for f in figures]
+    """The median over all figures of half the interval over the estimate; None without figures.
+
+    Effects are left out: one near 0 may be known well.
+    """
+    figures = [
+        f
+        for stated in estimands
+        for f in stated["figures"]
+        if f.get("interval") and stated.get("kind") != "effect"
+    ]
     if not figures:
         return None
     return median(
-        half / abs(f["estimate"]) if f["estimate"] else np.inf
-        for half, f in zip(halves, figures, strict=True)
+        (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12) for f in figures
     )
 
 

@@ -102,6 +102,12 @@ def _beats(score: Score, guess: float | None) -> State:
 def _effects(content: PublicContent) -> Verdict:
     """Effects need a causal graph that the data do not refute."""
     name, graph = "Effects", content.graph
+    asked = [f for e in content.estimands if e.get("kind") == "effect" for f in e["figures"]]
+    known = sum(1 for f in asked if f.get("interval"))
+    if known:
+        text = "declared effects have intervals; they are right if the right columns were adjusted"
+        advice = "other effects: synthdp effect"
+        return Verdict(name, f"{known} of {len(asked)}", text, "fair", advice=advice, use=True)
     if graph.mode in ("none", "predict"):
         text = "the model claims no causes, and nothing of what would change if one were set"
         advice = "graph.mode: given, validate or learn"
