@@ -246,6 +246,7 @@ class Bundle(Answers):
         from synthdp.bundle.report_page import public_content
         from synthdp.report.measured_vs_synthetic import columns
         from synthdp.report.public.cards import public_cards
+        from synthdp.report.public.uses import public_uses
         from synthdp.report.tables import ReportTable
 
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
@@ -262,7 +263,7 @@ class Bundle(Answers):
         )
         return cards_html(
             facts["title"] or facts["dataset"],
-            list(public_cards(content, shown)),
+            [*public_uses(content, shown), *public_cards(content, shown)],
             tables=[purposes],
             svg=content.graph.svg,
             notes=content.notes,

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the reports import what draws, and a face that is only imported draws nothing
-    from synthdp.report.parts import Card
     from synthdp.report.tables import ReportTable
+    from synthdp.report.verdicts import Verdict
 
 
 def cards_html(
     title: str,
-    cards: Sequence[Card],
+    cards: Sequence[Verdict],
     *,
     tables: Sequence[ReportTable] = (),
     svg: str | None = None,
@@ -25,8 +25,8 @@ def cards_html(
 ) -> str:
     """HTML of a title, verdict cards, tables, a picture and notes, without any script.
 
-    >>> from synthdp.report.parts import Card
-    >>> html = cards_html("A <title>", [Card("Epsilon", "1", "at delta 1e-05")])
+    >>> from synthdp.report.verdicts import Verdict
+    >>> html = cards_html("A <title>", [Verdict("Epsilon", "1", "at delta 1e-05")])
     >>> "A &lt;title&gt;" in html
     True
     """

@@ -121,24 +121,24 @@ class BudgetPlan:
         return dict(self.facts)
 
     def _repr_html_(self) -> str:
-        from synthdp.report.parts import Card
         from synthdp.report.tables import ReportTable
+        from synthdp.report.verdicts import Verdict
 
         facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
         cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
         cards = [
-            Card(
+            Verdict(
                 "Guarantee",
                 f"epsilon {self.epsilon:.4f}",
                 f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g};"
                 f" {facts['adjacency']} neighbours",
             ),
-            Card(
+            Verdict(
                 "Ledger",
                 f"{ledger['spent_after']:g} after this release",
                 f"{ledger['spent_before']:g} before, {cap}",
             ),
-            Card(
+            Verdict(
                 "Expected cost",
                 f"{expected['cpu_seconds']:g} CPU seconds",
                 f"and {expected['memory_mb']} MB, for measuring, fitting and sampling",
@@ -146,7 +146,7 @@ class BudgetPlan:
         ]
         quality = facts["quality"]
         cards.append(
-            Card(
+            Verdict(
                 "Expected quality",
                 f"TV1 about {quality['tv1']:.2g}",
                 "mean total variation of single columns, by public facts and the planned noise",

@@ -66,13 +66,13 @@ class Release:
         )
 
     def _repr_html_(self) -> str:
-        from synthdp.report.parts import Card
+        from synthdp.report.verdicts import Verdict
 
         cards = [
-            Card("Guarantee", f"epsilon {self.epsilon:.4f}", f"at delta {self.delta:g}", "good"),
-            Card("Bundle", str(self.bundle.path), "public: give it to anyone"),
-            Card("Report", str(self.report), "for the steward only: computed on real rows"),
-            *(Card(f"Gate {metric}", "passed", bound, "good") for metric, bound in self.gates),
+            Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", f"at delta {self.delta:g}"),
+            Verdict("Bundle", str(self.bundle.path), "public: give it to anyone"),
+            Verdict("Report", str(self.report), "for the steward only: computed on real rows"),
+            *(Verdict(f"Gate {metric}", "passed", bound, "good") for metric, bound in self.gates),
         ]
         return cards_html(f"Release, run {self.run}", cards, notes=self.warnings)
 

@@ -19,16 +19,18 @@ from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
+from synthdp.evaluate.sampling import sampling_floor
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.prediction.groups import groups_of, on_groups
+from synthdp.privacy.mechanisms.scores import compared
 from synthdp.report.graph_view import GraphView
-from synthdp.report.public.content import PublicContent
+from synthdp.report.public.content import About, PublicContent
 from synthdp.report.public.page import render_public
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
-REPORT = "report.html"
+REPORT, EFFECTS = "report.html", "privacy/effects.svg"
 MAX_ROWS = 100_000  # of the table; their order is random, so the first are a fair sample
 
 
@@ -49,21 +51,49 @@ def public_content(folder: Path) -> PublicContent:
     groups = groups_of(tables, domain)
     codes = published_levels(folder / CSV_NAME, domain, header=tuple(spec.columns))
     graph = parse_json(read_text(folder / "graph.json"))
+    facts = parse_json(read_text(folder / "privacy/certificate.json"))
     profile = parse_json(read_text(folder / "privacy/profile.json"))["points"]
     return PublicContent(
         domain=groups.coarse,
-        facts=parse_json(read_text(folder / "privacy/certificate.json")),
+        facts=facts,
+        about=_about(folder, spec),
+        effects=read_text(folder / EFFECTS),
         profile=[(float(p["epsilon"]), float(p["delta"])) for p in profile],
         graph=_graph_view(graph, spec),
         tables=[on_groups(table, groups) for table in tables],
         codes=groups.of(codes),
         rows=spec.sampling.rows or 0,
         estimands=_estimands(folder, spec),
+        floors=_floors(
+            codes, domain, drawn=spec.sampling.rows or 1, real=max(1, int(facts["rows"]))
+        ),
         first=spec.evaluation.targets,
         notes=tuple(
             f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints
         ),
     )
+
+
+def _about(folder: Path, spec: ReleaseSpec) -> About:
+    """What the publisher says, and the day of the run's last ledger entry."""
+    stated, publication = spec.dataset, spec.publication
+    entries = parse_json(read_text(folder / "privacy/ledger.json"))["entries"]
+    return About(
+        description=stated.description,
+        intended_use=publication.intended_use if publication else None,
+        publisher=", ".join(c.name for c in publication.curators) if publication else None,
+        contact=stated.contact,
+        licence=stated.licence,
+        day=str(entries[-1]["at"])[:10] if entries else None,
+    )
+
+
+def _floors(codes: Codes, domain: Domain, *, drawn: int, real: int) -> dict[str, float]:
+    """How far another sample of as many real rows would be, by the scores that compare tables."""
+    return {
+        name: round(sampling_floor(codes, domain, tables, first=drawn, second=real), 6)
+        for name, tables in compared(domain).items()
+    }
 
 
 def _estimands(folder: Path, spec: ReleaseSpec) -> Sequence[Mapping[str, Any]]:

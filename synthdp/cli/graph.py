@@ -50,6 +50,12 @@ def show(
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write [default: stdout].")
     ] = None,
+    around: Annotated[
+        str | None, typer.Option("--around", help="Only this column and what it is linked with.")
+    ] = None,
+    depth: Annotated[
+        int, typer.Option("--depth", min=1, help="With --around: how many links away.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Show a graph, or convert it; free of charge, reads no rows."""
@@ -58,6 +64,8 @@ def show(
 
     form = form or ("json" if as_json else None)
     graph = read_graph(source)
+    if around is not None:
+        graph = graph.around(around, depth=depth)
     text = graph_text(graph) if form is None else WRITERS[form](graph)
     if out is None and form is None:
         say(text.rstrip("\n"))

@@ -51,7 +51,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequ
 def plan_text(facts: Mapping[str, Any]) -> str:
     """A plan as text."""
     spends = [
-        (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
+        (
+            s["purpose"],
+            f"{s['share']:.0%}",
+            f"{s['epsilon_alone']:.3f}",
+            s["mechanism"],
+            ", ".join(s["serves"]),
+        )
         for s in facts["spends"]
     ]
     ledger, expected = facts["ledger"], facts["expected"]
@@ -60,8 +66,8 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g},"
         f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
         f" {facts['rows_per_unit']} row(s) per unit",
-        table(["spend", "epsilon alone", "mechanism", "serves"], spends, numbers=[1]),
-        "(together they cost less than their sum: one accountant composes them)",
+        table(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
+        "(parts of the cost add up, as in the reports; what each costs alone does not)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
         " for measuring, fitting and sampling",

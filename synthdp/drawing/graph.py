@@ -1,12 +1,14 @@
 """A picture of a causal graph as one self-contained SVG: causes left, effects right.
 
+A graph of many arrows is drawn as a matrix (`synthdp.drawing.graph_matrix`).
+
 What is believed of a link shows in its colour and in its line style, so that it reads in black and
 white too. No scripts, fonts or other files are referred to; all text is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,9 +25,11 @@ from synthdp.drawing.graph_layout import (
     confounded,
     layout,
 )
+from synthdp.drawing.graph_matrix import matrix
 from synthdp.drawing.svg import INK, arrow_head, frame, line, safe
 
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
+MAX_ARROWS = 25  # beyond, arrows cross so often that a matrix is easier to read
 LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
 
 
@@ -62,7 +66,7 @@ DIFFERENCE: Mapping[str, Style] = {
 def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
     """The SVG text of a graph; `styles` by provenance.
 
-    Known directions have solid arrow heads, unknown ones have none.
+    At most `MAX_ARROWS` links are drawn as arrows, more as a matrix.
     """
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
     edges = (
@@ -70,6 +74,25 @@ def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES)
         if len(graph.open_pairs) <= len(graph.nodes)
         else tuple(e for e in graph.edges if e.structural)
     )
+    if len(edges) > MAX_ARROWS:
+        return matrix(
+            graph,
+            edges,
+            title=title,
+            styles=styles,
+            notes=_notes(graph, len(graph.edges) - len(edges)),
+            description=_description(graph),
+        )
+    return arrows(graph, edges, title=title, styles=styles)
+
+
+def arrows(
+    graph: DrawnGraph, edges: Sequence[Link], *, title: str, styles: Mapping[str, Style] = STYLES
+) -> str:
+    """The SVG text of boxes and arrows. `edges` are those of the graph's that are drawn.
+
+    Known directions have solid arrow heads, unknown ones have none.
+    """
     boxes, bends = layout(graph, edges)
     used = [p for p in styles if any(e.provenance == p for e in edges)]
     hidden = len(graph.edges) - len(edges)
@@ -194,18 +217,7 @@ def _legend(
     ]
     if graph.latent:
         rows.append((*LATENT, "latent: unseen common cause"))
-    wide = sum(len(names) > MAX_SHARING for names in graph.latent)
-    if wide:
-        rows.append(
-            (
-                "none",
-                "",
-                0.0,
-                f"unseen causes of more than {MAX_SHARING} columns each, not drawn: {wide}",
-            )
-        )
-    if hidden:
-        rows.append(("none", "", 0.0, f"{hidden} more pairs without enough evidence are not drawn"))
+    rows += [("none", "", 0.0, words) for words in _notes(graph, hidden)]
     lines = []
     for i, (colour, dashes, width, words) in enumerate(rows):
         y = top + 10 + 20 * i
@@ -214,6 +226,17 @@ def _legend(
             f'{sample}<text x="{MARGIN + 56}" y="{y + 4.5:.1f}" fill="{INK}">{safe(words)}</text>'
         )
     return lines
+
+
+def _notes(graph: DrawnGraph, hidden: int) -> list[str]:
+    """What is not drawn, in words."""
+    notes = []
+    wide = sum(len(names) > MAX_SHARING for names in graph.latent)
+    if wide:
+        notes.append(f"unseen causes of more than {MAX_SHARING} columns each, not drawn: {wide}")
+    if hidden:
+        notes.append(f"{hidden} more pairs without enough evidence are not drawn")
+    return notes
 
 
 def _description(graph: DrawnGraph) -> str:

@@ -156,3 +156,9 @@ def arrow_head(name: str, colour: str, *, tip: int = 9, size: int = 10) -> str:
         f' markerHeight="{size}" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0 L10,5'
         f' L0,10 z" fill="{colour}"/></marker>'
     )
+
+
+def rect(x: float, y: float, width: float, height: float, look: str) -> str:
+    """A rectangle of a picture inside a page; `look` are its other attributes."""
+    x_, y_, w, h = map(compact, (x, y, max(width, 0.0), height))
+    return f'<rect x="{x_}" y="{y_}" width="{w}" height="{h}" {look}/>'

@@ -36,8 +36,9 @@ PAIR_ROWS = 5000  # from which the most connected columns are estimated
 class EvaluationReport:
     """Everything computed on real rows.
 
-    `floor` compares held-out with training rows, which is what perfect sampling would reach.
-    `fidelity` is None where a table has no rows, `floor` where no rows were held out, `paper` where
+    `floor` compares held-out with training rows, which is what perfect sampling would reach, and
+    `equal` as many synthetic ones, since chance alone moves small samples further. `fidelity` is
+    None where a table has no rows, `floor` and `equal` where no rows were held out, `paper` where
     the spec does not ask for random targets, `independences` without a graph. `pairs` are pair
     plots of the same columns of real and of synthetic rows.
     """
@@ -53,6 +54,7 @@ class EvaluationReport:
     effects: tuple[EffectRow, ...] = ()
     independences: IndependenceReport | None = None
     pairs: tuple[PairPlot, PairPlot] | None = None
+    equal: FidelityReport | None = None
 
     def metrics(self) -> dict[str, float]:
         """The figures that gates and tracking know, where they are available.
@@ -69,21 +71,15 @@ class EvaluationReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        floor = pairs = None
-        if self.floor:
-            floor = {
-                "tv1": self.floor.tv1,
-                "tv2": self.floor.tv2,
-                "tv3": self.floor.tv3,
-                "by_column": dict(self.floor.by_column),
-            }
+        pairs = None
         if self.pairs:
             real, synthetic = self.pairs
             pairs = {"real": real.to_json(), "synthetic": synthetic.to_json()}
         return {
             "metrics": self.metrics(),
             "fidelity": self.fidelity.to_json() if self.fidelity else None,
-            "floor": floor,
+            "floor": _distances(self.floor),
+            "equal": _distances(self.equal),
             "utility": self.utility.to_json(),
             "paper": self.paper.to_json() if self.paper else None,
             "two_sample": [row.to_json() for row in self.two_sample],
@@ -94,6 +90,18 @@ class EvaluationReport:
             "pairs": pairs,
             "seconds": dict(self.seconds),
         }
+
+
+def _distances(near: FidelityReport | None) -> dict[str, Any] | None:
+    """The distances of a report as plain values."""
+    if near is None:
+        return None
+    return {
+        "tv1": near.tv1,
+        "tv2": near.tv2,
+        "tv3": near.tv3,
+        "by_column": dict(near.by_column),
+    }
 
 
 def evaluate(
@@ -126,13 +134,15 @@ def evaluate(
     steps.begin("fidelity")
     near = _fidelity(train, drawn, domain, settings)
     steps.begin("fidelity of held-out rows")
-    floor = _fidelity(train, test, domain, settings)
+    size = min(len(test), len(drawn))
+    floor = _fidelity(train, _some(test, size, rng), domain, settings)
+    equal = _fidelity(train, _some(drawn, size, rng), domain, settings)
     compared = time.perf_counter()
     useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
     learnt = time.perf_counter()
     tables = (real_train, train), (real_test, test), (synthetic, drawn)
     analysed = _Analysis(domain, settings, tables, steps).report(
-        EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns
+        EvaluationReport(near, floor, useful, {}, paper, equal=equal), rng, graph, columns
     )
     seconds = {
         "fidelity": compared - started,
@@ -149,6 +159,11 @@ def _fidelity(
     if not len(first) or not len(second):
         return None
     return fidelity(first, second, domain, triples=settings.triples)
+
+
+def _some(codes: Codes, size: int, rng: np.random.Generator) -> Codes:
+    """`size` of the rows of levels `[rows, columns]`, at random."""
+    return codes if len(codes) == size else codes[rng.permutation(len(codes))[:size]]
 
 
 def _learning(

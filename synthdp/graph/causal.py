@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, combinations
 from typing import Any, Literal, get_args
@@ -202,6 +203,31 @@ class CausalGraph:
         """Columns with causes before effects; ties in column order."""
         rank = {n: i for i, n in enumerate(self.nodes)}
         return tuple(nx.lexicographical_topological_sort(self.dag, key=rank.__getitem__))
+
+    def around(self, name: str, *, depth: int = 1) -> CausalGraph:
+        """The links that touch a column, or one that is fewer than `depth` links away from it.
+
+        Raises:
+            SynthdpError: there is no such column.
+        """
+        if name not in self.nodes:
+            near = get_close_matches(name, self.nodes, n=3, cutoff=0.4) or self.nodes[:10]
+            raise SynthdpError(
+                f"graph: no column {name!r} among {len(self.nodes)}",
+                hint=f"for example {', '.join(near)}",
+            )
+        links = nx.Graph(e.pair for e in self.edges if e.structural)
+        links.add_node(name)
+        far = nx.single_source_shortest_path_length(links, name, cutoff=depth)
+        inner = {n for n, steps in far.items() if steps < depth}
+        edges = tuple(e for e in self.edges if e.structural and not inner.isdisjoint(e.pair))
+        kept = {name, *(n for e in edges for n in e.pair)}
+        latent = (tuple(n for n in names if n in kept) for names in self.latent)
+        return CausalGraph(
+            tuple(n for n in self.nodes if n in kept),
+            edges,
+            latent=tuple(names for names in latent if len(names) > 1),
+        )
 
     def parents(self, name: str) -> tuple[str, ...]:
         """Direct causes of a column in the (extended) DAG, in column order."""

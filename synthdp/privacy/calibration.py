@@ -63,7 +63,7 @@ def make_search_plan(
     rows_per_unit: int = 1,
 ) -> ReleasePlan:
     """The calibrated plan of a graph search alone, which spends everything."""
-    graph = _started(rounds, _gaussian_mu(epsilon, delta))
+    graph = _started(rounds, mu_of(epsilon, delta))
     return _calibrated(ReleasePlan(epsilon, delta, adjacency, rows_per_unit, graph=graph))
 
 
@@ -81,7 +81,7 @@ def make_domain_plan(
     texts. Forms have `FORM_NOISE` times the noise of sizes: their cells are fewer and fuller.
     """
     domain = cells_domain(columns)
-    mu = _gaussian_mu(epsilon, delta / 2) / math.sqrt(2)
+    mu = mu_of(epsilon, delta / 2) / math.sqrt(2)
     tables = [(name,) for name in domain.names]
     scales = _at_cost([FORM_NOISE if name.startswith("form") else 1.0 for (name,) in tables])
     forms = NoisyMarginals(domain, tuple(tables), math.sqrt(len(tables)) / mu, scales)
@@ -114,7 +114,7 @@ def _rough_plan(
     privacy, shares, scores = spec.privacy, spec.privacy.shares, spec.evaluation.dp_share
 
     def gaussian_mu(share: float, *, of: float = 1 - scores) -> float:
-        return _gaussian_mu(share * of * privacy.epsilon, share * of * privacy.delta)
+        return mu_of(share * of * privacy.epsilon, share * of * privacy.delta)
 
     def training(settings: SynthesizerSettings, share: float) -> DpSgd:
         return _rough_training(settings, expected_fit_rows(spec), gaussian_mu(share))
@@ -214,7 +214,7 @@ def _rough_training(settings: SynthesizerSettings, rows: float, mu: float) -> Dp
     )
 
 
-def _gaussian_mu(epsilon: float, delta: float) -> float:
+def mu_of(epsilon: float, delta: float) -> float:
     """Largest mu such that a Gaussian mechanism of sensitivity / sigma = mu is (epsilon, delta)-DP.
 
     Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", arXiv:1805.06530v2,

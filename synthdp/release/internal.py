@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
 from synthdp.bundle.certificate.audit_record import AuditRecord
+from synthdp.bundle.certificate.facts import planned_of
+from synthdp.bundle.certificate.profile import profile_of
 from synthdp.bundle.certificate.scores_text import in_words
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import headline
@@ -21,7 +22,6 @@ from synthdp.inference.estimands import EstimandResult, estimand_results
 from synthdp.inference.figures import Value
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
-from synthdp.privacy import accounting
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release.gates import GateVerdict
 from synthdp.release.judge import Judgement
@@ -163,12 +163,14 @@ def _content(
     run: ReportedRun, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
 ) -> ReportContent:
     """What the report says of every run."""
+    profile = profile_of(planned_of(run.plan), run.spec)
     return ReportContent(
         title=run.spec.dataset.title or run.spec.dataset.id,
         run=run.folder.run,
         created=run.folder.created,
         domain=run.domain,
         budget=_budget(run),
+        profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         timings=dict(seconds),
         notes=tuple(
@@ -292,24 +294,16 @@ def _attack_outcomes(
 
 def _budget(run: ReportedRun) -> Budget:
     plan, used, balance = run.plan, run.spent, run.ledger.balance(run.spec.dataset.id)
-    events = plan.events
     needed = {s.purpose for s in used.spends}
-    upto = [
-        0.0,
-        *(
-            accounting.epsilon(events[: i + 1], delta=plan.delta, adjacency=plan.adjacency)
-            for i in range(len(events))
-        ),
-    ]
     steps = tuple(
         BudgetStep(
             purpose=s.purpose,
             label=s.purpose if s.purpose in needed else f"{s.purpose} (unused)",
             mechanism=s.mechanism.name,
-            epsilon=after - before,
+            epsilon=plan.epsilon_of(s),
             used=s.purpose in needed,
         )
-        for s, (before, after) in zip(plan.spends, pairwise(upto), strict=True)
+        for s in plan.spends
     )
     return Budget(
         epsilon=plan.epsilon,

@@ -5,7 +5,7 @@ No row is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,19 @@ def plan_facts(
         "quality": quality.to_json(),
         "estimands": _estimands(spec, plan),
         "notes": _notes(spec),
-        "warnings": [*warnings, *traps(spec), *quality.warnings],
+        "warnings": [*warnings, *traps(spec), *quality.warnings, *_failing(spec, quality.tv1)],
     }
+
+
+def _failing(spec: ReleaseSpec, tv1: float) -> Iterator[str]:
+    """Gates that the expected distance of single columns would fail."""
+    for gate in spec.gates:
+        if gate.metric in ("tv1", "tv1_dp") and gate.at_most is not None and tv1 > gate.at_most:
+            yield (
+                f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the"
+                f" bundle after the budget is spent: single columns are expected to be off by about"
+                f" {tv1:.2g}; declare fewer bins or categories, or a larger epsilon"
+            )
 
 
 def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
@@ -112,11 +123,16 @@ def _quality(spec: ReleaseSpec, plan: ReleasePlan) -> ExpectedQuality:
 
 
 def _planned_spends(plan: ReleasePlan) -> dict[str, Any]:
-    """Every planned spend with its event, its epsilon alone, and what it serves."""
+    """Every planned spend with its event, its epsilon alone, its part in the cost of all, and what
+    it serves.
+    """
+    from synthdp.report.guarantee import shares
+
     facts = plan.to_json()
+    parts = shares([s["epsilon_alone"] for s in facts["spends"]], delta=plan.delta)
     return facts | {
         "spends": [
-            s | {"serves": list(spend.serves)}
-            for s, spend in zip(facts["spends"], plan.spends, strict=True)
+            s | {"share": part, "serves": list(spend.serves)}
+            for s, part, spend in zip(facts["spends"], parts, plan.spends, strict=True)
         ]
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,9 +104,15 @@ def unlinked_sentence(view: GraphView) -> str:
     return f"What is not linked, the model holds to be independent given {given}."
 
 
-def graph_image(svg: str) -> str:
-    """The picture as a data address: no script runs inside an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+def arrow_table(view: GraphView, most: int) -> ReportTable:
+    """What each column depends on: a row for each column and provenance that arrows lead to."""
+    causes: dict[tuple[str, str], list[str]] = {}
+    for cause, effect, source in view.edges:
+        causes.setdefault((effect, source), []).append(cause)
+    rows = tuple((effect, ", ".join(names), s) for (effect, s), names in causes.items())
+    start, end = view.ends
+    headings = (end, f"{start}s" if view.predictive else "causes", "where they come from")
+    return cut(ReportTable(f"Arrows of the {view.name.lower()}", headings, rows), most)
 
 
 def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:

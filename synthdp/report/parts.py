@@ -1,7 +1,8 @@
-"""What both reports share: cards, pictures with their sentence, and the templates."""
+"""What both reports share: pictures with their sentence, numbers as text, and the templates."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +13,6 @@ from markupsafe import Markup
 
 MAX_BYTES = 3_000_000
 VISIBLE_ASSOCIATION = 0.1  # Cramér's V that a reader of a table would notice
-
-
-@dataclass(frozen=True)
-class Card:
-    """One card at the top: a heading, a figure, what it means. `state` is good, bad or plain."""
-
-    heading: str
-    figure: str
-    text: str
-    state: str = "plain"
 
 
 @dataclass(frozen=True)
@@ -43,6 +34,11 @@ def template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     ).get_template(name)
+
+
+def svg_image(svg: str) -> str:
+    """A picture as a data address: no script runs inside an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def number(value: float | None) -> str:

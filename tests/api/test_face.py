@@ -177,7 +177,7 @@ def test_a_failed_gate_withholds_the_bundle(tmp_path: Path) -> None:
 
 def test_a_bundle_shows_public_figures_and_escapes_its_texts(at_work: Path, tmp_path: Path) -> None:
     html = synthdp.Bundle("releases/clinic/bundle")._repr_html_()
-    assert "Guarantee" in html and "Distance to noisy counts" in html and "<script" not in html
+    assert "Guarantee" in html and "Shares and tables" in html and "<script" not in html
     spec = spec_at(tmp_path, dataset={"title": "<script>alert(1)</script>"})
     release = spec.release(out=tmp_path / "out")
     for shown in (release, release.bundle):

@@ -39,6 +39,7 @@ dataset:
   title: Clinic visits | 2025
   description: Visits to a clinic.
   licence: CC-BY-4.0
+  contact: Data desk <desk@statistics.example>
   citation: The Clinic (2025)
   source: {kind: csv, path: /home/steward/secret-folder/visits.csv}
   privacy_unit: {kind: row, meaning: one visit}

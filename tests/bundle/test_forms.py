@@ -310,6 +310,7 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
     for words in (
         "epsilon 1.2",
         "| licence | CC-BY-4.0 |",
+        "| contact | Data desk &lt;desk@statistics.example> |",
         "The Clinic (nonprofit)",
         "> Teaching",
         "no row is anyone",
@@ -324,8 +325,19 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
         and "Made from: The Clinic (2025)" in card
     )
     assert (
-        card.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2 + 9
+        card.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2 + 10
     )  # a row for each column, two heads, the summary
+
+
+def test_every_form_says_whom_to_ask(made: Path) -> None:
+    said = "Data desk <desk@statistics.example>"
+    package = json.loads((made / "datapackage.json").read_text())
+    assert package["contributors"] == [
+        {"title": said, "email": "desk@statistics.example", "roles": ["contact"]}
+    ]
+    assert json.loads((made / CROISSANT).read_text())["maintainer"]["name"] == said
+    for name in ("README.md", "report.html"):
+        assert "desk@statistics.example" in (made / name).read_text()
 
 
 def test_words_of_the_publisher_draw_nothing(

@@ -305,6 +305,16 @@ def test_metrics_have_the_names_that_gates_use() -> None:
     )
 
 
+def test_held_out_rows_are_compared_with_as_many_synthetic_ones() -> None:
+    """A small sample of the training rows is as far from them as held-out rows are, and the whole
+    of them is not: so much of the floor is size.
+    """
+    report = judged(TRAIN, TEST.iloc[:200])
+    assert report.fidelity and report.equal and report.floor
+    assert report.fidelity.tv1 < 1e-9
+    assert report.equal.tv1 == pytest.approx(report.floor.tv1, rel=0.5)
+
+
 @pytest.mark.check
 def test_a_bad_table_scores_worse() -> None:
     rng = np.random.default_rng(9)

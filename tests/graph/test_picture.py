@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from synthdp.drawing.graph import STYLES
+from synthdp.drawing.graph import MAX_ARROWS, STYLES, arrows
+from synthdp.drawing.graph_matrix import SHAPES
+from synthdp.errors import SynthdpError
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
 
@@ -29,9 +31,19 @@ def chain(size: int) -> CausalGraph:
     return CausalGraph(names, edges, latent=(names[:2],) if size > 1 else ())
 
 
+def as_arrows(graph: CausalGraph) -> str:
+    """Boxes and arrows, however many there are."""
+    return arrows(graph, graph.edges, title="A graph")
+
+
+def as_rows(svg: str, kind: str) -> int:
+    """Marks of a kind in a matrix; the legend has one of them."""
+    return len(re.findall(rf'<path class="{kind}" transform', svg)) - 1
+
+
 def test_every_node_and_link_is_drawn_once() -> None:
     graph = chain(50)
-    root = ElementTree.fromstring(graph.to_svg())
+    root = ElementTree.fromstring(as_arrows(graph))
     labels = [t.text for t in root.iter(f"{SVG}text")]
     assert all(labels.count(n) == 1 for n in graph.nodes)
     drawn = [p for p in root.iter(f"{SVG}path") if p.get("class") in PROVENANCES]
@@ -40,7 +52,7 @@ def test_every_node_and_link_is_drawn_once() -> None:
 
 
 def test_boxes_do_not_overlap() -> None:
-    root = ElementTree.fromstring(chain(40).to_svg())
+    root = ElementTree.fromstring(as_arrows(chain(40)))
     boxes = [
         tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height"))
         for g in root.iter(f"{SVG}g")
@@ -136,7 +148,7 @@ def test_no_line_runs_through_a_box(name: str, network: Callable[[str], Bayesian
     drawn = CausalGraph(
         graph.nodes, (*graph.edges, *open_pairs), latent=tuple(free[1 :: len(free) // 3])
     )
-    root = ElementTree.fromstring(drawn.to_svg())
+    root = ElementTree.fromstring(as_arrows(drawn))
     boxes = [
         tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height"))
         for g in root.iter(f"{SVG}g")
@@ -162,7 +174,7 @@ def test_every_arrow_stays_inside_the_picture() -> None:
         for i, a in enumerate(names)
         for b in names[i + 1 :]
     )
-    svg = CausalGraph(names, edges).to_svg()
+    svg = as_arrows(CausalGraph(names, edges))
     height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])
     paths = re.findall(r' d="([^"]+)"', svg.split("</defs>")[1])
     ordinates = [
@@ -172,3 +184,60 @@ def test_every_arrow_stays_inside_the_picture() -> None:
     legend = 20 + 28  # one line and the margin
     assert min(ordinates) >= 0
     assert max(ordinates) <= height - legend
+
+
+def test_more_arrows_than_a_reader_can_follow_become_a_matrix() -> None:
+    small, large = chain(MAX_ARROWS + 1), chain(MAX_ARROWS + 2)
+    assert "<path class" in small.to_svg() and 'marker-end="url(#head-' in small.to_svg()
+    svg = large.to_svg()
+    root = ElementTree.fromstring(svg)
+    labels = [t.text for t in root.iter(f"{SVG}text")]
+    assert all(labels.count(name) == 2 for name in large.nodes)  # a row and a column
+    for kind in PROVENANCES:
+        assert as_rows(svg, kind) == sum(e.provenance == kind for e in large.edges)
+    assert as_rows(svg, "latent") == 2  # both cells of the pair
+    assert len(set(SHAPES.values())) == len(SHAPES)
+
+
+def test_a_link_without_direction_is_in_both_cells() -> None:
+    names = tuple(f"c{i}" for i in range(30))
+    links = [
+        GraphEdge(a, b, directed=i > 0, provenance="learned")
+        for i, (a, b) in enumerate(pairwise(names))
+    ]
+    assert as_rows(CausalGraph(names, tuple(links)).to_svg(), "learned") == len(links) + 1
+
+
+def test_a_wide_matrix_leaves_out_what_is_no_cause_or_no_effect() -> None:
+    names = tuple(f"c{i}" for i in range(222))
+    links = [
+        GraphEdge(names[i % 20], names[i], directed=True, provenance="given")
+        for i in range(20, 200)
+    ]
+    svg = CausalGraph(names, tuple(links)).to_svg()
+    size = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg)
+    assert size and int(size[1]) < 2000 and int(size[2]) < 500
+    assert "22 columns without a link are not shown" in svg
+
+
+def test_around_a_column() -> None:
+    graph = CausalGraph(
+        ("a", "b", "c", "d", "e"),
+        tuple(
+            GraphEdge(x, y, directed=True, provenance="given")
+            for x, y in (("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("d", "e"))
+        ),
+    )
+    near = graph.around("b")
+    assert near.nodes == ("a", "b", "c") and {e.pair for e in near.edges} == {
+        ("a", "b"),
+        ("b", "c"),
+    }
+    assert {e.pair for e in graph.around("b", depth=2).edges} == {
+        *near.directed,
+        ("a", "c"),
+        ("c", "d"),
+    }
+    with pytest.raises(SynthdpError, match="no column 'cc'") as error:
+        graph.around("cc")
+    assert "c" in str(error.value.hint)

@@ -16,7 +16,7 @@ from synthdp.privacy.calibration import (
     EPSILON_TOLERANCE,
     MAX_FACTOR,
     _calibrate,
-    _gaussian_mu,
+    mu_of,
 )
 
 
@@ -107,5 +107,5 @@ def test_what_cannot_be_met_is_refused_and_the_last_that_can_is_found(
 
 def test_a_start_is_found_where_the_exponential_of_epsilon_overflows() -> None:
     """mu^2 / 2 + 3.1 mu is about epsilon, at delta 1e-3."""
-    mu = _gaussian_mu(1000.0, 1e-3)
+    mu = mu_of(1000.0, 1e-3)
     assert mu**2 / 2 + 3.1 * mu == pytest.approx(1000, rel=0.01)

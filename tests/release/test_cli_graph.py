@@ -54,6 +54,15 @@ def test_show_a_spec_a_bundle_and_a_file(released: Any, synthdp: Any) -> None:
     assert "8 columns, 8 arrows" in synthdp("graph", "show", DATA / "asia.bif").out
 
 
+def test_show_what_is_around_a_column(synthdp: Any) -> None:
+    near = synthdp("graph", "show", DATA / "asia.bif", "--around", "xray")
+    assert near.code == 0 and "2 columns, 1 arrows" in near.out and "either -> xray" in near.out
+    wider = synthdp("graph", "show", DATA / "asia.bif", "--around", "xray", "--depth", "2")
+    assert "either -> dysp" in wider.out and "smoke -> bronc" not in wider.out
+    wrong = synthdp("graph", "show", DATA / "asia.bif", "--around", "xrai")
+    assert wrong.code != 0 and "no column 'xrai'" in wrong.err and "xray" in wrong.err
+
+
 @pytest.mark.parametrize("form", ["yaml", "dot", "dagitty", "json"])
 def test_convert_to_a_file_and_back(tmp_path: Path, synthdp: Any, form: str) -> None:
     out = tmp_path / f"asia.{form}"

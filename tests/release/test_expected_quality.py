@@ -24,10 +24,12 @@ from synthdp.graph.margins import Probabilities, one_way_probabilities
 from synthdp.graph.prediction.groups import equal_groups
 from synthdp.graph.prediction.smoothing import axis, smoothed_pair
 from synthdp.graph.tables import NoisyTables
+from synthdp.ledger.balance import Balance
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.expected_quality import ExpectedQuality, expected_quality
+from synthdp.release.plan_view import plan_facts
 from synthdp.spec.checks.traps import traps
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -236,3 +238,20 @@ def test_more_causes_than_mode_learn_keeps(causes: int, hint: str, tmp_path: Pat
     with pytest.raises(SpecError) as refused:
         load_spec(path)
     assert hint in str(refused.value) + str(refused.value.__dict__)
+
+
+def test_a_plan_says_which_gate_is_likely_to_fail_and_what_each_part_takes() -> None:
+    spec = ReleaseSpec.model_validate(
+        {
+            **skeleton(60),
+            "columns": COLUMNS,
+            "graph": {"mode": "none"},
+            "evaluation": {"disclosure": "private"},
+            "gates": [{"metric": "tv1_dp", "at_most": 0.15}],
+        }
+    )
+    balance = Balance("d", epsilon=0.0, delta=0.0, cap_epsilon=None, cap_delta=None)
+    facts = plan_facts(spec, balance)
+    told = [w for w in facts["warnings"] if "the gate on tv1_dp" in w]
+    assert len(told) == (facts["quality"]["tv1"] > 0.15) == 1
+    assert sum(s["share"] for s in facts["spends"]) == pytest.approx(1)

@@ -15,13 +15,13 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate.pair_plot import MAX_LEVELS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.graph_view import GraphView
+from synthdp.report.guarantee import roc_points
 from synthdp.report.measured_vs_synthetic import columns, measured_pairs, noise_distance
 from synthdp.report.parts import MAX_BYTES
 from synthdp.report.public.appendix import hidden_levels
 from synthdp.report.public.content import PublicContent
 from synthdp.report.public.estimands import estimand_pictures, estimand_table
 from synthdp.report.public.page import render_public
-from synthdp.report.public.pictures import roc_points
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x$ {{ 7 * 7 }} \u202e")
 
@@ -86,6 +86,7 @@ def public(
         tables=tables,
         codes=codes,
         rows=rows,
+        effects="<svg/>",
     )
     return replace(whole, **changes)
 
@@ -112,13 +113,13 @@ def test_every_number_stands_in_a_table_and_every_figure_has_a_sentence() -> Non
     for said in ("0.432", "0.765", "2.05", "3.12", "2e-05", "0.987"):
         assert re.search(rf"<td>{re.escape(said)}</td>|epsilon {re.escape(said)}", html), said
     figures = re.findall(r"<figure.*?</figure>", html, re.DOTALL)
-    assert len(figures) == 8 and all(
+    assert len(figures) == 9 and all(
         re.search(r"<figcaption>\S.*?\.</figcaption>", f, re.DOTALL) for f in figures
     )
     assert all(re.search(r'role="img" aria-label="[^"]{20,}|alt="[^"]{20,}', f) for f in figures)
     assert (
-        "accounted one by one the 2 looks at the rows would cost 1.2" in html
-        and "train (unused)" in html
+        "The largest part, 73% of the budget, is train (unused)." in html
+        and "measure: 26% (epsilon 0.256)" in html
     )
     assert (
         "most strongly kind with sort (1.00)" in html
@@ -251,6 +252,7 @@ def test_refuted_claims_stand_in_the_card() -> None:
     assert (
         "1 of 3 given arrows refuted by noisy tables; 0 of 0 implied independences refuted" in html
         and 'class="card bad"' in html
+        and "1 of 3 refuted" in html
     )
 
 

@@ -108,6 +108,8 @@ def croissant(
         content["creator"] = [
             {"@type": "sc:Organization", "name": c.name} for c in spec.publication.curators
         ]
+    if dataset.contact:
+        content["maintainer"] = {"@type": "sc:Organization", "name": dataset.contact}
     content["distribution"] = [
         _file(csv, "text/csv", "the synthetic table; an empty field is a missing value"),
         _file(parquet, "application/x-parquet", "the same rows with their types"),

@@ -159,6 +159,7 @@ def _summary(spec: ReleaseSpec, certificate: Certificate, day: str) -> Iterator[
     yield from ("## Summary", "", "| | |", "|---|---|")
     yield f"| made | {day}, by {certificate.program}, run `{certificate.run}` |"
     yield f"| publisher | {_publisher(spec)} |"
+    yield f"| contact | {plain(spec.dataset.contact or 'not stated')} |"
     yield f"| rows, columns | {rows:,} synthetic rows, {len(spec.columns)} columns |"
     yield f"| one row is | made up, like {original} |"
     yield f"| licence | {licence} |"

@@ -75,6 +75,8 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) 
         package["licenses"] = [_licence(dataset.licence)]
     if dataset.citation:
         package["sources"] = [{"title": dataset.citation}]
+    if dataset.contact:
+        package["contributors"] = [_contact(dataset.contact)]
     package["resources"] = [
         {
             "name": "synthetic",
@@ -100,6 +102,12 @@ _NOTE = "Synthetic rows under differential privacy; privacy/certificate.md state
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower())
+
+
+def _contact(text: str) -> dict[str, Any]:
+    """Whom to ask, as a contributor of Data Package 2; an e-mail address in it is also its own."""
+    mail = re.search(r"[^\s<>(),;]+@[^\s<>(),;]+\.[^\s<>(),;]+", text)
+    return {"title": text, **({"email": mail.group()} if mail else {}), "roles": ["contact"]}
 
 
 def _licence(text: str) -> dict[str, str]:

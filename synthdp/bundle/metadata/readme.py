@@ -95,6 +95,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         published=spec.publication is not None,
         signed=certificate.signer is not None,
         licence=licence,
+        contact=plain(spec.dataset.contact or "no address is stated; ask the publisher"),
         citation=plain(citation(spec, certificate, day=day)),
     )
     return text

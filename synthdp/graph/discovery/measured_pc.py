@@ -175,11 +175,11 @@ class Effort:
 
     Where noise hides much, each further test of a true link may separate it, so that few are made.
     Where tests are sharp, a false link stays because its separator was not tried, or because chance
-    made that test significant. So what the tests of one size can see, `weakest` (Cohen's w; it follows
-    from the noise and the rows), decides on the next: below `SHARP`, the level is `SHARP_LEVEL` times (weakest
-    / SHARP)^2, and candidates grow with the square root of SHARP / weakest. The level then tends to
-    0 like 1 / rows, as a consistent search needs: what a link adds to a test's statistic grows like
-    the rows, and its critical value only like their logarithm.
+    made that test significant. So what the tests of one size can see, `weakest` (Cohen's w; it
+    follows from the noise and the rows), decides on the next: below `SHARP`, the level is
+    `SHARP_LEVEL` times (weakest / SHARP)^2, and candidates grow with the square root of SHARP /
+    weakest. The level then tends to 0 like 1 / rows, as a consistent search needs: what a link adds
+    to a test's statistic grows like the rows, and its critical value only like their logarithm.
 
     >>> Effort.of(0.05, {1: 24, 2: 8, 3: 5})
     Effort(level=1.0, candidates={1: 24, 2: 8, 3: 5})

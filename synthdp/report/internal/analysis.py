@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from synthdp.drawing import charts as draw
+from synthdp.drawing import charts, grids
 from synthdp.drawing.svg import short
 from synthdp.evaluate.effects import EffectRow, Estimate
 from synthdp.evaluate.independences import IndependenceReport
@@ -73,8 +73,8 @@ def _effects(rows: Sequence[EffectRow]) -> Picture | None:
         f" estimate of real rows; {signs}. The interval takes synthetic rows for real ones, so it"
         " is too narrow by what noise and model add."
     )
-    label = "effect in the outcome's unit (above: real rows, below: synthetic rows)"
-    svg = draw.intervals(drawn, label=label, alt=sentence)
+    label = "effect in the outcome's unit"
+    svg = charts.intervals(drawn, label=label, alt=sentence)
     return Picture("Average effects, adjusted along the graph", Markup(svg), sentence)
 
 
@@ -153,7 +153,7 @@ def _groups(rows: Sequence[SubgroupRow]) -> Picture | None:
         f"{len(far)} of {len(drawn)} groups are more than twice as far from the real rows as"
         f" held-out rows of the group are: {which}."
     )
-    svg = draw.bars(drawn[:MAX_GROUPS], left=240, wide=280, alt=sentence)
+    svg = charts.bars(drawn[:MAX_GROUPS], left=240, wide=280, alt=sentence)
     return Picture("Total variation within groups, smallest group first", Markup(svg), sentence)
 
 
@@ -168,7 +168,7 @@ def _pairs(report: EvaluationReport) -> Picture | None:
         "Above the diagonal the real rows, below it the synthetic ones, mirrored: a shape on one"
         " side alone was lost or invented."
     )
-    svg = draw.pairplot(real.names, tables, alt=sentence)
+    svg = grids.pairplot(real.names, tables, alt=sentence)
     return Picture("Pairs of columns", Markup(svg), sentence)
 
 

@@ -11,6 +11,8 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityReport
+from synthdp.report.graph_view import arrow_table
+from synthdp.report.guarantee import shares
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.parts import interval, number
 from synthdp.report.tables import PageLimits, ReportTable, cut
@@ -32,11 +34,10 @@ def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
         *_evaluation(content.evaluation, content.domain, limits),
     ]
     if content.graph:
-        headings = (*content.graph.ends, "where it comes from")
-        title = f"Arrows of the {content.graph.name.lower()}"
-        every.append(ReportTable(title, headings, content.graph.edges))
+        every.append(arrow_table(content.graph, limits.pairs))
     if content.attack:
-        every += attack_tables(content.attack)
+        shown = attack_tables(content.attack)
+        every += [table for table in shown if table.caption not in ATTACK_CAPTIONS]
     timings = tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items())
     every.append(ReportTable("Time by stage", ("stage", "seconds"), timings))
     return [table for table in every if table.rows]
@@ -56,6 +57,9 @@ def _headline(content: ReportContent) -> ReportTable:
     }
     if report:
         figures |= report.metrics() | {"mean AUC learnt on real rows": report.utility.mean_auc_real}
+    if report and report.equal:
+        figures["tv1 of as many synthetic rows as were held out"] = report.equal.tv1
+        figures["tv2 of as many synthetic rows as were held out"] = report.equal.tv2
     if report and report.floor:
         figures["tv1 of held-out real rows"] = report.floor.tv1
         figures["tv2 of held-out real rows"] = report.floor.tv2
@@ -69,14 +73,17 @@ def _headline(content: ReportContent) -> ReportTable:
 
 def _budget(budget: Budget) -> list[ReportTable]:
     """Every planned spend, and the guarantee for groups."""
+    parts = shares([s.epsilon or 0.0 for s in budget.steps], delta=budget.delta)
     steps = tuple(
-        (s.purpose, s.label, s.mechanism, number(s.epsilon), "yes" if s.used else "no")
-        for s in budget.steps
+        (s.purpose, s.mechanism, f"{part:.1%}", number(s.epsilon), "yes" if s.used else "no")
+        for s, part in zip(budget.steps, parts, strict=True)
     )
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     return [
         ReportTable(
-            "Planned spends", ("purpose", "spend", "mechanism", "epsilon it adds", "used"), steps
+            "Looks at the rows",
+            ("purpose", "mechanism", "part of the cost", "epsilon alone", "used"),
+            steps,
         ),
         ReportTable(
             "Guarantee for groups", ("units together", f"epsilon at delta {budget.delta:g}"), groups

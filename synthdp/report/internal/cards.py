@@ -1,93 +1,177 @@
-"""The cards at the top of the steward's report: gates, budget, utility, fidelity, attack."""
+"""The verdicts at the top of the steward's report: uses, gates, attack, and what may be wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from synthdp.evaluate.run import EvaluationReport
+from synthdp.report import verdicts
+from synthdp.report.guarantee import most_advantage
 from synthdp.report.internal import findings
 from synthdp.report.internal.content import ReportContent
-from synthdp.report.parts import Card, interval, number
+from synthdp.report.parts import number
+from synthdp.report.verdicts import Verdict
 
-NEIGHBOURS = {
-    "add_remove": "neighbouring tables: one unit more or less",
-    "replace_one": "neighbouring tables: one unit replaced",
-}
+TRAINED_ON = ("tv1_noisy",)  # gates on what the rows were made to fit
 
 
-def report_cards(content: ReportContent) -> list[Card]:
-    """All cards, in the order of the page."""
-    budget, metrics = content.budget, content.evaluation.metrics() if content.evaluation else {}
-    over = budget.epsilon_planned > budget.epsilon
-    return [
-        _gates_card(content),
-        Card(
-            "Epsilon",
-            f"{number(budget.epsilon_planned)} of {number(budget.epsilon)}",
-            findings.plan_words(budget),
-            "bad" if over else "good",
-        ),
-        Card("Protected unit", budget.unit, NEIGHBOURS.get(budget.adjacency, budget.adjacency)),
-        _learning_card(content, metrics),
-        _distance_card(content, metrics),
-        _attack_card(content),
-        _misfits_card(content),
-    ]
+def report_cards(content: ReportContent) -> Iterator[Verdict]:
+    """All verdicts, in the order of the page."""
+    report = content.evaluation
+    yield _gates(content)
+    yield _guarantee(content)
+    yield attack_card(content.attack)
+    if report is not None:
+        yield from _apart(report)
+        yield from intervals_card(report)
+        yield from claims_card(report)
+        yield from _association(report)
+        yield from _columns(report)
+    yield from _estimands(content)
+    yield _misfits(content)
 
 
-def _gates_card(content: ReportContent) -> Card:
-    """How many gates passed."""
+def _gates(content: ReportContent) -> Verdict:
+    """How many gates passed; green only where one was on more than what the rows were fitted to."""
     text = findings.verdict(content.gates)
     if not content.gates:
-        return Card("Gates", "none set", text)
+        advice = "a gate on a published score: tv2_dp, with evaluation: {disclosure: private}"
+        return Verdict("Gates", "none set", text, "unknown", advice=advice)
     passed = sum(gate.passed for gate in content.gates)
-    state = "bad" if content.withheld else "good"
-    return Card("Gates", f"{passed} of {len(content.gates)} passed", text, state)
+    figure = f"{passed} of {len(content.gates)} passed"
+    if content.withheld:
+        return Verdict("Gates", figure, text, "bad")
+    if all(gate.metric in TRAINED_ON for gate in content.gates):
+        text += " It compares the rows with the counts that they were made to fit."
+        return Verdict("Gates", figure, text, "unknown", advice="a gate on tv2_dp can fail")
+    return Verdict("Gates", figure, text, "good")
 
 
-def _misfits_card(content: ReportContent) -> Card:
+def _guarantee(content: ReportContent) -> Verdict:
+    budget = content.budget
+    card = verdicts.guarantee(
+        budget.epsilon_planned,
+        budget.delta,
+        advantage=most_advantage(content.profile) if content.profile else None,
+    )
+    if budget.epsilon_planned <= budget.epsilon:
+        return card
+    return Verdict(card.heading, card.number, f"over the budget of {budget.epsilon:g}", "bad")
+
+
+def attack_card(attack: Mapping[str, Any] | None) -> Verdict:
+    """The declared attack that tells most; one that refutes the claim comes first."""
+    if not attack:
+        text = "sanity, not proof: the guarantee rests on its proof"
+        return Verdict("Membership attack", "not run", text, "unknown")
+    main = attack.get("main") or attack
+    rows = [row for row in attack.get("declared") or (main,) if _interval(row)]
+    if not rows:
+        return Verdict("Membership attack", "cannot tell", findings.attack(attack), "unknown")
+    row = min(rows, key=lambda r: (not r.get("refutes_claim", False), _width(r)))
+    value, low, high = _interval(row)
+    claim = attack.get("claim") or {}
+    ceiling = claim.get("ceiling_advantage", attack.get("ceiling"))
+    name = row.get("attack", "shadow models")
+    return verdicts.attack(
+        value,
+        low,
+        high,
+        ceiling=1.0 if ceiling is None else float(ceiling),
+        trials=f"{row.get('models', 'few')} tests in each world ({name})",
+        refuted=bool(attack.get("refutes_claim", False)),
+    )
+
+
+def _interval(row: Mapping[str, Any]) -> tuple[float, ...]:
+    """An advantage with its ends; () where there are none."""
+    gap = row.get("shared_advantage", row.get("advantage"))
+    if not isinstance(gap, Mapping):
+        return ()
+    return float(gap["value"]), float(gap["lower"]), float(gap["upper"])
+
+
+def _width(row: Mapping[str, Any]) -> float:
+    _, low, high = _interval(row)
+    return high - low
+
+
+def _apart(report: EvaluationReport) -> Iterator[Verdict]:
+    """The classifier that tells synthetic rows from real ones best."""
+    rows = [r for r in report.two_sample if r.compared == "synthetic from real"]
+    same = [r.auc for r in report.two_sample if r.compared == "real from real"]
+    if rows:
+        best = max(rows, key=lambda r: r.auc)
+        floor = max(same, default=None)
+        yield verdicts.told_apart(best.auc, best.low, best.high, floor=floor)
+
+
+def intervals_card(report: EvaluationReport) -> Iterator[Verdict]:
+    """The kind of figure that intervals on synthetic rows miss most often."""
+    known = [r for r in report.coverage if r.figures >= verdicts.FEW] or report.coverage
+    if known:
+        row = min(known, key=lambda r: r.synthetic)
+        yield verdicts.coverage(row.kind, row.synthetic, row.figures, floor=row.held_out)
+
+
+def claims_card(report: EvaluationReport) -> Iterator[Verdict]:
+    """Independences that the graph implies and the real rows do not have."""
+    implied = report.independences
+    if implied is not None and implied.rows:
+        wrong = len(implied.rows) - implied.kept("real")
+        text = (
+            "independences that the graph implies, and that the real rows do not show: the graph is"
+            f" wrong there. {implied.kept('synthetic')} hold in the synthetic rows"
+        )
+        yield verdicts.claims("Graph", wrong, len(implied.rows), text)
+
+
+def _association(report: EvaluationReport) -> Iterator[Verdict]:
+    near = report.fidelity
+    if near is None or len(near.by_column) < 2:
+        return
+    difference = np.triu(near.association_difference, 1)
+    largest = float(np.abs(difference).max())
+    state = verdicts.CHANGED.state(largest)
+    yield Verdict("Largest change of a pair", number(largest), findings.association(near), state)
+
+
+def _columns(report: EvaluationReport) -> Iterator[Verdict]:
+    """Columns whose shape is lost."""
+    near = report.fidelity
+    if near is None:
+        return
+    lost = [name for name, tv in near.by_column.items() if tv >= verdicts.NOISY_SHAPE]
+    state = verdicts.NOISY_COLUMNS.state(len(lost) / len(near.by_column))
+    text = f"{verdicts.NOISY_SHAPE:.0%} or more of their rows would have to move"
+    if lost:
+        text += f": {', '.join(lost[:4])}{', ...' if len(lost) > 4 else ''}"
+    advice = "" if state == "good" else "fewer bins or categories, or a larger epsilon"
+    figure = f"{len(lost)} of {len(near.by_column)}"
+    yield Verdict("Columns whose shape is lost", figure, text, state, advice=advice)
+
+
+def _estimands(content: ReportContent) -> Iterator[Verdict]:
+    """Whether the released intervals hold the figures of the real rows."""
+    known = [e for e in content.estimands if e.covered is not None]
+    if known:
+        inside = sum(bool(e.covered) for e in known)
+        state = (
+            verdicts.MISSED.state(1 - inside / len(known) - 0.05)
+            if len(known) >= verdicts.FEW
+            else "unknown"
+        )
+        text = "released intervals hold the figure of all real rows; 95% of them should"
+        yield Verdict("Estimands", f"{inside} of {len(known)}", text, state)
+
+
+def _misfits(content: ReportContent) -> Verdict:
     """How many values are outside the declared domain."""
     text = findings.misfits(content.misfits)
     values = sum(sum(kinds.values()) for kinds in content.misfits.values())
     if not values:
-        return Card("Data problems", "none", text, "good")
-    return Card("Data problems", f"{values:,} values", text, "bad")
-
-
-def _learning_card(content: ReportContent, metrics: dict[str, float]) -> Card:
-    """The mean AUC after training on synthetic and on real rows."""
-    if "tstr_auc" not in metrics or content.evaluation is None:
-        return Card("Learning", "not available", "no classifier could be judged")
-    real = content.evaluation.utility.mean_auc_real
-    return Card(
-        "Learning (mean AUC)",
-        f"{metrics['tstr_auc']:.3f}",
-        f"learnt on synthetic rows; {number(real)} learnt on real ones, ratio"
-        f" {metrics.get('tstr_ratio', 0):.3f}",
-    )
-
-
-def _distance_card(content: ReportContent, metrics: dict[str, float]) -> Card:
-    """The mean total variation of one-, two- and three-way tables."""
-    noisy = f"against the released noisy marginals {number(content.tv1_noisy)}"
-    if "tv1" not in metrics:
-        return Card("Distance (total variation)", "not available", noisy)
-    rest = [f"{k}-way {metrics[f'tv{k}']:.3f}" for k in (2, 3) if f"tv{k}" in metrics]
-    others = f"; {', '.join(rest)}" if rest else ""
-    text = f"1-way{others}; {noisy}"
-    return Card("Distance (total variation)", f"{metrics['tv1']:.4f}", text)
-
-
-def _attack_card(content: ReportContent) -> Card:
-    """The attack's advantage beside what the claim allows."""
-    if not content.attack:
-        return Card("Membership attack", "not run", "sanity, not proof")
-    attack = content.attack
-    main, claim = attack.get("main") or attack, attack.get("claim") or {}
-    ceiling = claim.get("ceiling_advantage", attack.get("ceiling"))
-    refuted = bool(attack.get("refutes_claim", False))
-    advantage = main.get("advantage")
-    figure = interval(advantage.get("value") if isinstance(advantage, dict) else advantage)
-    models = f"{main.get('models', 'unknown number of')} test models in each world"
-    text = (
-        f"advantage {interval(advantage)}; the claim allows at most {interval(ceiling)}; {models}."
-        " Sanity, not proof."
-    )
-    return Card("Membership attack", figure, text, "bad" if refuted else "plain")
+        return Verdict("Data problems", "none", text, "good")
+    return Verdict("Data problems", f"{values:,} values", text, "bad")

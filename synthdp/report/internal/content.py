@@ -18,8 +18,7 @@ from synthdp.report.graph_view import GraphView
 class BudgetStep:
     """One planned spend.
 
-    `epsilon` is how much it adds to the composed epsilon of the steps before it, if known. `used`
-    says whether the run needed it.
+    `epsilon` is what it would cost alone, if known. `used` says whether the run needed it.
     """
 
     purpose: str
@@ -83,7 +82,8 @@ class EstimandBeside:
 class ReportContent:
     """Everything the report shows. None or empty means absent, and the report says so.
 
-    `attack` is a membership report as plain JSON values, and so is each record of `audits`.
+    `profile` has the points (epsilon, delta) of the guarantee. `attack` is a membership report as
+    plain JSON values, and so is each record of `audits`.
     `misfits` has, for each column, the number of values of each kind outside the declared domain.
     `suggestions` are of columns that look like functions of others. `estimands` are released
     figures beside those of the real rows. `timings` are seconds by stage.
@@ -94,6 +94,7 @@ class ReportContent:
     created: str
     domain: Domain
     budget: Budget
+    profile: tuple[tuple[float, float], ...] = ()
     gates: tuple[GateResult, ...] = ()
     tv1_noisy: float | None = None
     evaluation: EvaluationReport | None = None

@@ -36,49 +36,50 @@ def verdict(gates: Sequence[GateResult]) -> str:
 
 
 def budget(spent: Budget) -> str:
-    """What is guaranteed, and where the epsilon goes."""
+    """What is guaranteed, where the cost of each step is not known."""
     share = spent.epsilon_planned / spent.epsilon
     head = (
         f"The run guarantees epsilon {number(spent.epsilon_planned)} of {number(spent.epsilon)}"
-        f" ({share:.0%}) at delta {spent.delta:g}"
+        f" ({share:.0%}) at delta {spent.delta:g}."
     )
+    return f"{head} {budget_left(spent)}".strip()
+
+
+def budget_left(spent: Budget) -> str:
+    """What this outcome used where that is less than the plan, and what the dataset has left."""
+    said = []
     if spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
-        head += (
-            f"; this outcome used {number(spent.epsilon_spent)} of it, which is no bound for"
-            " the run"
+        said.append(
+            f"This outcome used {number(spent.epsilon_spent)} of it, which is no bound for the run."
         )
-    known = [step for step in spent.steps if step.epsilon is not None]
-    if known:
-        largest = max(known, key=lambda step: step.epsilon or 0.0)
-        head += f"; the largest part is {largest.label}"
     if spent.cap_left is not None:
-        head += f"; the dataset has {number(spent.cap_left)} left under its cap"
-    return head + "."
+        said.append(f"The dataset has {number(spent.cap_left)} left under its cap.")
+    return " ".join(said)
 
 
-def plan_words(spent: Budget) -> str:
-    """Delta, and what this outcome used where that is less than the plan."""
-    words = f"guaranteed, at delta {spent.delta:g}"
-    if spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
-        words += f"; {number(spent.epsilon_spent)} used on this outcome, which is no bound"
-    return words
-
-
-def fidelity(report: FidelityReport, floor: FidelityReport | None) -> str:
-    """Distance of the columns, beside that of another real sample."""
+def fidelity(
+    report: FidelityReport, floor: FidelityReport | None, equal: FidelityReport | None
+) -> str:
+    """Distance of the columns. `floor` is that of held-out rows, `equal` of as many synthetic ones,
+    so that both have the same error by chance.
+    """
     worst = max(report.by_column, key=lambda name: report.by_column[name])
     head = (
         f"On average {report.tv1:.1%} of a column's rows would have to move to match the real"
-        " shares"
+        f" shares; the furthest off is {worst} ({report.by_column[worst]:.1%})."
     )
-    tail = f"The furthest off is {worst} ({report.by_column[worst]:.1%})."
-    if floor is None or floor.tv1 <= 0:
-        return f"{head}. {tail}"
-    ratio = report.tv1 / floor.tv1
-    if ratio <= NEAR_FLOOR:
-        near = "nearer than" if ratio * NEAR_FLOOR < 1 else "about as near as"
-        return f"{head}, {near} held-out real rows are ({floor.tv1:.1%}). {tail}"
-    return f"{head}, {ratio:.1f} times as far as held-out real rows are ({floor.tv1:.1%}). {tail}"
+    if floor is None or equal is None or floor.tv1 <= 0:
+        return head
+    ratio = equal.tv1 / floor.tv1
+    near = (
+        "as near as another sample would be"
+        if ratio <= NEAR_FLOOR
+        else f"{ratio:.1f} times as far as another sample"
+    )
+    return (
+        f"{head} In samples of equal size synthetic rows are {equal.tv1:.1%} off and held-out real"
+        f" rows {floor.tv1:.1%}: {near}."
+    )
 
 
 def association(report: FidelityReport) -> str:
@@ -141,16 +142,16 @@ def roc(report: Mapping[str, Any], *, crosses: bool) -> str:
     """What it means that the curve lies below, or partly above, the bound of the claim."""
     if report.get("refutes_claim"):
         return (
-            "The attack beats the dashed bound beyond chance: the claim is disproved, do not"
+            "The attack beats the bound beyond chance: the claim is disproved, do not"
             " publish this release."
         )
     if crosses:
         return (
-            "Part of the curve lies above the dashed bound, as a curve from few models may by"
+            "Part of the curve lies above the bound, as a curve from few models may by"
             " chance; the attack's own test, which accounts for chance, does not refute the claim."
         )
     return (
-        "The curve stays below the dashed bound, as it must; an attack that fails proves nothing"
+        "The curve stays below the bound, as it must; an attack that fails proves nothing"
         " about other attacks."
     )
 

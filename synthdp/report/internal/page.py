@@ -8,13 +8,13 @@ both.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from synthdp.files import private_folder, write_private
 from synthdp.report.audits import audit_tables, conclusion
-from synthdp.report.graph_view import GraphView, finding_tables, graph_image, graph_sentence
+from synthdp.report.graph_view import GraphView, finding_tables, graph_sentence
+from synthdp.report.guarantee import roc_picture
 from synthdp.report.internal import findings, pictures
 from synthdp.report.internal.analysis import analysis_view
 from synthdp.report.internal.appendix import (
@@ -23,11 +23,12 @@ from synthdp.report.internal.appendix import (
     misfit_table,
     tables,
 )
-from synthdp.report.internal.cards import report_cards
+from synthdp.report.internal.cards import attack_card, report_cards
 from synthdp.report.internal.content import ReportContent
 from synthdp.report.internal.estimands import estimand_view
 from synthdp.report.internal.suggestions import suggestion_view
-from synthdp.report.parts import MAX_BYTES, number, template
+from synthdp.report.internal.uses import report_uses
+from synthdp.report.parts import MAX_BYTES, number, svg_image, template
 from synthdp.report.tables import PageLimits
 
 # Tried in turn until the page is small enough: a table of hundreds of columns shows its worst parts
@@ -38,6 +39,7 @@ LIMITS = (
     PageLimits(200, 20, 12),
     PageLimits(20, 0, 4),
 )
+FIRST_OVERLAYS = 3  # columns that are drawn before all else folds
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
@@ -75,6 +77,7 @@ def render(content: ReportContent) -> str:
         overlays = view["overlays"][: limits.overlays]
         shown = {
             "overlays": overlays,
+            "first_overlays": FIRST_OVERLAYS,
             "overlays_left_out": len(content.domain) - len(overlays),
             "appendix": tables(content, limits),
         }
@@ -88,9 +91,10 @@ def _view(content: ReportContent) -> dict[str, Any]:
     """What the largest page shows; figures are drawn once."""
     return {
         "content": content,
-        "cards": report_cards(content),
+        "uses": [*report_uses(content)],
+        "verdicts": [*report_cards(content)],
         "verdict": findings.verdict(content.gates),
-        "waterfall": pictures.waterfall(content.budget),
+        "budget": pictures.budget(content.budget),
         "budget_sentence": findings.budget(content.budget),
         "audit_sentence": conclusion(content.audits),
         "audit_tables": audit_tables(content.audits),
@@ -100,7 +104,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "numbers_file": "internal.json",
         **_evaluation_view(content),
         **_graph_view(content.graph),
-        **_attack_view(content.attack),
+        **_attack_view(content),
         **analysis_view(content.evaluation),
         **suggestion_view(content.suggestions),
         **estimand_view(content.estimands),
@@ -122,7 +126,7 @@ def _evaluation_view(content: ReportContent) -> dict[str, Any]:
         view["utilities"] = pictures.utilities(report.utility)
         view["utility_notes"] = report.utility.notes
     if report is not None and report.fidelity is not None:
-        view["overlay_sentence"] = findings.fidelity(report.fidelity, report.floor)
+        view["overlay_sentence"] = findings.fidelity(report.fidelity, report.floor, report.equal)
         view["overlays"] = pictures.overlays(content.domain, report.fidelity, LIMITS[0].overlays)
         view["association"] = pictures.association(report.fidelity)
     return view
@@ -138,19 +142,21 @@ def _graph_view(graph: GraphView | None) -> dict[str, Any]:
             "graph_findings": [],
         }
     return {
-        "graph_image": None if graph.svg is None else graph_image(graph.svg),
+        "graph_image": None if graph.svg is None else svg_image(graph.svg),
         "graph_name": graph.name,
         "graph_sentence": graph_sentence(graph),
         "graph_findings": finding_tables(graph.validation),
     }
 
 
-def _attack_view(attack: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The attack's curve, sentence and main tables; empty where none was run."""
+def _attack_view(content: ReportContent) -> dict[str, Any]:
+    """The bound on attacks, with the curve of the one that was run, and its tables."""
+    attack, budget = content.attack, content.budget
+    profile = content.profile or ((budget.epsilon_planned, budget.delta),)
     if not attack:
-        return {"roc": None, "attack_sentence": "", "attack_tables": []}
+        return {"roc": roc_picture(profile), "attack_tables": []}
+    main = attack_card({k: v for k, v in attack.items() if k != "declared"})
     return {
-        "roc": pictures.attack_roc(attack),
-        "attack_sentence": findings.attack(attack),
+        "roc": pictures.attack_roc(attack, profile, telling=main.state != "unknown"),
         "attack_tables": [t for t in attack_tables(attack) if t.caption in ATTACK_CAPTIONS],
     }

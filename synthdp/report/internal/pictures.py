@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.drawing import mpl_attack
-from synthdp.drawing import mpl_figures as figures
+from synthdp.drawing import charts, grids
 from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
+from synthdp.report.guarantee import Points, budget_picture, crosses, roc_picture
 from synthdp.report.internal import findings
 from synthdp.report.internal.content import Budget
 from synthdp.report.parts import Picture
 
+MAX_HEAT = 32  # columns of the association figure
+METRICS = (("auc", "AUC", 0.5), ("r2", "R²", 0.0))  # with what guessing has
 
-def waterfall(budget: Budget) -> Picture | None:
-    """What each step adds to epsilon; None where it is not known of every step."""
-    steps = [(step.label, step.epsilon) for step in budget.steps if step.epsilon is not None]
-    if not steps or len(steps) < len(budget.steps):
+
+def budget(spent: Budget) -> Picture | None:
+    """The bar of the budget; None where the cost of a step is not known."""
+    looks = [(step.label, step.epsilon) for step in spent.steps if step.epsilon is not None]
+    if not looks or len(looks) < len(spent.steps):
         return None
-    sentence = findings.budget(budget)
-    svg = figures.budget_waterfall(steps, budget=budget.epsilon, name="waterfall", alt=sentence)
-    return Picture("Budget waterfall", Markup(svg), sentence)
+    return budget_picture(
+        looks,
+        total=spent.epsilon_planned,
+        budget=spent.epsilon,
+        delta=spent.delta,
+        more=findings.budget_left(spent),
+    )
 
 
 def overlays(domain: Domain, report: FidelityReport, max_columns: int) -> list[Picture]:
     """Frequencies of at most `max_columns` columns on both kinds of rows, furthest off first."""
     worst = sorted(domain.columns, key=lambda c: -report.by_column[c.name])[:max_columns]
-    return [_overlay(i, column, report) for i, column in enumerate(worst)]
+    return [_overlay(column, report) for column in worst]
 
 
-def _overlay(place: int, column: ColumnDomain, report: FidelityReport) -> Picture:
-    """The frequencies of one column; `place` makes the picture's name unique on the page."""
+def _overlay(column: ColumnDomain, report: FidelityReport) -> Picture:
+    """The frequencies of one column."""
     name = column.name
     real, synthetic = report.shares_real[name], report.shares_synthetic[name]
     level = int(np.abs(real - synthetic).argmax())
@@ -45,12 +52,11 @@ def _overlay(place: int, column: ColumnDomain, report: FidelityReport) -> Pictur
         " synthetic"
     )
     sentence = f"{report.by_column[name]:.1%} of rows off; most at {where}."
-    svg = figures.overlay(
+    svg = charts.overlay(
         column.labels,
         real,
         synthetic,
         ordered=column.ordered,
-        name=f"overlay{place}",
         alt=f"Shares of {name}. {sentence}",
         widths=column.relative_widths,
     )
@@ -58,64 +64,60 @@ def _overlay(place: int, column: ColumnDomain, report: FidelityReport) -> Pictur
 
 
 def association(report: FidelityReport) -> Picture:
-    """The difference in Cramér's V of every pair of columns."""
-    sentence = findings.association(report)
-    svg = figures.association_difference(
-        list(report.by_column), report.association_difference, name="association", alt=sentence
-    )
-    return Picture("Association, synthetic minus real", Markup(svg), sentence)
+    """The difference in Cramér's V of pairs, of the columns in which it is largest."""
+    sentence, difference = findings.association(report), report.association_difference
+    names = list(report.by_column)
+    order = np.sort(np.argsort(-np.abs(difference).max(axis=0), kind="stable")[:MAX_HEAT])
+    if len(order) < len(names):
+        sentence += f" The {len(order)} of {len(names)} columns that changed most are drawn."
+    shown = difference[np.ix_(order, order)]
+    most = max(0.05, float(np.abs(shown).max(initial=0.0)))
+    svg = grids.heat([names[i] for i in order], shown, most=most, alt=sentence)
+    title = "Association, synthetic minus real (Cramér's V; orange: lost, blue: invented)"
+    return Picture(title, Markup(svg), sentence)
 
 
 def utilities(report: UtilityReport) -> list[Picture]:
     """Scores after training on real and on synthetic rows, a picture for each metric."""
     shown = []
-    for metric, label in (("auc", "AUC"), ("r2", "R²")):
-        rows = [
-            r
-            for r in report.rows
-            if r.metric == metric and r.real is not None and r.synthetic is not None
-        ]
-        if not rows:
+    for metric, label, guess in METRICS:
+        rows = [r for r in report.rows if r.metric == metric]
+        drawn = [found for row in rows if (found := _ends(row)) is not None]
+        if not drawn:
             continue
-        sentence, name = findings.utility(rows), f"utility-{metric}"
-        svg = figures.utility_dots(_dots(rows), label=label, name=name, alt=sentence)
+        sentence = findings.utility([r for r in rows if _ends(r) is not None])
+        svg = charts.intervals(
+            drawn,
+            label=f"{label} on held-out real rows; {guess:g} is guessing",
+            alt=sentence,
+            origin=guess,
+        )
         shown.append(Picture(f"{label} by target and learner", Markup(svg), sentence))
     return shown
 
 
-def _dots(rows: Sequence[UtilityRow]) -> list[tuple[str, float, float, float | None, float | None]]:
-    """A label, both scores and the interval of the difference, for each row."""
-    return [
-        (
-            f"{r.target}: {r.classifier.replace('_', ' ')}",
-            r.real or 0.0,
-            r.synthetic or 0.0,
-            r.low,
-            r.high,
-        )
-        for r in rows
-    ]
-
-
-def attack_roc(attack: Mapping[str, Any]) -> Picture | None:
-    """The attack's curve with the bound of the claim; None where there are too few points."""
-    points = [_rates(point) for point in attack.get("roc") or ()]
-    if len(points) < 2:
+def _ends(row: UtilityRow) -> tuple[str, list[tuple[float, float, float]]] | None:
+    """A label, and both scores with their ends; None where one is not known."""
+    if row.real is None or row.synthetic is None:
         return None
-    claim = attack.get("claim") or {}
-    epsilon, delta = claim.get("epsilon"), claim.get("delta")
-    crosses = epsilon is not None and mpl_attack.crosses_bound(
-        points, epsilon=epsilon, delta=delta or 0.0
-    )
-    sentence = f"{findings.roc(attack, crosses=crosses)} {findings.attack(attack)}"
-    svg = mpl_attack.attack_roc(
-        points,
-        epsilon=epsilon,
-        delta=delta,
-        name="roc",
-        alt=f"ROC curve of the membership attack. {sentence}",
-    )
-    return Picture("Attack ROC", Markup(svg), sentence)
+    low, high = row.synthetic, row.synthetic
+    if row.low is not None and row.high is not None:
+        low, high = row.real - row.high, row.real - row.low
+    name = f"{row.target}: {row.classifier.replace('_', ' ')}"
+    return name, [(row.real, row.real, row.real), (row.synthetic, low, high)]
+
+
+def attack_roc(attack: Mapping[str, Any], profile: Points, *, telling: bool) -> Picture:
+    """The bound of the guarantee, with the attack's curve where it is `telling`."""
+    points = sorted(_rates(point) for point in attack.get("roc") or ())
+    said = findings.attack(attack)
+    if len(points) < 2:
+        return roc_picture(profile, more=said)
+    if not telling:
+        more = "The curve of so few models is not drawn: chance alone moves it over the bound."
+        return roc_picture(profile, more=f"{more} {said}")
+    over = findings.roc(attack, crosses=crosses(points, profile))
+    return roc_picture(profile, curve=points, more=f"{over} {said}")
 
 
 def _rates(point: Any) -> tuple[float, float]:

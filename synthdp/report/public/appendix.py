@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.drawing.svg import short
-from synthdp.report.graph_view import GraphView
+from synthdp.report.graph_view import GraphView, arrow_table
+from synthdp.report.guarantee import shares
 from synthdp.report.measured_vs_synthetic import Column, MeasuredPair
 from synthdp.report.parts import number
 from synthdp.report.public.dp_scores import score_table
@@ -45,10 +46,7 @@ class Numbers:
 def tables(numbers: Numbers, limits: PageLimits) -> Iterator[ReportTable]:
     """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
     yield from _guarantee(numbers)
-    graph = numbers.graph
-    arrows = (*graph.ends, "where it comes from")
-    title = f"Arrows of the {graph.name.lower()}"
-    yield cut(ReportTable(title, arrows, tuple(graph.edges)), limits.pairs)
+    yield arrow_table(numbers.graph, limits.pairs)
     yield ReportTable(
         "Total variation by column, synthetic against noisy counts",
         ("column", "total variation", "noise alone, on average at most"),
@@ -86,11 +84,14 @@ def _associations(numbers: Numbers) -> ReportTable:
 def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
     """Planned spends, groups, DP scores, and the bound on membership attacks."""
     facts = numbers.facts
+    parts = shares([p["epsilon"] for p in facts["purposes"]], delta=facts["delta"])
     spends = tuple(
-        (p["purpose"], number(p["epsilon"]), "yes" if p["used"] else "no")
-        for p in facts["purposes"]
+        (p["purpose"], f"{part:.1%}", number(p["epsilon"]), "yes" if p["used"] else "no")
+        for p, part in zip(facts["purposes"], parts, strict=True)
     )
-    yield ReportTable("Looks at the rows", ("purpose", "epsilon alone", "used"), spends)
+    yield ReportTable(
+        "Looks at the rows", ("purpose", "part of the cost", "epsilon alone", "used"), spends
+    )
     groups = tuple(
         (
             str(g["size"]),

@@ -1,84 +1,170 @@
-"""The cards at the top of the public report, from the certificate's facts and public tables."""
+"""The verdicts at the top of the public report, from the certificate's facts and public tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import numpy as np
 
+from synthdp.report import verdicts
 from synthdp.report.graph_view import GraphView
+from synthdp.report.guarantee import most_advantage
 from synthdp.report.measured_vs_synthetic import Column
-from synthdp.report.parts import Card, number
+from synthdp.report.parts import number
 from synthdp.report.public.content import PublicContent
-from synthdp.report.public.dp_scores import score_cards
+from synthdp.report.verdicts import Bounds, State, Verdict
 
-NEIGHBOURS = {"add_remove": "one unit more or less", "replace_one": "one unit replaced"}
+Score = Mapping[str, Any]
+Estimands = Sequence[Mapping[str, Any]]
+
+NOT_PAID = "pay for it with evaluation: {disclosure: private}"
 
 
-def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Card]:
-    """All cards, in the order of the page."""
+def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
+    """All verdicts, in the order of the page."""
     facts = content.facts
-    yield Card(
-        "Guarantee",
-        f"epsilon {number(facts['epsilon'])}",
-        f"at delta {facts['delta']:g}, for everything in the bundle together",
-        "good",
+    yield verdicts.guarantee(
+        facts["epsilon"],
+        facts["delta"],
+        advantage=most_advantage(content.profile) if content.profile else None,
     )
-    yield Card(
-        "Protected unit",
-        facts["unit_meaning"],
-        f"neighbouring tables: {NEIGHBOURS[facts['adjacency']]}",
-    )
-    yield Card(
-        "Synthetic rows",
-        f"{content.rows:,}",
-        f"{len(content.domain)} columns; no row was copied from the original",
-    )
-    if columns:
-        mean = float(np.mean([c.distance for c in columns]))
-        yield Card(
-            "Distance to noisy counts",
-            f"{mean:.4f}",
-            "mean total variation of single columns; 0 is equal, 1 is disjoint",
-        )
-    yield from score_cards(facts["scores"])
-    yield _graph_card(content.graph)
+    yield from _estimands(content.estimands)
+    yield pairs_card(content)
+    yield columns_card(content, columns)
+    yield verdicts.noisy_columns(c.by_noise for c in columns)
+    yield graph_card(content.graph)
     yield _audit_card(facts["audit"])
-    if facts["signer"] is not None:
-        yield Card("Signature", "signed", facts["signer"])
-    else:
-        yield Card("Signature", "unsigned", "nothing in the bundle proves who made it")
 
 
-def _graph_card(graph: GraphView) -> Card:
+def score_of(content: PublicContent, name: str) -> Score | None:
+    """A score on the real rows, if it was paid for."""
+    return next((s for s in content.facts["scores"] if s["name"] == name), None)
+
+
+def pairs_card(content: PublicContent) -> Verdict:
+    """How far pairs of columns are from the real rows, where that was paid for."""
+    score, floor = score_of(content, "tv2"), content.floors.get("tv2")
+    if score is None:
+        text = "how far the table is from the real rows was not paid for, so that it is not known"
+        return Verdict("Pairs of columns", "not published", text, "unknown", advice=NOT_PAID)
+    return _scored("Pairs of columns", score, verdicts.PAIRS, floor)
+
+
+def columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """How far single columns are: a score, or what distance and noise together allow."""
+    score, floor = score_of(content, "tv1"), content.floors.get("tv1")
+    if score is not None:
+        return _scored("Single columns", score, verdicts.COLUMNS, floor)
+    bound = columns_bound(columns)
+    if bound is None:
+        return Verdict("Single columns", "not published", "none was measured alone", "unknown")
+    text = (
+        "at most about so many rows, on average, would have to move: the distance to the noisy"
+        " counts, and what noise may have moved these"
+    )
+    known = bound < verdicts.COLUMNS.fair
+    advice = "" if known else NOT_PAID
+    figure = f"at most {number(bound)}"
+    return Verdict("Single columns", figure, text, "good" if known else "unknown", advice=advice)
+
+
+def columns_bound(columns: Sequence[Column]) -> float | None:
+    """About the most that the mean distance to the real rows can be, by the triangle inequality."""
+    if not columns:
+        return None
+    return min(1.0, float(np.mean([c.distance + c.by_noise for c in columns])))
+
+
+def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> Verdict:
+    text = (
+        "mean total variation from the real rows, counted with noise that was paid for (95%"
+        f" interval {number(score['low'])} to {number(score['high'])})"
+    )
+    state = bounds.within(score["value"], score["low"], score["high"])
+    card = verdicts.distance(heading, score["value"], text, state, floor=floor)
+    return replace(card, number=shown(score))
+
+
+def shown(score: Score) -> str:
+    """The value of a score, or its interval where noise hides the value."""
+    if score["value"] is None:
+        return f"{number(score['low'])} to {number(score['high'])}"
+    return f"{score['value']:.2g}"
+
+
+def looseness(estimands: Estimands) -> float | None:
+    """The median over all figures of half the interval over the estimate; None without figures.
+
+    Effects are left out: one near 0 may be known well.
+    """
+    figures = [
+        f
+        for stated in estimands
+        for f in stated["figures"]
+        if f.get("interval") and stated.get("kind") != "effect"
+    ]
+    if not figures:
+        return None
+    return median(
+        (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12) for f in figures
+    )
+
+
+def _estimands(estimands: Estimands) -> Iterator[Verdict]:
+    """How well the questions are answered that the release was made for."""
+    figures = [f for stated in estimands for f in stated["figures"]]
+    if not figures:
+        return
+    loose, known = looseness(estimands), sum(1 for f in figures if f.get("interval"))
+    text = "figures of declared questions, measured on the real rows, have right 95% intervals"
+    state = verdicts.LOOSE.state(loose)
+    spread = "" if loose is None else f"half an interval is {loose:.0%} of its estimate (median)"
+    advice = "" if state == "good" else "a larger share for estimands, or fewer groups"
+    yield Verdict("Estimands", f"{known} of {len(figures)}", text, state, spread, advice)
+
+
+def graph_card(graph: GraphView) -> Verdict:
     """How much of the graph is known to be wrong.
 
     A refuted claim shapes the table all the same, unless the spec asks to drop it.
     """
-    counts = graph.validation["counts"] if graph.validation else {}
-    words = [f"mode {graph.mode}"]
-    if graph.predictive:
-        words.append("arrows say which columns predict which; they are no causes")
-    for kind, name in (("arrow", "given arrows"), ("independence", "implied independences")):
-        if kind in counts:
-            refuted, total = counts[kind]["refuted"], sum(counts[kind].values())
-            words.append(f"{refuted} of {total} {name} refuted by noisy tables")
-    any_refuted = any(statuses["refuted"] for statuses in counts.values())
-    figure, state = f"{len(graph.edges)} arrows", "bad" if any_refuted else "plain"
-    return Card(graph.name, figure, "; ".join(words), state)
+    if graph.validation:
+        text = f"{len(graph.edges)} arrows; " + "; ".join(
+            f"{counts['refuted']} of {sum(counts.values())} {name} refuted by noisy tables"
+            for kind, name in (("arrow", "given arrows"), ("independence", "implied independences"))
+            if (counts := graph.validation["counts"].get(kind))
+        )
+        return verdicts.claims(graph.name, *_refuted(graph.validation), text)
+    words = {
+        "predict": "arrows say which columns predict which; they are no causes",
+        "given": "given by the publisher, and not tested on the data",
+        "learn": "found in noisy tables, with errors",
+    }
+    text = words.get(graph.mode, f"mode {graph.mode}")
+    state: State = "unknown" if graph.mode in ("given", "learn") else "plain"
+    advice = "graph.mode: validate tests it" if graph.mode == "given" else ""
+    return Verdict(graph.name, f"{len(graph.edges)} arrows", text, state, advice=advice)
 
 
-def _audit_card(audit: Mapping[str, Any] | None) -> Card:
+def _refuted(validation: Mapping[str, Any]) -> tuple[int, int]:
+    """Claims that noisy tables refute, and those on which they give an answer."""
+    refuted = sum(counts["refuted"] for counts in validation["counts"].values())
+    supported = sum(counts["supported"] for counts in validation["counts"].values())
+    return refuted, refuted + supported
+
+
+def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
     """Whether an audit is published, and what it means."""
     if audit is None:
-        text = (
-            "the guarantee rests on its proof and accounting; no attempt to refute it is published"
-        )
-        return Card("Audit", "none published", text)
+        text = "the guarantee rests on its proof; no attempt to refute it is published"
+        advice = "publish one: synthdp audit SPEC --simulated"
+        return Verdict("Audit", "none published", text, "unknown", advice=advice)
     figure = f"{len(audit['audits'])} mechanisms" if audit["audits"] else "made"
     text = (
         f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"
         " a claim and never prove one"
     )
-    return Card("Audit", figure, text, "good")
+    return Verdict("Audit", figure, text, "good")

@@ -1,27 +1,14 @@
-"""DP scores on the public report: cards, sentences and a table, from the certificate's facts."""
+"""DP scores on the public report: sentences and a table, from the certificate's facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synthdp.report.parts import Card, number
+from synthdp.report.parts import number
 from synthdp.report.tables import ReportTable
 
 Scores = Sequence[Mapping[str, Any]]
-
-HEADINGS = {"tv1": "Distance to real rows, columns", "tv2": "Distance to real rows, pairs"}
-
-
-def score_cards(scores: Scores) -> Iterator[Card]:
-    """One card for each score."""
-    for score in scores:
-        heading = HEADINGS.get(score["name"], f"Learning {score['target']}")
-        text = f"mean total variation of {score['tables']} tables"
-        if score["target"]:
-            text = "right answers of a model that learnt on synthetic rows"
-        interval = f"{number(score['low'])} to {number(score['high'])}"
-        yield Card(heading, _value(score), f"{text}; 95% interval {interval}, noise included")
 
 
 def learning_sentences(scores: Scores) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from synthdp.drawing import charts as draw
+from synthdp.drawing import charts
 from synthdp.model.regression import INTERCEPT
 from synthdp.report.parts import Picture, number
 from synthdp.report.tables import ReportTable
@@ -37,7 +37,7 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
             sentence += f" {refused} groups have too few rows for a figure."
         alt = f"Estimates with 95% intervals: {stated['text']}"
         label = IN_HALVES if coefficients else stated["statistic"]
-        svg = draw.intervals(rows, label=label, alt=alt)
+        svg = charts.intervals(rows, label=label, alt=alt)
         yield Picture(stated["text"], Markup(svg), sentence)
 
 

@@ -18,18 +18,19 @@ from synthdp.report import measured_vs_synthetic as measured
 from synthdp.report.audits import audit_tables
 from synthdp.report.graph_view import (
     finding_tables,
-    graph_image,
     graph_sentence,
     unlinked_sentence,
 )
+from synthdp.report.guarantee import roc_picture, roc_points
 from synthdp.report.measured_vs_synthetic import Column
-from synthdp.report.parts import MAX_BYTES, number, template
+from synthdp.report.parts import MAX_BYTES, number, svg_image, template
 from synthdp.report.public import pictures
 from synthdp.report.public.appendix import Numbers, hidden_levels, tables
 from synthdp.report.public.cards import public_cards
 from synthdp.report.public.content import PublicContent
 from synthdp.report.public.dp_scores import learning_sentences
 from synthdp.report.public.estimands import estimand_pictures, estimand_table
+from synthdp.report.public.uses import public_uses
 from synthdp.report.tables import PageLimits, cut
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,6 +45,7 @@ LIMITS = (
 )
 MAX_ESTIMANDS = 400  # figures that the page lists
 MAX_HEAT = 32  # columns of the association figure
+FIRST_OVERLAYS = 3  # columns that are drawn before all else folds
 
 
 def render_public(content: PublicContent) -> str:
@@ -55,6 +57,7 @@ def render_public(content: PublicContent) -> str:
     for limits in LIMITS:
         shown = {
             "overlays": view["overlays"][: limits.overlays],
+            "first_overlays": FIRST_OVERLAYS,
             "overlays_left_out": max(0, len(content.domain) - limits.overlays),
             "appendix": [*tables(view["numbers"], limits)],
         }
@@ -76,7 +79,7 @@ def _view(content: PublicContent) -> dict[str, Any]:
         graph=graph,
         columns=columns,
         pairs=pairs,
-        rates=pictures.roc_points(content.profile),
+        rates=roc_points(content.profile),
         names=names,
         strengths=strengths,
     )
@@ -85,16 +88,19 @@ def _view(content: PublicContent) -> dict[str, Any]:
         "facts": facts,
         "title": facts["title"] or facts["dataset"],
         "numbers": numbers,
-        "cards": [*public_cards(content, columns)],
-        "waterfall": pictures.waterfall(facts),
+        "about": content.about,
+        "uses": [*public_uses(content, columns)],
+        "verdicts": [*public_cards(content, columns)],
+        "budget": pictures.budget(facts),
+        "effects_image": svg_image(content.effects) if content.effects else None,
         "overlay_sentence": pictures.overlay_sentence(columns),
         "pair_sentence": pictures.pair_sentence(pairs),
-        "graph_image": graph_image(graph.svg or ""),
+        "graph_image": svg_image(graph.svg or ""),
         "graph_name": graph.name,
         "graph_sentence": graph_sentence(graph),
         "unlinked_sentence": unlinked_sentence(graph),
         "graph_findings": finding_tables(graph.validation),
-        "roc": pictures.roc(content),
+        "roc": roc_picture(content.profile),
         "learning": [*learning_sentences(facts["scores"])],
         "estimands": [*estimand_pictures(content.estimands)],
         "estimand_table": cut(estimand_table(content.estimands), MAX_ESTIMANDS),
@@ -137,10 +143,7 @@ def _attack_sentence(audit: Mapping[str, Any] | None) -> str:
     """What a published attack on a simulated twin found."""
     attack = audit and audit["membership"]
     if not attack:
-        return (
-            "No attack on a simulated twin of the table is published with this bundle (synthdp"
-            " audit --simulated makes one)."
-        )
+        return "No attack on a simulated twin of the table is published with this bundle."
     head = (
         f"An attack with shadow models on a simulated twin of the table ({attack['pairs']} pairs of"
         f" models) had advantage {number(attack['advantage'])}"

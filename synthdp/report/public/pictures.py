@@ -11,32 +11,29 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from synthdp.data.domain import Domain
-from synthdp.drawing import charts as draw
+from synthdp.drawing import charts, grids
 from synthdp.drawing.svg import short
 from synthdp.evaluate.pair_plot import most_connected, pair_plot
+from synthdp.report.guarantee import budget_picture
 from synthdp.report.measured_vs_synthetic import Column, MeasuredPair
-from synthdp.report.parts import VISIBLE_ASSOCIATION, Picture, number
+from synthdp.report.parts import VISIBLE_ASSOCIATION, Picture
 from synthdp.report.public.content import PublicContent
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def waterfall(facts: Mapping[str, Any]) -> Picture:
-    """The epsilon of each purpose by itself, beside that of all together."""
-    steps = []
-    for purpose in facts["purposes"]:
-        label = purpose["purpose"] if purpose["used"] else f"{purpose['purpose']} (unused)"
-        steps.append((label, float(purpose["epsilon"])))
-    one_by_one = sum(epsilon for _, epsilon in steps)
-    total, budget = float(facts["epsilon"]), float(facts["epsilon_allowed"])
-    largest, _ = max(steps, key=lambda step: step[1], default=("nothing", 0.0))
-    sentence = (
-        f"Everything together guarantees epsilon {number(total)} of the {budget:g} that were"
-        f" allowed, at delta {facts['delta']:g}; accounted one by one the {len(steps)} looks at the"
-        f" rows would cost {number(one_by_one)}, the largest of them {largest}."
+def budget(facts: Mapping[str, Any]) -> Picture:
+    """The bar of the budget, from the certificate's facts."""
+    looks = [
+        (p["purpose"] if p["used"] else f"{p['purpose']} (unused)", float(p["epsilon"]))
+        for p in facts["purposes"]
+    ]
+    return budget_picture(
+        looks,
+        total=float(facts["epsilon"]),
+        budget=float(facts["epsilon_allowed"]),
+        delta=float(facts["delta"]),
     )
-    svg = draw.waterfall(steps, total=total, budget=budget, alt=sentence)
-    return Picture("Budget waterfall", Markup(svg), sentence)
 
 
 def overlay_sentence(columns: Sequence[Column]) -> str:
@@ -50,8 +47,9 @@ def overlay_sentence(columns: Sequence[Column]) -> str:
     mean = np.mean([c.distance for c in columns])
     noise = np.mean([c.by_noise for c in columns])
     head = (
-        f"On average {mean:.2%} of a column's rows would have to move to match the noisy counts;"
-        f" noise alone makes {noise:.2%} on average, or less"
+        "The rows were made to fit these counts, so that their distance is no score: on average"
+        f" {mean:.2%} of a column's rows would have to move, and noise moved the counts by"
+        f" {noise:.2%} on average, or less"
     )
     return f"{head}. The furthest off is {worst.name} ({worst.distance:.2%})."
 
@@ -70,7 +68,7 @@ def overlay(domain: Domain, measured: Column) -> Picture:
         f" {measured.by_noise:.2%} on average, or less); most at {where}."
     )
     alt = f"Shares of {measured.name}. {sentence}"
-    svg = draw.overlay(
+    svg = charts.overlay(
         column.labels,
         noisy,
         synthetic,
@@ -94,7 +92,7 @@ def association(names: Sequence[str], strengths: FloatArray, columns: int) -> Pi
     if len(names) < columns:
         sentence += f"; the first {len(names)} of {columns} columns are shown"
     sentence += "."
-    svg = draw.heat(names, strengths, alt=sentence)
+    svg = grids.heat(names, strengths, alt=sentence)
     return Picture("Association in the synthetic rows (Cramér's V)", Markup(svg), sentence)
 
 
@@ -114,34 +112,6 @@ def pair_sentence(pairs: Sequence[MeasuredPair]) -> str:
     )
 
 
-def roc(content: PublicContent) -> Picture:
-    """The bound that the guarantee puts on any membership attack."""
-    points = roc_points(content.profile)
-    at_one_percent = next(tpr for fpr, tpr in points if fpr >= 0.01)
-    sentence = (
-        "Any attack that wrongly accuses 1% of outsiders of being in the table finds at most"
-        f" {at_one_percent:.1%} of those who are in it."
-    )
-    svg = draw.roc_bound(points, alt=sentence)
-    return Picture("What any membership attack can reach", Markup(svg), sentence)
-
-
-def roc_points(profile: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The bound on (FPR, TPR) that the whole profile of (epsilon, delta) gives.
-
-    It is evaluated on a grid of false-positive rates. Each (epsilon, delta) bounds TPR by both
-    sides of its definition, e^epsilon FPR + delta and 1 - e^-epsilon (1 - delta - FPR). Source:
-    Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem
-    2.1.
-    """
-    rates = np.geomspace(1e-3, 1.0, 61)
-    epsilon = np.asarray([point[0] for point in profile], dtype=np.float64)[:, None]
-    delta = np.asarray([point[1] for point in profile], dtype=np.float64)[:, None]
-    above = np.minimum(np.exp(epsilon) * rates + delta, 1 - np.exp(-epsilon) * (1 - delta - rates))
-    bound = np.clip(above.min(axis=0), 0.0, 1.0)
-    return list(zip(rates.tolist(), bound.tolist(), strict=True))
-
-
 def pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray) -> Picture:
     """Contingency tables of the most strongly associated columns, in the published rows."""
     chosen = most_connected(names, strengths, first=content.first)
@@ -154,4 +124,6 @@ def pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray
         f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
         " more: a shape known from elsewhere should be here too."
     )
-    return Picture("Pairs of columns", Markup(draw.pairplot(chosen, lower, alt=sentence)), sentence)
+    return Picture(
+        "Pairs of columns", Markup(grids.pairplot(chosen, lower, alt=sentence)), sentence
+    )

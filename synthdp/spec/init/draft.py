@@ -52,9 +52,16 @@ graph:
 
 EVALUATION = """\
 
-# What the table will be used for: these columns are predicted last and best, and the report says how well.
-# evaluation:
-#   targets: [income]"""  # noqa: E501
+# How far columns and pairs of columns are from the real rows, counted with noise that a twentieth of the budget pays for.
+# Targets are what the table will be used for: these columns are predicted last and best, and a score says how well.
+evaluation:
+  disclosure: private
+  # targets: [income]
+
+# The bundle is withheld where single columns are further off than this on average (0 is equal, 1 is disjoint); the budget
+# is spent all the same. `synthdp plan` says what to expect.
+gates:
+  - {metric: tv1_dp, at_most: 0.15}"""  # noqa: E501
 
 
 def _sketches() -> str:
@@ -165,6 +172,8 @@ def dataset_lines(
         f"  id: {yaml_value(name or slug_of(csv))}  # key of the ledger: all releases of this"
         " table share it",
         f"  title: {yaml_value(csv.stem)}",
+        "  # description: what the synthetic table is",
+        "  # contact: whom its users may ask, with an address that is published",
         "  source:",
         *yaml_map({"kind": "csv", "path": csv.as_posix(), "delimiter": delimiter}, 4),
         (

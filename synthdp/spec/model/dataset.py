@@ -183,6 +183,14 @@ class Dataset(Model):
         description="how to cite the original",
         examples=["B. Becker and R. Kohavi (1996), Adult, UCI Machine Learning Repository"],
     )
+    contact: Annotated[str, Field(min_length=1, max_length=300)] | None = Field(
+        default=None,
+        description=(
+            "whom users of the synthetic table may ask, e.g. to run their final code on the"
+            " original: a name, and an address that is published with the bundle"
+        ),
+        examples=["Data desk, desk@statistics.example"],
+    )
     source: Source = Field(
         description="where the rows lie", examples=[{"kind": "csv", "path": "data/adult.csv"}]
     )

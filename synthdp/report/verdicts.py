@@ -1,0 +1,211 @@
+"""Verdicts at the top of both reports: the one place that decides what is good and what is not.
+
+Green (`good`) is only for what was tested and could have failed. What nothing was tested about is
+`unknown`, and a mere fact is `plain`. The bounds are reading aids of this project, not laws: a gate
+of the spec is what binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from synthdp.report.parts import number
+
+State = Literal["good", "fair", "bad", "unknown", "plain"]
+WORDS: dict[State, str] = {
+    "good": "good",
+    "fair": "take care",
+    "bad": "problem",
+    "unknown": "cannot tell",
+    "plain": "",
+}
+USES: dict[State, str] = WORDS | {"good": "yes", "fair": "with care", "bad": "no"}
+_ORDER: tuple[State, ...] = ("bad", "fair", "unknown", "good", "plain")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One card: what was looked at, its state in one look, the number, and what it means.
+
+    `floor` is what chance or another sample of the same size would give. `advice` is what would
+    make it better. `use` says that it is about a use, which is answered by yes or no.
+    """
+
+    heading: str
+    number: str
+    text: str
+    state: State = "plain"
+    floor: str = ""
+    advice: str = ""
+    use: bool = False
+
+    @property
+    def word(self) -> str:
+        """The state in words, for those who see no colours."""
+        return (USES if self.use else WORDS)[self.state]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """From `fair` on a figure needs care, from `bad` on it is a problem. Larger is worse."""
+
+    fair: float
+    bad: float
+
+    def state(self, value: float | None) -> State:
+        """The state of a figure; None cannot be told."""
+        if value is None:
+            return "unknown"
+        return "bad" if value >= self.bad else "fair" if value >= self.fair else "good"
+
+    def within(self, value: float | None, low: float, high: float) -> State:
+        """The state of an estimate with its interval: green only where its worse end is."""
+        at_low, at_high = self.state(low), self.state(high)
+        if value is None:
+            return at_low if at_low == at_high else "unknown"
+        if at_low == "good" and at_high != "good":
+            return "unknown" if at_high == "bad" else "fair"
+        return self.state(value)
+
+
+EPSILON = Bounds(5, 10)  # from 5 on, the bound on what can be learned says next to nothing
+ROUGH = Bounds(0.15, 0.4)  # total variation of columns, for code and teaching
+COLUMNS = Bounds(0.05, 0.15)  # total variation
+PAIRS = Bounds(0.1, 0.25)
+NOISY_SHAPE = 0.15  # of a column's rows that noise alone may move: its shape is then noise
+NOISY_COLUMNS = Bounds(1e-9, 0.34)  # part of the columns
+APART = Bounds(0.6, 0.75)  # AUC of telling synthetic from real rows
+MISSED = Bounds(0.1, 0.25)  # part of 95% intervals that miss the real figure
+REFUTED = Bounds(1e-9, 0.1)  # part of the graph's claims
+LOST = Bounds(0.1, 0.3)  # part of what is learnt on real rows beyond guessing
+LOOSE = Bounds(0.25, 1.0)  # half an estimand's interval, over its estimate
+CHANGED = Bounds(0.1, 0.2)  # Cramér's V
+FEW = 10  # figures of which a part says little
+LEARNABLE = 0.55  # AUC of learning on real rows, below which there is nothing to learn
+
+
+def worst(states: Iterable[State]) -> State:
+    """The most important of several states."""
+    return min(states, key=_ORDER.index, default="unknown")
+
+
+def guarantee(epsilon: float, delta: float, *, advantage: float | None) -> Verdict:
+    """Epsilon is proved and not tested, so that it is never green.
+
+    `advantage` is the most that any attack can have by the whole profile.
+    """
+    state = EPSILON.state(epsilon)
+    text = f"at delta {delta:g}, for everything in the bundle together"
+    if advantage is not None:
+        text += (
+            "; whoever knows all other rows and guesses whether one unit is among them is right"
+            f" with a probability of at most {(1 + advantage) / 2:.0%} (guessing: 50%)"
+        )
+    advice = (
+        ""
+        if state == "good"
+        else "a bound this large says next to nothing about what can be learned of one unit; ask"
+        " for a smaller epsilon"
+    )
+    return Verdict(
+        "Guarantee",
+        f"epsilon {number(epsilon)}",
+        text,
+        "plain" if state == "good" else state,
+        advice=advice,
+    )
+
+
+def distance(
+    heading: str, value: float | None, text: str, state: State, *, floor: float | None = None
+) -> Verdict:
+    """A mean total variation from the real rows, beside that of another sample as large."""
+    beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
+    advice = ""
+    if state in ("fair", "bad", "unknown"):
+        sampled = value is not None and floor is not None and value <= 2 * floor
+        advice = (
+            "a real sample would be little nearer: fewer levels or more rows help"
+            if sampled
+            else "fewer levels, a larger epsilon or a larger share for tables help"
+        )
+    return Verdict(heading, number(value), text, state, beside, advice)
+
+
+def noisy_columns(noise: Iterable[float]) -> Verdict:
+    """Columns whose shape may be noise, from the part of the rows that noise alone may move."""
+    known = list(noise)
+    many = sum(part >= NOISY_SHAPE for part in known)
+    state = NOISY_COLUMNS.state(many / len(known)) if known else "unknown"
+    text = (
+        f"noise alone may move {NOISY_SHAPE:.0%} or more of their rows, so that their shape says"
+        " nothing"
+    )
+    advice = "" if state in ("good", "unknown") else "declare fewer bins or categories for them"
+    figure = f"{many} of {len(known)}" if known else "not measured"
+    return Verdict("Columns whose shape is noise", figure, text, state, advice=advice)
+
+
+def attack(
+    value: float, low: float, high: float, *, ceiling: float, trials: str, refuted: bool
+) -> Verdict:
+    """A membership attack: its advantage with its interval, and what the claim allows.
+
+    It tells something only where it could have found a claim that is wrong: where its interval is
+    narrower than the ceiling, and than what lies above it.
+    """
+    half, shown = (high - low) / 2, f"{number(value)} ({number(low)} to {number(high)})"
+    if refuted:
+        text = f"advantage {shown} in {trials}, beyond chance; the claim allows {number(ceiling)}"
+        advice = "the claim is disproved: do not publish this release"
+        return Verdict("Membership attack", number(value), text, "bad", advice=advice)
+    if half > min(ceiling, 1 - ceiling):
+        text = (
+            f"{trials} tell an advantage to {half:.2g} either way; the claim allows"
+            f" {number(ceiling)}, so that they could not have refuted it"
+        )
+        advice = "more of them: attacks.membership.pairs"
+        return Verdict("Membership attack", "cannot tell", text, "unknown", advice=advice)
+    text = f"advantage {shown} in {trials}: not refuted. An attack that fails proves nothing"
+    floor = f"the claim allows {number(ceiling)}"
+    return Verdict("Membership attack", number(value), text, "good", floor)
+
+
+def told_apart(auc: float, low: float, high: float, *, floor: float | None) -> Verdict:
+    """How well a classifier tells synthetic from real rows; AUC .5 is guessing."""
+    state = APART.state(auc)
+    if low <= 0.5 and high >= APART.bad:
+        state = "unknown"
+    text = f"AUC of a classifier on rows it has not seen ({low:.2f} to {high:.2f}); 0.5 is guessing"
+    beside = "" if floor is None else f"real rows from other real rows: {floor:.2f}"
+    advice = "relations beyond pairs are off: do not trust models of many columns at once"
+    return Verdict(
+        "Told from real rows",
+        f"{auc:.2f}",
+        text,
+        state,
+        beside,
+        "" if state in ("good", "unknown") else advice,
+    )
+
+
+def coverage(kind: str, held: float, figures: int, *, floor: float | None) -> Verdict:
+    """The kind of figure whose 95% intervals on synthetic rows miss the real one most often."""
+    state = MISSED.state(0.95 - held) if figures >= FEW else "unknown"
+    text = (
+        f"of 95% intervals that take synthetic rows for real ones hold the real figure: {kind},"
+        f" the worst kind ({figures} figures)"
+    )
+    beside = "" if floor is None else f"intervals of held-out real rows: {floor:.0%}"
+    advice = "" if state in ("good", "unknown") else "use estimands, synthdp answer or copies"
+    return Verdict("Intervals", f"{held:.0%}", text, state, beside, advice)
+
+
+def claims(heading: str, refuted: int, decided: int, text: str) -> Verdict:
+    """Claims of the graph that do not hold, of those on which there is an answer."""
+    state = REFUTED.state(refuted / decided) if decided else "unknown"
+    figure = f"{refuted} of {decided} refuted" if decided else "cannot tell"
+    advice = "" if state in ("good", "unknown") else "add the arrows that are missing, or validate"
+    return Verdict(heading, figure, text, state, advice=advice)

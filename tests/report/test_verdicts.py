@@ -1,0 +1,268 @@
+"""Verdicts: green only for what was tested and could have failed, and the same release is judged
+alike on both pages.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthdp.evaluate.inference import CoverageRow
+from synthdp.evaluate.sampling import sampling_distance
+from synthdp.evaluate.two_sample import TwoSampleRow
+from synthdp.report import verdicts
+from synthdp.report.graph_view import GraphView
+from synthdp.report.guarantee import shares
+from synthdp.report.internal.cards import attack_card, report_cards
+from synthdp.report.internal.content import BudgetStep, GateResult
+from synthdp.report.internal.page import render
+from synthdp.report.internal.uses import report_uses
+from synthdp.report.measured_vs_synthetic import columns
+from synthdp.report.public.cards import public_cards
+from synthdp.report.public.content import About, PublicContent
+from synthdp.report.public.page import render_public
+from synthdp.report.public.uses import public_uses
+from synthdp.report.verdicts import Bounds, Verdict
+from tests.report.test_public import facts, public
+from tests.report.test_report import attack, content
+
+
+def by_heading(found: Any) -> dict[str, Verdict]:
+    return {verdict.heading: verdict for verdict in found}
+
+
+def cards_of(whole: PublicContent) -> dict[str, Verdict]:
+    return by_heading(public_cards(whole, [*columns(whole.domain, whole.codes, whole.tables)]))
+
+
+def uses_of(whole: PublicContent) -> dict[str, Verdict]:
+    return by_heading(public_uses(whole, [*columns(whole.domain, whole.codes, whole.tables)]))
+
+
+def score(name: str, value: float | None, low: float, high: float, **more: Any) -> dict[str, Any]:
+    stated = {"name": name, "target": None, "counts": [3], "sigma": 2.0, "tables": 3}
+    return {**stated, "value": value, "low": low, "high": high, **more}
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        ("value", "low", "high", "state"),
+        [
+            (0.05, 0.02, 0.08, "good"),
+            (0.05, 0.02, 0.12, "fair"),  # green only where the worse end is
+            (0.05, 0.02, 0.3, "unknown"),
+            (0.2, 0.15, 0.3, "fair"),
+            (0.3, 0.26, 0.4, "bad"),
+            (None, 0.0, 1.0, "unknown"),
+            (None, 0.5, 1.0, "bad"),
+        ],
+    )
+    def test_an_estimate_with_its_interval(
+        self, value: float | None, low: float, high: float, state: str
+    ) -> None:
+        assert Bounds(0.1, 0.25).within(value, low, high) == state
+
+    @pytest.mark.parametrize(
+        ("epsilon", "state"), [(1.0, "plain"), (4.9, "plain"), (5.0, "fair"), (20.0, "bad")]
+    )
+    def test_a_guarantee_is_never_green(self, epsilon: float, state: str) -> None:
+        card = verdicts.guarantee(epsilon, 1e-5, advantage=0.1)
+        assert card.state == state and "at most 55%" in card.text
+        assert bool(card.advice) == (state != "plain")
+
+    @pytest.mark.parametrize(
+        ("low", "high", "ceiling", "state"),
+        [
+            (-0.664, 0.116, 0.105, "unknown"),  # 12 models resolve nothing
+            (0.0, 0.12, 0.105, "good"),
+            (0.0, 0.12, 0.99, "unknown"),  # nothing could refute so large a claim
+        ],
+    )
+    def test_an_attack_tells_only_what_it_could_have_found(
+        self, low: float, high: float, ceiling: float, state: str
+    ) -> None:
+        card = verdicts.attack(-0.333, low, high, ceiling=ceiling, trials="12", refuted=False)
+        assert card.state == state and (card.number == "cannot tell") == (state == "unknown")
+
+    def test_a_refuted_claim_is_red_whatever_the_interval(self) -> None:
+        card = verdicts.attack(0.9, 0.1, 1.0, ceiling=0.1, trials="12", refuted=True)
+        assert card.state == "bad" and "do not publish" in card.advice
+
+    def test_rows_that_are_told_apart(self) -> None:
+        assert verdicts.told_apart(0.80, 0.78, 0.82, floor=0.5).state == "bad"
+        assert verdicts.told_apart(0.65, 0.6, 0.7, floor=0.5).state == "fair"
+        assert verdicts.told_apart(0.52, 0.49, 0.55, floor=0.5).state == "good"
+        assert verdicts.told_apart(0.6, 0.3, 0.9, floor=None).state == "unknown"
+
+    def test_intervals_and_claims(self) -> None:
+        assert verdicts.coverage("means", 0.5, 40, floor=0.95).state == "bad"
+        assert verdicts.coverage("means", 0.92, 40, floor=0.95).state == "good"
+        assert verdicts.coverage("means", 0.5, 4, floor=0.95).state == "unknown"
+        assert verdicts.claims("Graph", 0, 0, "").state == "unknown"
+        assert verdicts.claims("Graph", 1, 40, "").state == "fair"
+        assert verdicts.claims("Graph", 13, 47, "").state == "bad"
+
+    def test_every_state_has_words(self) -> None:
+        for state in verdicts.WORDS:
+            assert bool(Verdict("h", "1", "t", state).word) == (state != "plain")
+        assert Verdict("h", "1", "t", "bad", use=True).word == "no"
+
+    def test_the_worst_of_several(self) -> None:
+        assert verdicts.worst(["good", "unknown"]) == "unknown"
+        assert verdicts.worst(["unknown", "fair", "good"]) == "fair"
+        assert verdicts.worst([]) == "unknown"
+
+
+class TestThePublicPage:
+    def test_without_paid_scores_nothing_is_claimed_of_pairs(self) -> None:
+        cards, uses = cards_of(public()), uses_of(public())
+        assert cards["Pairs of columns"].state == uses["Shares and tables"].state == "unknown"
+        assert uses["Models"].word == "cannot tell"
+        assert "disclosure" in uses["Models"].advice
+
+    def test_a_good_release(self) -> None:
+        scores = [
+            score("tv1", 0.01, 0.0, 0.02),
+            score("tv2", 0.02, 0.01, 0.03),
+            score("tstr_accuracy", 0.8, 0.7, 0.9, target="sort"),
+        ]
+        whole = public(rows=4000, facts=facts(scores=scores), floors={"tv1": 0.01, "tv2": 0.03})
+        cards, uses = cards_of(whole), uses_of(whole)
+        assert cards["Pairs of columns"].state == cards["Single columns"].state == "good"
+        assert "another sample of as many real rows: 0.03" in cards["Pairs of columns"].floor
+        assert [uses[u].word for u in ("Teaching and code", "Shares and tables", "Models")] == [
+            "yes",
+            "with care",
+            "yes",
+        ]
+        assert "commonest answer" in uses["Models"].floor
+
+    def test_a_small_table_is_told_to_be_bad(self) -> None:
+        whole = public(rows=40)  # noise of 5 in levels of 10
+        cards, uses = cards_of(whole), uses_of(whole)
+        assert cards["Columns whose shape is noise"].state == "bad"
+        assert uses["Shares and tables"].word == "no"
+        assert "good" not in {v.state for v in (*cards.values(), *uses.values())}
+
+    @pytest.mark.parametrize(
+        ("mode", "word"), [("none", "no"), ("predict", "no"), ("given", "cannot tell")]
+    )
+    def test_effects_need_a_causal_graph_that_was_tested(self, mode: str, word: str) -> None:
+        assert uses_of(public(graph=GraphView(mode=mode)))["Effects"].word == word
+
+    def test_models_that_do_no_better_than_a_constant_guess(self) -> None:
+        worse = [score("tstr_accuracy", 0.1, 0.05, 0.15, target="sort")]
+        assert uses_of(public(facts=facts(scores=worse)))["Models"].word == "no"
+        hidden = [score("tstr_accuracy", None, 0.0, 1.0, target="sort")]
+        assert uses_of(public(facts=facts(scores=hidden)))["Models"].word == "cannot tell"
+
+    @pytest.mark.parametrize(("half", "state"), [(0.01, "good"), (0.3, "fair"), (2.0, "bad")])
+    def test_estimands_are_judged_by_their_intervals(self, half: float, state: str) -> None:
+        figure = {"estimate": 0.5, "interval": [0.5 - half, 0.5 + half], "rows": 100.0}
+        stated = {"text": "t", "statistic": "share", "about": ["a"], "figures": [figure]}
+        assert cards_of(public(estimands=[stated]))["Estimands"].state == state
+
+    def test_declared_effects_are_not_judged_by_their_size(self) -> None:
+        figure = {"estimate": 0.001, "interval": [-0.01, 0.012], "rows": 100.0}
+        stated = {"kind": "effect", "text": "t", "statistic": "effect", "about": ["a"]}
+        whole = public(estimands=[{**stated, "figures": [figure]}])
+        assert uses_of(whole)["Effects"].word == "with care"
+        assert cards_of(whole)["Estimands"].state == "unknown"
+
+    def test_the_first_screen_says_what_whom_and_whom_to_ask(self) -> None:
+        about = About(
+            description="A survey.", contact="<desk@x.example>", licence="CC0-1.0", day="2026-11-05"
+        )
+        html = render_public(public(about=about))
+        first = html[: html.index("<main>")]
+        for said in ("A survey.", "one person", "&lt;desk@x.example&gt;", "CC0-1.0", "2026-11-05"):
+            assert said in first
+        assert "unsigned" in first and html.count("<details") == 4
+
+
+class TestTheInternalPage:
+    def test_a_gate_on_what_the_rows_were_fitted_to_is_not_green(self) -> None:
+        fitted = content()
+        assert by_heading(report_cards(fitted))["Gates"].state == "unknown"
+        gate = GateResult(metric="tv2_dp", bound="at most 0.2", value=0.1, passed=True)
+        assert by_heading(report_cards(replace(fitted, gates=(gate,))))["Gates"].state == "good"
+        failed = replace(gate, passed=False)
+        assert by_heading(report_cards(replace(fitted, gates=(failed,))))["Gates"].state == "bad"
+
+    def test_bad_news_has_cards(self) -> None:
+        whole = content()
+        assert whole.evaluation is not None
+        report = replace(
+            whole.evaluation,
+            two_sample=(TwoSampleRow("synthetic from real", "trees", 0.8, 0.78, 0.82),),
+            coverage=(CoverageRow("means", 40, 0.5, 0.94),),
+        )
+        bad = replace(whole, evaluation=report)
+        cards, uses = by_heading(report_cards(bad)), by_heading(report_uses(bad))
+        assert cards["Told from real rows"].state == cards["Intervals"].state == "bad"
+        assert uses["Shares and tables"].word != "yes"
+        assert "in samples of equal size" in uses["Shares and tables"].floor
+
+    def test_the_attack_that_tells_most_speaks(self) -> None:
+        few = {"attack": "shadow", "models": 12, "refutes_claim": False}
+        few["shared_advantage"] = {"value": 0.3, "lower": -0.3, "upper": 0.8}
+        many = {"attack": "tables", "models": 600, "refutes_claim": False}
+        many["shared_advantage"] = {"value": 0.06, "lower": 0.0, "upper": 0.12}
+        card = attack_card(attack(declared=[few, many]))
+        assert card.state == "good" and "600 tests in each world (tables)" in card.text
+        assert attack_card(attack(declared=[few])).state == "unknown"
+        assert attack_card(None).state == "unknown"
+
+    def test_curves_of_too_few_models_are_not_drawn(self) -> None:
+        main = dict(attack()["main"])
+        main["advantage"] = {"value": 0.1, "lower": -0.4, "upper": 0.6}
+        html = render(content(attack=attack(main=main)))
+        assert "is not drawn" in html and "this attack</text>" not in html
+        assert "this attack</text>" in render(content())
+
+
+def test_both_pages_draw_the_same_budget_and_the_same_bound() -> None:
+    stated = facts()
+    steps = tuple(
+        BudgetStep(purpose=p["purpose"], label=label, mechanism="m", epsilon=p["epsilon"])
+        for p, label in zip(stated["purposes"], ("measure", "train (unused)"), strict=True)
+    )
+    whole = content(profile=tuple(public().profile), attack=None)
+    inside = replace(whole, budget=replace(whole.budget, steps=steps, cap_left=None))
+    figures = [
+        re.findall(r"<svg[^>]*>(.*?)</svg>", html, re.DOTALL)
+        for html in (render(inside), render_public(public()))
+    ]
+    for mark in ("left of the budget", "the guarantee rules this out"):
+        one, other = (next(f for f in page if mark in f) for page in figures)
+        assert one == other
+
+
+def test_shares_of_the_budget_add_up_in_any_order() -> None:
+    alone = [0.2, 0.9, 0.3, 0.06]
+    parts = shares(alone, delta=1e-5)
+    assert sum(parts) == pytest.approx(1)
+    assert shares(alone[::-1], delta=1e-5) == pytest.approx(parts[::-1])
+    # A Gaussian mechanism of twice the mu counts four times as much.
+    from dp_accounting import GaussianDpEvent
+
+    from synthdp.privacy.accounting import epsilon as composed
+
+    one, two = (
+        composed([GaussianDpEvent(sigma)], delta=1e-5, adjacency="add_remove")
+        for sigma in (8.0, 4.0)
+    )
+    assert shares([one, two], delta=1e-5) == pytest.approx([0.2, 0.8], abs=0.01)
+
+
+def test_the_sampling_floor_is_that_of_two_samples() -> None:
+    rng, law = np.random.default_rng(0), np.array([0.5, 0.3, 0.15, 0.05])
+    drawn = [
+        0.5 * np.abs(rng.multinomial(500, law) / 500 - rng.multinomial(2000, law) / 2000).sum()
+        for _ in range(2000)
+    ]
+    assert sampling_distance(law, 500, 2000) == pytest.approx(np.mean(drawn), rel=0.03)
