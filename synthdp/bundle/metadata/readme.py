@@ -14,7 +14,15 @@ from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.metadata.datacard import NOT_FOR
 from synthdp.bundle.wording import code, plain, up
-from synthdp.spec.model import Compute, CsvSource, ParquetSource, ReleaseSpec, Signing, SqlSource
+from synthdp.spec.model import (
+    ChosenColumns,
+    Compute,
+    CsvSource,
+    ParquetSource,
+    ReleaseSpec,
+    Signing,
+    SqlSource,
+)
 
 WITHHELD = "withheld"
 SPEC_HEAD = """\
@@ -26,12 +34,14 @@ SPEC_HEAD = """\
 def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec that is published.
 
-    Kept: all that says what was released and how. Replaced: the source's path (its last part
-    stays), a SQL source's variable and query, the ledger's and MLflow's URLs, the compute backend
+    Kept: all that says what was released and how. Left out: which columns of the source were
+    dropped or renamed. Replaced: the source's path (its last part stays), a SQL source's variable and query, the ledger's and MLflow's URLs, the compute backend
     and its
     address, the variable that names the signing key. Filled in: the number of sampled rows.
     """
     source = spec.dataset.source
+    if isinstance(source, ChosenColumns):
+        source = source.model_copy(update={"drop": (), "rename": {}})
     if isinstance(source, CsvSource | ParquetSource):
         source = source.model_copy(
             update={

@@ -87,8 +87,17 @@ def id_column_of(dataset: Dataset) -> str | None:
     return dataset.privacy_unit.column if isinstance(dataset.privacy_unit, IdUnit) else None
 
 
-def check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -> None:
-    """Every declared column must be there; others are refused, so that none is dropped unseen."""
+def check_columns(
+    names: Sequence[str],
+    domain: Domain,
+    id_column: str | None,
+    *,
+    places: Sequence[int] | None = None,
+) -> None:
+    """Every declared column must be there; others are refused, so that none is dropped unseen.
+
+    `places` are those of the names in the source, from 0, where it has others too.
+    """
     wanted = set(domain.names) | ({id_column} if id_column else set())
     if len(set(names)) < len(names):
         raise DataError(
@@ -104,30 +113,31 @@ def check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -
     if wanted - found:
         problems.append(
             f"missing column{'s' if len(wanted - found) > 1 else ''}"
-            f" {_few(map(repr, sorted(wanted - found)))}"
+            f" {few(map(repr, sorted(wanted - found)))}"
         )
         hints.append(
             "names must be the source's own, letter by letter; take what it lacks out of the spec"
         )
     strange = [
-        str(i)
-        for i, name in enumerate(names, start=1)
+        str(i + 1)
+        for i, name in zip(places or range(len(names)), names, strict=True)
         if name not in wanted and name not in domain.derived
     ]
     if strange:
         # By position: what stands for a name may be a value, where the header is missing or runs
         # into the first row.
         problems.append(
-            f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}"
+            f"undeclared column{'s' if len(strange) > 1 else ''} in place {few(strange)}"
         )
-        hints.append("declare every column of the source, or drop it there")
+        hints.append("declare every column of the source, or name it in dataset.source.drop")
     if problems:
         raise DataError(
             f"the table does not fit the spec: {'; '.join(problems)}", hint="; ".join(hints)
         )
 
 
-def _few(texts: Iterable[str]) -> str:
+def few(texts: Iterable[str]) -> str:
+    """The first twenty, and how many more there are."""
     listed = list(texts)
     return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
 
