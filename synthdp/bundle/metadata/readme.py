@@ -35,9 +35,9 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec that is published.
 
     Kept: all that says what was released and how. Left out: which columns of the source were
-    dropped or renamed. Replaced: the source's path (its last part stays), a SQL source's variable and query, the ledger's and MLflow's URLs, the compute backend
-    and its
-    address, the variable that names the signing key. Filled in: the number of sampled rows.
+    dropped or renamed. Replaced: the source's path (its last part stays), a SQL source's variable
+    and query, the ledger's and MLflow's URLs, the compute backend and its address, the variable
+    that names the signing key. Filled in: the number of sampled rows.
     """
     source = spec.dataset.source
     if isinstance(source, ChosenColumns):
