@@ -266,7 +266,7 @@ def main() -> None:
 def _exit_with(error: SynthdpError) -> NoReturn:
     budget = budget_note(error)
     typer.echo(printable(f"synthdp: {error}"), err=True)
-    if budget is not None:
+    if budget is not None and "nothing was spent" not in str(error):
         typer.echo(printable(f"  {budget}"), err=True)
     show_error(
         error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)})

@@ -29,13 +29,14 @@ from synthdp.graph.formats import WRITERS
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
+from synthdp.ledger.connect import budget_noted
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
 from synthdp.privacy.mechanisms.orientations import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release.job import Job
 from synthdp.release.open_session import open_session
-from synthdp.release.own_budget import dropped_if_unpaid, own_job
+from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec
 
@@ -107,6 +108,7 @@ def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> R
     )
 
 
+@budget_noted(UNSPENT)
 def run_graph(
     spec_path: Path,
     *,
@@ -145,6 +147,7 @@ def run_graph(
         return _run(job, reporter)
 
 
+@budget_noted(UNSPENT)
 def run_orientation(
     spec_path: Path,
     pair: Pair,

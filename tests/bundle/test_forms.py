@@ -4,10 +4,13 @@ the programs they are for.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
+import os
 import shutil
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +21,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata import parquet as parquet_table
 from synthdp.bundle.metadata.croissant import CROISSANT, record_id
 from synthdp.bundle.metadata.datacard import DATACARD
+from synthdp.bundle.metadata.front_matter import front_matter
 from synthdp.bundle.metadata.parquet import PARQUET_NAME, arrow_schema, row_groups, write_parquet
 from synthdp.bundle.write import sha256, write_bundle
 from synthdp.spec.load.loader import parse_spec
@@ -305,6 +310,67 @@ def test_mlcroissant_accepts_the_description_and_loads_the_rows(made: Path) -> N
     ]
     assert [entry["code"] for entry in listed] == [1, 2, 3]
     assert [entry["label"] for entry in listed] == ["poor", "fair", "good | best"]
+
+
+HUB = """
+import json, sys
+import datasets
+
+rows = datasets.load_dataset(sys.argv[1])["train"]
+print(json.dumps({"rows": len(rows), "names": rows.column_names, "grade": rows["grade"][:]}))
+"""
+
+
+@pytest.mark.check
+@pytest.mark.skipif(importlib.util.find_spec("datasets") is None, reason="no library datasets here")
+def test_the_library_datasets_loads_a_bundle(made: Path, tmp_path: Path) -> None:
+    """In a process of its own, without a network: the library may not ask for one."""
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", HUB, str(made)],
+        env=os.environ | offline,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    read, frame = json.loads(done.stdout.splitlines()[-1]), pq.read_table(made / PARQUET_NAME)
+    assert read == {
+        "rows": 200,
+        "names": frame.column_names,
+        "grade": frame.column("grade").to_pylist(),
+    }
+
+
+def test_the_head_of_the_readme_is_for_hubs(made: Path) -> None:
+    head = yaml.safe_load((made / "README.md").read_text().split("---\n")[1])
+    assert head == {
+        "pretty_name": "Clinic visits | 2025 (synthetic)",
+        "license": "cc-by-4.0",
+        "size_categories": ["n<1K"],
+        "tags": ["synthetic", "differential-privacy", "tabular"],
+        "configs": [{"config_name": "default", "data_files": PARQUET_NAME}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("licence", "told"),
+    [
+        (None, {}),
+        ("ODbL-1.0", {"license": "odbl"}),
+        ("ask us:\n- nobody", {"license": "other", "license_name": "ask us: - nobody"}),
+    ],
+)
+def test_licences_and_words_of_the_publisher_add_no_key(
+    release: Any, licence: str | None, told: dict[str, str]
+) -> None:
+    title = "a\n---\nconfigs: [x]"
+    dataset = release.spec.dataset.model_copy(update={"licence": licence, "title": title})
+    text = front_matter(release.spec.model_copy(update={"dataset": dataset}))
+    assert text.count("---\n") == 2
+    head = yaml.safe_load(text.split("---\n")[1])
+    assert {k: v for k, v in head.items() if k.startswith("license")} == told
+    assert head["pretty_name"] == "a --- configs: [x] (synthetic)" and len(head) == 4 + len(told)
 
 
 def test_the_data_package_labels_codes(made: Path) -> None:

@@ -292,9 +292,9 @@ def test_the_library_is_told_to_read_no_row(
 
 
 def test_stata(pyreadstat: Any, tmp_path: Path) -> None:
-    frame = pd.DataFrame(
-        {"smokes": [1, 2, "a"], "n": [1, 2, 3], "d": pd.Timestamp("2020-01-01").date()}
-    )
+    day = pd.Timestamp("2020-01-01").date()
+    numbers = pd.Series([1, 2, 3], dtype="int32")
+    frame = pd.DataFrame({"smokes": [1, 2, "a"], "n": numbers, "d": day})
     pyreadstat.write_dta(
         frame,
         str(tmp_path / "b.dta"),

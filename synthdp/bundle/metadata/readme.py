@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.metadata.datacard import NOT_FOR
+from synthdp.bundle.metadata.front_matter import front_matter
 from synthdp.bundle.wording import code, plain, up
 from synthdp.spec.model import (
     ChosenColumns,
@@ -92,6 +93,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
     if spec.dataset.licence:
         licence = plain(spec.dataset.licence)
     text: str = _template("README.md.j2").render(
+        front_matter=front_matter(spec),
         title=plain(spec.dataset.title or spec.dataset.id),
         about=[f"> {plain(line)}".rstrip() for line in description],
         rows=f"{spec.sampling.rows or spec.dataset.rows.value:,}",
