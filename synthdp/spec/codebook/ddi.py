@@ -79,7 +79,7 @@ def _column(var: Element) -> Described:
     return Described(
         var.get("name", ""),
         description=said,
-        unit=var.get("measUnit") or (bounds.get("UNITS", "") if bounds is not None else ""),
+        unit=var.get("measUnit") or "",
         kind=kind,
         lower=_end(bounds, "min"),
         upper=_end(bounds, "max"),

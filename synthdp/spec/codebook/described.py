@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp.errors import DataError
+from synthdp.spec.init.writing import to_fill
 from synthdp.spec.load.yaml_tree import plain
 
 Kind = Literal["whole", "number", "text", "date", "time", "boolean"]
@@ -103,12 +104,12 @@ def entry_of(column: Described) -> dict[str, Any]:
 def _range(column: Described) -> dict[str, Any]:
     types = {"whole": "integer", "number": "number", "date": "datetime", "time": "datetime"}
     if column.kind is None or column.kind not in types:
-        return {"type": f"<fill in: {_FREE}>"}
+        return {"type": to_fill(_FREE)}
     entry: dict[str, Any] = {"type": types[column.kind]}
     for end, text in (("lower", column.lower), ("upper", column.upper)):
         stated = None if text is None else _bound(text, column.kind)
         entry[end] = (
-            f"<fill in: {end} bound; the code book states none>" if stated is None else stated
+            to_fill(f"{end} bound; the code book states none") if stated is None else stated
         )
     if column.kind == "number" and column.decimals is not None:
         entry["decimals"] = min(column.decimals, 12)

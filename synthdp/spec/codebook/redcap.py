@@ -46,17 +46,21 @@ def read(path: Path) -> Codebook:
 def _columns(row: Mapping[str, str]) -> Iterator[Described]:
     """A field's column in the export; of a checkbox one for each choice."""
     form, name, label = row[TYPE], row[NAME], row[LABEL]
-    shared = {
-        "missing": row.get(REQUIRED, "") != "y" or bool(row.get(BRANCHING)),
-        "identifies": row.get(IDENTIFIER, "") == "y",
-    }
+    missing = row.get(REQUIRED, "") != "y" or bool(row.get(BRANCHING))
+    identifies = row.get(IDENTIFIER, "") == "y"
     if form in TEXTLESS:
         return
     if form == "checkbox":
         marks = {"0": "not checked", "1": "checked"}
         for code, choice in _choices(row[CHOICES]).items():
             column = f"{name}___{code.lower().replace('-', '_')}"
-            yield Described(column, f"{label} ({choice})", labels=marks, **shared)
+            yield Described(
+                column,
+                f"{label} ({choice})",
+                labels=marks,
+                missing=missing,
+                identifies=identifies,
+            )
         return
     labels: dict[str, str] = {}
     if form in ("radio", "dropdown"):
@@ -75,7 +79,8 @@ def _columns(row: Mapping[str, str]) -> Iterator[Described]:
         upper=upper,
         decimals=decimals,
         labels=labels,
-        **shared,
+        missing=missing,
+        identifies=identifies,
     )
 
 

@@ -21,7 +21,7 @@ from synthdp.spec.init.questions import (
     ask_rows,
     ask_unit,
 )
-from synthdp.spec.init.writing import dataset_lines, evaluation_lines, yaml_map, yaml_value
+from synthdp.spec.init.writing import dataset_lines, evaluation_lines, to_fill, yaml_map, yaml_value
 from synthdp.spec.model import COLUMN_TYPES
 
 __all__ = ["Ask", "draft_spec"]
@@ -74,23 +74,19 @@ _COLUMNS = f"""\
 columns:"""  # noqa: E501
 
 
-def _fill(what: str) -> str:
-    return f"<fill in: {what}>"
-
-
 UNIT_TO_FILL = {
-    "kind": _fill("row or id"),
-    "meaning": _fill("what one row, or one id, is, e.g. one person"),
+    "kind": to_fill("row or id"),
+    "meaning": to_fill("what one row, or one id, is, e.g. one person"),
 }
 _ROWS_TO_FILL = {
-    "kind": _fill("public or approximate"),
-    "value": _fill("the number of rows, as a constant that may be published"),
+    "kind": to_fill("public or approximate"),
+    "value": to_fill("the number of rows, as a constant that may be published"),
 }
 *_OTHERS, _LAST = COLUMN_TYPES
-_COLUMN_TO_FILL = {"type": _fill(f"{', '.join(_OTHERS)} or {_LAST}")}
+_COLUMN_TO_FILL = {"type": to_fill(f"{', '.join(_OTHERS)} or {_LAST}")}
 _BUDGET_TO_FILL = {
-    "epsilon": _fill("total for everything in the run, e.g. 1"),
-    "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows"),
+    "epsilon": to_fill("total for everything in the run, e.g. 1"),
+    "delta": to_fill("well below 1 / rows, e.g. 1e-6 for 50000 rows"),
 }
 
 
@@ -118,9 +114,9 @@ def draft_spec(
     count = stated["value"] if isinstance(stated["value"], int) else None
     released = [name for name in names if name != unit.get("column")]
     columns, dropped = _columns(released, ask, codebook)
-    source = {"kind": "csv", "path": (path or csv).as_posix(), "delimiter": delimiter}
-    source |= {"drop": dropped} if dropped else {}
-    absent = ["", *(codebook.missing_values if codebook else ())]
+    source: dict[str, Any] = {"kind": "csv", "path": (path or csv).as_posix()}
+    source |= {"delimiter": delimiter} | ({"drop": dropped} if dropped else {})
+    absent: list[Any] = ["", *(codebook.missing_values if codebook else ())]
     if ask and not codebook and any(entry["missing"] for entry in columns.values()):
         absent = ask_missing(ask)
     about = ask_about(ask) if ask else {}

@@ -123,8 +123,8 @@ def private_draft(
 
 
 def _dataset(request: Request, missing: list[Any]) -> list[str]:
-    source = {"kind": "csv", "path": request.path.as_posix(), "delimiter": request.delimiter}
-    source |= {"missing_values": missing}
+    path, delimiter = request.path.as_posix(), request.delimiter
+    source = {"kind": "csv", "path": path, "delimiter": delimiter, "missing_values": missing}
     return dataset_lines(request.path, source, request.unit, request.rows, name=request.dataset)
 
 

@@ -10,7 +10,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.init.draft_edges import describe_edges, suggested_edges
-from synthdp.spec.load.yaml_tree import Scalar, is_to_fill, plain
+from synthdp.spec.init.writing import is_to_fill
+from synthdp.spec.load.yaml_tree import Scalar, plain
 from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy, Real, Whole
 from synthdp.spec.model.columns import Question
 from synthdp.spec.wording import first_words
@@ -163,8 +164,8 @@ def _details(ask: Ask, name: str, kind: str, stated: Mapping[str, Any]) -> dict[
     if "missing" not in entry:
         may = _choice(ask, f"{name}: may values be missing?", ("yes", "no"), "no")
         entry["missing"] = may == "yes"
-    question = f"{name}: what does it hold, in a few words (none: empty)?"
-    said = stated.get("description") or ask(question, default="").strip()
+    about = f"{name}: what does it hold, in a few words (none: empty)?"
+    said = stated.get("description") or ask(about, default="").strip()
     return entry | ({"description": said} if said else {})
 
 

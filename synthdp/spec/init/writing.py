@@ -25,7 +25,7 @@ _FEW = f"""\
 
 # Fewer than {FEW_ROWS} rows. Of so few, a fifth held out would judge next to nothing (an AUC within .11 at best), and is
 # missed in the fit; and the models of the membership attack would all learn from nearly the same rows. Both are off.
-# Targets that classifiers predict need a holdout.
+# Where classifiers shall predict columns all the same: evaluation: {{holdout: 0.2, targets: [income]}}
 evaluation: {{holdout: 0}}
 attacks:
   membership: {{enabled: false}}"""  # noqa: E501
@@ -33,6 +33,16 @@ _ABOUT = {
     "description": "what the synthetic table is, in a sentence or two; the bundle shows it",
     "licence": "of the synthetic table, e.g. CC-BY-4.0",
 }
+
+
+def to_fill(what: str) -> str:
+    """A place that is left to be filled in; the loader of specs refuses it by these words."""
+    return f"<fill in: {what}>"
+
+
+def is_to_fill(value: object) -> bool:
+    """Whether a value is such a place."""
+    return isinstance(value, str) and value.startswith("<fill in: ")
 
 
 def slug_of(csv: Path) -> str:
@@ -90,7 +100,7 @@ def evaluation_lines(rows: int | None) -> list[str]:
     the rows that are left. The shadow models of the membership attack draw 300 rows by default:
     most of such a table, so that they are hardly independent, and their interval is too narrow.
     """
-    return [_FEW, _EVALUATION] if rows is not None and rows < FEW_ROWS else [_EVALUATION]
+    return [_FEW if rows is not None and rows < FEW_ROWS else _EVALUATION]
 
 
 def yaml_map(entries: Mapping[str, Any], indent: int) -> list[str]:

@@ -335,11 +335,6 @@ def _surrogate(text: str) -> bool:
     return any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def is_to_fill(value: object) -> bool:
-    """Whether a value is a place that a draft leaves to be filled in."""
-    return isinstance(value, str) and _TO_FILL.fullmatch(value) is not None
-
-
 def plain(text: str) -> Scalar:
     """A scalar without quotes, by the rules at the top of this file."""
     if text in ("null", "~", ""):
