@@ -282,7 +282,8 @@ def main() -> None:
 
 def _exit_with(error: SynthdpError) -> NoReturn:
     budget = budget_note(error)
-    say(f"synthdp: {error}" + ("" if budget is None else f"\n  {budget}"), err=True)
+    told = budget is not None and "nothing was spent" not in str(error)
+    say(f"synthdp: {error}" + (f"\n  {budget}" if told else ""), err=True)
     show_error(
         error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)})
     )

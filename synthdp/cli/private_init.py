@@ -55,10 +55,10 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
     """
     from synthdp.errors import BudgetError, OutputError
     from synthdp.spec.checks.budget import suggested_delta
-    from synthdp.spec.init.draft import slug_of
     from synthdp.spec.init.header import read_header
     from synthdp.spec.init.private_draft import Request
     from synthdp.spec.init.questions import ask_rows, ask_unit
+    from synthdp.spec.init.writing import slug_of
 
     csv = options.csv
     if csv is None:

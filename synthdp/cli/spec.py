@@ -6,11 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from synthdp.cli.options import Json, SpecArgument, say, show, write_file
+
+if TYPE_CHECKING:
+    from synthdp.spec.init.questions import Ask
 
 
 def validate(spec: SpecArgument, as_json: Json = False) -> None:
@@ -49,6 +52,14 @@ Builtin = Annotated[
     str | None,
     typer.Option(
         "--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."
+    ),
+]
+CodebookFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--codebook",
+        help="A code book of the table: Table Schema (.json), DDI (.xml), REDCap dictionary (.csv),"
+        " SPSS (.sav, .zsav, .por) or Stata (.dta); no row of it is read.",
     ),
 ]
 Rows = Annotated[
@@ -108,6 +119,7 @@ Meaning = Annotated[
 def init(
     csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
     builtin: Builtin = None,
+    codebook: CodebookFile = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path(
         "spec.yaml"
     ),
@@ -126,19 +138,22 @@ def init(
     meaning: Meaning = None,
     as_json: Json = False,
 ) -> None:
-    """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them
-    from rows, and shows the levels they make. With --private it finds them in the rows instead, at
-    a price; give the command again to go on with an interrupted run.
+    """Write a draft spec from a CSV's header, and a code book where there is one; asks for units,
+    bounds and bins, never reads them from rows, and shows the levels they make. Answers are kept
+    when it is interrupted. With --private it finds all that in the rows instead, at a price; give
+    the command again to go on with an interrupted run.
     """
     from synthdp.cli.private_init import Options, run_private
     from synthdp.errors import OutputError
-    from synthdp.spec.init.draft import draft_spec
 
     if out.exists() and not force:
         raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
     question = _ask if ask and sys.stdin.isatty() else None
     if private:
         options = Options(csv, out, rows, epsilon, delta, cap, ledger, dataset_id, unit, meaning)
+        if codebook is not None:
+            hint = "give one of them: a code book costs nothing"
+            raise OutputError("--codebook and --private", hint=hint)
         run_private(options, ask=question, force=force, as_json=as_json)
         return
     given = {"--cap": cap, "--unit": unit, "--delta": delta, "--ledger": ledger}
@@ -147,11 +162,45 @@ def init(
         raise OutputError(f"{alone[0]} belongs to --private", hint="add --private, or leave it out")
     if csv is None:
         text = _builtin_draft(builtin)
+        write_file(out, text, option="--out")
     else:
-        relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-        text = draft_spec(csv, ask=question, rows=rows, path=relative)
-    write_file(out, text, option="--out")
+        text = _draft(csv, codebook, out, question, rows)
     _preview(out, text, as_json=as_json)
+
+
+def _draft(csv: Path, codebook: Path | None, out: Path, ask: Ask | None, rows: int | None) -> str:
+    """Write a draft of the table in `csv`; answers so far outlive an interruption beside it."""
+    from synthdp.errors import OutputError
+    from synthdp.spec.codebook import read_codebook
+    from synthdp.spec.init.draft import draft_spec
+    from synthdp.spec.init.header import read_header
+    from synthdp.spec.init.kept_answers import KeptAnswers
+
+    if not out.parent.is_dir():
+        hint = "make it, or choose another --out"
+        raise OutputError(f"there is no folder {out.parent}", hint=hint)
+    kept = KeptAnswers(ask, out.with_name(f"{out.name}.answers")) if ask else None
+    if kept and kept.found:
+        note = f"going on with {kept.found} answers of {kept.file}; delete it to begin anew"
+        typer.echo(note, err=True)
+    book = None if codebook is None else read_codebook(codebook)
+    if book is not None:
+        found = {column.name for column in book.of(read_header(csv)[1]).values()}
+        if lacking := [column.name for column in book.columns if column.name not in found]:
+            few = f"{', '.join(lacking[:10])}{' and more' if len(lacking) > 10 else ''}"
+            typer.echo(f"not in {csv}, and left out: {few} (of {codebook})", err=True)
+    relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
+    try:
+        text = draft_spec(csv, ask=kept, rows=rows, path=relative, codebook=book)
+    except (KeyboardInterrupt, typer.Abort):
+        if kept and kept.given:
+            note = f"{len(kept.given)} answers are kept in {kept.file}: the same command goes on"
+            typer.echo(f"\n{note}", err=True)
+        raise
+    write_file(out, text, option="--out")
+    if kept:
+        kept.forget()
+    return text
 
 
 def _builtin_draft(name: str | None) -> str:

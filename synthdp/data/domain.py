@@ -8,7 +8,7 @@ ever see levels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -81,4 +81,5 @@ class Domain:
 
 
 def _column(name: str, column: Column) -> ColumnDomain:
-    return column_kind(column).levels(name, column)
+    levels = column_kind(column).levels(name, column)
+    return replace(levels, missing_codes=column.missing_codes)

@@ -14,6 +14,8 @@ whatever stands in other rows:
   that they are the same Python value; but -0.0 and 0.0 may share a cell, and all NaN do: f says the
   same of -0.0 and 0.0, and NaN is missing. Python's own equality (1 == 1.0 == True, Decimal("1") ==
   Decimal("1.0")) is asked nowhere.
+- A code of the column that stands for a missing value is found in the same way: by the text of that
+  value, or, in ranges, by its number.
 - `ColumnKind.typed` converts numbers and instants cell by cell, by an operation that the array's
   type names: never one that looks for a type, a unit or a format in the cells.
 
@@ -36,7 +38,7 @@ import numpy.typing as npt
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import Read
-from synthdp.data.one_value import Meaning, id_text, is_missing
+from synthdp.data.one_value import Meaning, category_text, id_text, is_missing
 from synthdp.errors import DataError
 
 if TYPE_CHECKING:  # a plan reads nothing
@@ -51,7 +53,12 @@ def read_values(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.Chu
         DataError: the values are of a type that no column holds, such as lists or times with a
             zone.
     """
-    return _walk(values, column_kind(column).meaning(column), column)
+    meaning = column_kind(column).meaning(column)
+    read = _walk(values, meaning, column)
+    if not (column.ranged and column.missing_codes):
+        return read
+    gone = np.isin(read.numbers, [meaning(code) for code in column.missing_codes])
+    return Read(np.where(gone, math.nan, read.numbers), read.absent | gone)
 
 
 def places_by(
@@ -97,7 +104,7 @@ def _walk(
 
     if isinstance(values, pd.Series):
         if values.dtype == object:
-            return _one_by_one(values.tolist(), meaning)
+            return _one_by_one(values.tolist(), meaning, column)
         if isinstance(values.dtype, pd.CategoricalDtype):
             once = _walk(values.cat.categories.to_series(), meaning, column)
             return _looked_up(once, values.cat.codes.to_numpy())
@@ -112,8 +119,9 @@ def _walk(
     )
 
 
-def _one_by_one(values: Sequence[Any], meaning: Meaning) -> Read:
-    absent = [is_missing(v) for v in values]
+def _one_by_one(values: Sequence[Any], meaning: Meaning, column: ColumnDomain | None) -> Read:
+    codes = frozenset(column.missing_codes) if column else frozenset[str]()
+    absent = [is_missing(v) or (bool(codes) and category_text(v) in codes) for v in values]
     numbers = [math.nan if gone else meaning(v) for v, gone in zip(values, absent, strict=True)]
     return Read(np.array(numbers, dtype=np.float64), np.array(absent, dtype=bool))
 
@@ -137,7 +145,7 @@ def _array(cells: pa.Array, meaning: Meaning, column: ColumnDomain | None) -> Re
             if typed is not None:
                 return typed
         cells = cells.dictionary_encode()
-        once = _one_by_one(_objects(cells.dictionary), meaning)
+        once = _one_by_one(_objects(cells.dictionary), meaning, column)
     else:
         once = _array(cells.dictionary, meaning, column)
     return _looked_up(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthdp.errors import BUDGET, BudgetError, DataError, VerifyError, WrongTableError
+from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError, budget_note
 from synthdp.ledger.balance import Balance, check_first
 from synthdp.ledger.entries import Entry
 from synthdp.spec.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
@@ -159,14 +159,9 @@ class Account:
     again: str = ""  # the command that goes on with the run
     unspent: str = "nothing was spent"
 
-    def note(self, error: BaseException) -> str | None:
-        """What the run has spent and what can still be done.
-
-        None for an error before anything is spent, which says itself what to do. An error about
-        the data comes from rows that were read, so what that cost is said.
-        """
-        told = isinstance(error, DataError) or not isinstance(error, Exception)
-        unspent = f"{BUDGET}{self.unspent}" if told else None
+    def note(self, error: BaseException) -> str:
+        """What the run has spent and what can still be done."""
+        unspent = f"{BUDGET}{self.unspent}"
         if self.ledger is None:
             return unspent
         try:
@@ -200,16 +195,16 @@ class Account:
 
 
 @contextmanager
-def budget_noted() -> Iterator[Account]:
+def budget_noted(unspent: str = Account.unspent) -> Iterator[Account]:
     """Add a note of what was spent to any error that ends a run, a Ctrl-C included.
 
-    `errors.budget_note` reads the note.
+    `errors.budget_note` reads the note. An error that has one keeps it: a run knows more than the
+    command around it.
     """
-    account = Account()
+    account = Account(unspent=unspent)
     try:
         yield account
     except BaseException as error:
-        note = account.note(error)
-        if note is not None:
-            error.add_note(note)
+        if budget_note(error) is None:
+            error.add_note(account.note(error))
         raise

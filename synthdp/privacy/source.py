@@ -40,6 +40,7 @@ from synthdp.privacy.readers.checks import (
     check_some,
     id_column_of,
 )
+from synthdp.privacy.readers.chosen import choice, chosen_frame
 from synthdp.privacy.readers.dataframe import open_dataframe
 from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_parquet_files
 from synthdp.privacy.readers.query import read_query
@@ -88,11 +89,11 @@ def read_private(
             hint="give none, or declare `source: {kind: dataframe}`",
         )
     if isinstance(source, ParquetSource) and source.levels_only:
-        path = folder / source.path
+        parquet = source
         table = _guarded(
             source,
             lambda: _levels_only(
-                dataset, domain, path, holdout=holdout, rng=streams.holdout, delta=delta
+                parquet, dataset, domain, folder, holdout=holdout, rng=streams.holdout, delta=delta
             ),
         )
     else:
@@ -178,9 +179,10 @@ def fit_table(
 
 
 def _levels_only(
+    source: ParquetSource,
     dataset: Dataset,
     domain: Domain,
-    path: Path,
+    folder: Path,
     *,
     holdout: float,
     rng: np.random.Generator,
@@ -193,12 +195,16 @@ def _levels_only(
             hint="leave out source.levels_only, or declare privacy_unit: row",
         )
     rows, batches = parquet_batches(
-        path,
-        check=lambda names: check_columns(names, domain, None, apart=True),
+        folder / source.path,
+        choose=choice(source, domain, None),
         check_rows=lambda rows: check_file(rows, dataset, delta),
         batch_rows=BATCH_ROWS,
     )
-    codes, encoded = encode_batches(domain, batches, rows=rows)
+    named = (
+        batch.rename_columns([source.rename.get(name, name) for name in batch.schema.names])
+        for batch in batches
+    )
+    codes, encoded = encode_batches(domain, named, rows=rows)
     misfits = check_misfits(encoded, domain, dataset)
     check_declared_rows(rows, dataset)
     return Table(
@@ -214,24 +220,26 @@ def _read(
     given: Private[pd.DataFrame] | None,
 ) -> pd.DataFrame:
     source = dataset.source
-
-    def check(names: Sequence[str]) -> None:
-        apart = isinstance(source, ParquetSource | SqlSource)
-        check_columns(names, domain, id_column_of(dataset), apart=apart)
+    choose = choice(source, domain, id_column_of(dataset))
 
     def check_rows(rows: int) -> None:
         check_size(rows, dataset, delta)
 
     readers: dict[type, Callable[[Any], pd.DataFrame]] = {
-        CsvSource: lambda s: read_csv_file(
-            folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=check
+        CsvSource: lambda s: chosen_frame(
+            read_csv_file(
+                folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=choose
+            ),
+            choose,
         ),
         ParquetSource: lambda s: read_parquet_files(
-            folder / s.path, check=check, check_rows=check_rows
-        ),
-        SqlSource: lambda s: read_query(s, check=check, check_rows=check_rows),
+            folder / s.path, choose=choose, check_rows=check_rows
+        ).rename(columns=s.rename),
+        SqlSource: lambda s: read_query(s, check=choose, check_rows=check_rows),
         BuiltinSource: lambda s: builtin.frame(s.name),
-        DataFrameSource: lambda s: open_dataframe(given, check=check, check_rows=check_rows),
+        DataFrameSource: lambda s: chosen_frame(
+            open_dataframe(given, check=choose, check_rows=check_rows), choose
+        ),
     }
     return _guarded(source, lambda: readers[type(source)](source))
 

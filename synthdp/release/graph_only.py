@@ -29,14 +29,15 @@ from synthdp.graph.formats import WRITERS
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
+from synthdp.ledger.connect import budget_noted
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
 from synthdp.privacy.mechanisms.orientations import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release.job import Job
 from synthdp.release.open_session import open_session
-from synthdp.release.own_budget import dropped_if_unpaid, own_job
-from synthdp.spec.load.loader import parse_spec
+from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
+from synthdp.spec.load.loader import parse_spec, spec_text
 from synthdp.spec.model import IdUnit, ReleaseSpec
 
 Mode = Literal["learn", "validate"]
@@ -107,6 +108,7 @@ def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> R
     )
 
 
+@budget_noted(UNSPENT)
 def run_graph(
     spec_path: Path,
     *,
@@ -126,7 +128,7 @@ def run_graph(
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
-        text = spec_path.read_text(encoding="utf-8-sig") if spec_path.is_file() else ""
+        text = spec_text(spec_path)
         loaded = _checked(text, spec_path, mode)
         out = out or Path("releases") / loaded.dataset.id / "graph"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
@@ -145,6 +147,7 @@ def run_graph(
         return _run(job, reporter)
 
 
+@budget_noted(UNSPENT)
 def run_orientation(
     spec_path: Path,
     pair: Pair,
@@ -164,7 +167,7 @@ def run_orientation(
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
-        text = spec_path.read_text(encoding="utf-8-sig") if spec_path.is_file() else ""
+        text = spec_text(spec_path)
         loaded = _checked(text, spec_path, None)
         out = out or Path("releases") / loaded.dataset.id / "orient"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
@@ -193,9 +196,7 @@ def run_orientation(
 
 
 def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
-    from synthdp.spec.load.loader import load_spec
-
-    loaded = parse_spec(text, path=str(path)) if text else load_spec(path)
+    loaded = parse_spec(text, path=str(path))
     if mode is None and loaded.privacy.shares.graph == 0:
         hint = "use mode validate or learn, and give privacy.shares.graph a part of the budget"
         message = "got 0; `synthdp graph orient` spends the graph's share"

@@ -20,6 +20,9 @@ from synthdp.release.run_folder import FOLDER, STATE, RunFolder
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
+UNSPENT = "this command spent nothing"
+"""Of an error before the run is known: an earlier, interrupted one may have spent."""
+
 
 def own_job(
     spec_path: Path,

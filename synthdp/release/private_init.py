@@ -19,6 +19,7 @@ from synthdp.bundle.write import as_json
 from synthdp.data.cells import cells_domain
 from synthdp.errors import OutputError
 from synthdp.files import write_whole
+from synthdp.ledger.connect import budget_noted
 from synthdp.ledger.domain_search import search_cost
 from synthdp.privacy.calibration import make_domain_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -29,7 +30,7 @@ from synthdp.release.found_columns import columns_to_read, found_columns
 from synthdp.release.job import Job
 from synthdp.release.noisy_shape import Reader
 from synthdp.release.open_session import open_session
-from synthdp.release.own_budget import dropped_if_unpaid, own_job
+from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft, request_spec
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec
@@ -72,6 +73,7 @@ def init_plan(spec: ReleaseSpec) -> ReleasePlan:
     )
 
 
+@budget_noted(UNSPENT)
 def private_init(
     request: Request, csv: Path, out: Path, *, force: bool = False, reporter: Reporter | None = None
 ) -> PrivateInit:

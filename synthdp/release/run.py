@@ -80,8 +80,8 @@ def release(
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
             to fit.
     """
-    check_alone()
     with budget_noted() as account:
+        check_alone()
         reporter = reporter or Reporter()
         return _release(
             account, spec_path, text=text, given=given, out=out, force=force, reporter=reporter
@@ -164,9 +164,8 @@ def resume(
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
-    check_alone()
-    with budget_noted() as account:
-        account.unspent = "nothing more was spent"
+    with budget_noted("nothing more was spent") as account:
+        check_alone()
         folder = run_folder.reopen(out)
         try:
             return _resume(account, folder, out, spec_path, reporter or Reporter(), given)

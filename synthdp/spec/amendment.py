@@ -27,6 +27,7 @@ from synthdp.spec.wording import got
 CHANGEABLE = (
     "columns.*.description",
     "columns.*.unit",
+    "columns.*.value_labels",
     "constraints",
     "dataset.citation",
     "dataset.description",

@@ -258,6 +258,19 @@ def pair_domain() -> Domain:
             "prefix": 4,
             "missing": True,
         },
+        "coded": {
+            "type": "integer",
+            "lower": 2,
+            "upper": 99,
+            "missing": True,
+            "missing_codes": ("1", "1.5", "x"),
+        },
+        "kept": {
+            "type": "categorical",
+            "categories": texts[:3],
+            "missing": True,
+            "missing_codes": texts[3:6],
+        },
     }
     kind = TypeAdapter[Any](Column)
     return Domain.from_spec({name: kind.validate_python(entry) for name, entry in columns.items()})

@@ -46,7 +46,8 @@ dataset:
   rows: {kind: public, value: 200}
 columns:
   sex: {type: categorical, categories: [female, male, "no"]}
-  grade: {type: ordinal, categories: ["1", "2", "3"], missing: true}
+  grade: {type: ordinal, categories: [1, 2, 3], missing: true, value_labels: {1: poor, 2: fair, 3: "good | best"}, missing_codes: [-9]}
+  stage: {type: ordinal, categories: [I, II], value_labels: {I: early}}
   smoker: {type: boolean, "false": "no", "true": "yes", description: smokes now}
   visits: {type: integer, lower: 0, upper: 40, spikes: [0], edges: [0, 5, 10], missing: true}
   weight: {type: number, lower: 30, upper: 200, bins: 4, decimals: 1, unit: kg}

@@ -323,14 +323,20 @@ class TestContent:
                 {"kind": "sql", "url_env": "WITHHELD", "query": "withheld"},
             ),
             (
-                r"{kind: parquet, path: 'C:\data\v.parquet\'}",
-                {"kind": "parquet", "path": "v.parquet", "levels_only": False},
+                r"{kind: parquet, path: 'C:\data\v.parquet\', drop: [name], rename: {s: sex}}",
+                {
+                    "kind": "parquet",
+                    "path": "v.parquet",
+                    "levels_only": False,
+                    "drop": (),
+                    "rename": {},
+                },
             ),
             ("{kind: builtin, name: synthetic}", {"kind": "builtin", "name": "synthetic"}),
         ],
     )
     def test_sources_are_published_without_places(
-        self, release: Any, source: str, published: dict[str, str]
+        self, release: Any, source: str, published: dict[str, object]
     ) -> None:
         text = spec_yaml(release.spec)
         start, end = text.index("  source:"), text.index("  privacy_unit:")

@@ -4,10 +4,13 @@ the programs they are for.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
+import os
 import shutil
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +21,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata import parquet as parquet_table
 from synthdp.bundle.metadata.croissant import CROISSANT, record_id
 from synthdp.bundle.metadata.datacard import DATACARD
+from synthdp.bundle.metadata.front_matter import front_matter
 from synthdp.bundle.metadata.parquet import PARQUET_NAME, arrow_schema, row_groups, write_parquet
 from synthdp.bundle.write import sha256, write_bundle
 from synthdp.spec.load.loader import parse_spec
@@ -68,8 +73,11 @@ class TestSnippets:
             and set(table["smoker"]) == {"yes", "no"}
             and "no" in set(table["sex"])
         )
-        assert set(table["grade"].dropna()) == {"1", "2", "3"} and table["grade"].isna().any()
         typed = parquet["table"]
+        for form in (table, typed):  # codes that are whole numbers are numbers everywhere
+            grades = form["grade"]
+            assert set(grades.dropna()) == {1, 2, 3} and grades.isna().any()
+            assert all(isinstance(code, int | np.integer) for code in grades.dropna())
         assert (
             str(typed["visits"].dtype) == "int64[pyarrow]"
             and str(typed["smoker"].dtype) == "bool[pyarrow]"
@@ -118,9 +126,10 @@ class TestParquet:
             and types["visits"] == pa.int64()
         )
         assert (
-            types["grade"].ordered
+            types["stage"].ordered
             and not types["sex"].ordered
-            and table.column("grade").chunk(0).dictionary.to_pylist() == ["1", "2", "3"]
+            and types["grade"] == pa.int64()
+            and table.column("stage").chunk(0).dictionary.to_pylist() == ["I", "II"]
         )
         assert (
             table.schema.field("weight").metadata == {b"unit": b"kg"}
@@ -188,7 +197,7 @@ class TestVerify:
         def change(table: pa.Table) -> pa.Table:
             values = table.column("weight").to_pylist()
             return table.set_column(
-                4, table.schema.field("weight"), pa.array([values[0] + 0.1, *values[1:]])
+                5, table.schema.field("weight"), pa.array([values[0] + 0.1, *values[1:]])
             )
 
         assert "synthetic.parquet: its rows are not those of synthetic.csv" in self.spoil(
@@ -201,12 +210,12 @@ class TestVerify:
 
     def test_order_of_an_ordinal(self, bundle: Path) -> None:
         def turned(table: pa.Table) -> pa.Table:
-            old = table.column("grade").combine_chunks()
-            places = [None if v is None else 3 - int(v) for v in old.to_pylist()]
+            old = table.column("stage").combine_chunks()
+            places = [int(v == "I") for v in old.to_pylist()]
             new = pa.DictionaryArray.from_arrays(
-                pa.array(places, pa.int32()), pa.array(["3", "2", "1"]), ordered=True
+                pa.array(places, pa.int32()), pa.array(["II", "I"]), ordered=True
             )
-            return table.set_column(1, table.schema.field("grade"), new)
+            return table.set_column(2, table.schema.field("stage"), new)
 
         assert "synthetic.parquet: its rows are not those of synthetic.csv" in self.spoil(
             bundle, turned
@@ -281,7 +290,7 @@ def test_mlcroissant_accepts_the_description_and_loads_the_rows(made: Path) -> N
         made / "synthetic.csv",
         keep_default_na=False,
         na_values=[""],
-        dtype={"grade": str, "smoker": str},
+        dtype={"smoker": str},
     )
     for record, row in zip(records, frame.itertuples(index=False), strict=True):
         assert (
@@ -293,6 +302,91 @@ def test_mlcroissant_accepts_the_description_and_loads_the_rows(made: Path) -> N
             and str(record[record_id("born")])[:10] == row.born
         )
         assert (record[record_id("visits")] is None) == np.isnan(row.visits)
+        assert record[record_id("grade")] == (None if np.isnan(row.grade) else row.grade)
+        assert record[record_id("stage")].decode() == row.stage
+    listed = [
+        {key.rpartition("/")[2]: value for key, value in record.items()}
+        for record in dataset.records("labels/grade")
+    ]
+    assert [entry["code"] for entry in listed] == [1, 2, 3]
+    assert [entry["label"] for entry in listed] == ["poor", "fair", "good | best"]
+
+
+HUB = """
+import json, sys
+import datasets
+
+rows = datasets.load_dataset(sys.argv[1])["train"]
+print(json.dumps({"rows": len(rows), "names": rows.column_names, "grade": rows["grade"][:]}))
+"""
+
+
+@pytest.mark.check
+@pytest.mark.skipif(importlib.util.find_spec("datasets") is None, reason="no library datasets here")
+def test_the_library_datasets_loads_a_bundle(made: Path, tmp_path: Path) -> None:
+    """In a process of its own, without a network: the library may not ask for one."""
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", HUB, str(made)],
+        env=os.environ | offline,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    read, frame = json.loads(done.stdout.splitlines()[-1]), pq.read_table(made / PARQUET_NAME)
+    assert read == {
+        "rows": 200,
+        "names": frame.column_names,
+        "grade": frame.column("grade").to_pylist(),
+    }
+
+
+def test_the_head_of_the_readme_is_for_hubs(made: Path) -> None:
+    head = yaml.safe_load((made / "README.md").read_text().split("---\n")[1])
+    assert head == {
+        "pretty_name": "Clinic visits | 2025 (synthetic)",
+        "license": "cc-by-4.0",
+        "size_categories": ["n<1K"],
+        "tags": ["synthetic", "differential-privacy", "tabular"],
+        "configs": [{"config_name": "default", "data_files": PARQUET_NAME}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("licence", "told"),
+    [
+        (None, {}),
+        ("ODbL-1.0", {"license": "odbl"}),
+        ("ask us:\n- nobody", {"license": "other", "license_name": "ask us: - nobody"}),
+    ],
+)
+def test_licences_and_words_of_the_publisher_add_no_key(
+    release: Any, licence: str | None, told: dict[str, str]
+) -> None:
+    title = "a\n---\nconfigs: [x]"
+    dataset = release.spec.dataset.model_copy(update={"licence": licence, "title": title})
+    text = front_matter(release.spec.model_copy(update={"dataset": dataset}))
+    assert text.count("---\n") == 2
+    head = yaml.safe_load(text.split("---\n")[1])
+    assert {k: v for k, v in head.items() if k.startswith("license")} == told
+    assert head["pretty_name"] == "a --- configs: [x] (synthetic)" and len(head) == 4 + len(told)
+
+
+def test_the_data_package_labels_codes(made: Path) -> None:
+    schema = json.loads((made / "datapackage.json").read_text())["resources"][0]["schema"]
+    fields = {field["name"]: field for field in schema["fields"]}
+    assert fields["grade"]["type"] == "integer" and fields["grade"]["constraints"]["enum"] == [
+        1,
+        2,
+        3,
+    ]
+    assert fields["grade"]["categories"][0] == {"value": 1, "label": "poor"}
+    assert fields["stage"]["categories"] == [
+        {"value": "I", "label": "early"},
+        {"value": "II", "label": "II"},
+    ]
+    assert fields["sex"]["categories"] == ["female", "male", "no"]
 
 
 def test_mlcroissant_refuses_a_file_that_is_another(made: Path, tmp_path: Path) -> None:
@@ -314,7 +408,8 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
         "The Clinic (nonprofit)",
         "> Teaching",
         "no row is anyone",
-        "1 &lt; 2 &lt; 3",
+        "1 = poor &lt; 2 = fair &lt; 3 = good \\| best",
+        "I = early &lt; II",
     ):
         assert words in card
     assert (

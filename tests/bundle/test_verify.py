@@ -361,7 +361,7 @@ class TestContent:
     )
     def test_value_outside_the_domain(self, bundle: Path, old: str, new: str, column: str) -> None:
         path = bundle / "synthetic.csv"
-        line = "female,1,yes,19,172.0,1966-12-04,\n"
+        line = "female,1,I,yes,19,172.0,1966-12-04,\n"
         rows = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*rows[:5], line, *rows[6:]]))
         assert "synthetic.csv: " not in problems(bundle)

@@ -259,6 +259,7 @@ def test_the_page_of_commands_runs(reader: Reader) -> None:
         pytest.skip("several releases; the quick tests see that its commands exist")
     for name in ("mytable.csv", "other.csv"):
         shutil.copy(EXAMPLE / "clinic.csv", name)
+    shutil.copy(EXAMPLE / "codebook.json", "mytable.json")
     spec = Path("mytable.yaml")
     whole = (
         Path("docs/example/clinic.yaml")

@@ -5,12 +5,13 @@ had paid before what stays spent.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from synthdp.errors import BudgetError, DataError, SpecError
+from synthdp.errors import BudgetError, DataError, OutputError
 from synthdp.ledger.connect import Account
 from tests.release.conftest import table
 
@@ -91,12 +92,54 @@ def test_a_run_that_has_paid_says_what_stays_spent(
     assert "nothing was spent" not in done.err
 
 
-def test_other_errors_before_a_reservation_say_themselves_what_to_do() -> None:
+BEFORE = (
+    "load_signer", "check_device", "check_cluster", "plan_for", "public_audit", "check_simulated",
+    "check_target", "entries_of", "check_nearby", "check_domain_from", "open_ledger",
+    "check_affordable", "open_session",
+)  # fmt: skip
+AFTER = ("try_constraints", "sample", "disclose", "judge", "check_gates", "settle_and_publish")
+FAILURES = (BudgetError("x"), OutputError("x"), DataError("x"), ValueError("canary"), OSError(28))
+
+
+@pytest.mark.parametrize("stage", [*BEFORE, *AFTER])
+def test_every_failure_of_a_release_says_whether_budget_was_spent(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """Whatever fails, and of whatever kind the error is, a bug too."""
+    tiny.write()
+    for failure in FAILURES if stage in BEFORE else FAILURES[:1]:
+
+        def failing(*_: object, failure: Exception = failure, **__: object) -> None:
+            raise type(failure)(*failure.args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(f"synthdp.release.run.{stage}", failing)
+            done = synthdp("release", tiny.spec, "--out", tiny.out, "--json")
+        assert done.code != 0 and "canary" not in done.err + done.out
+        told = [line for line in done.err.splitlines() if line.startswith("  budget: ")]
+        spent = "epsilon 1 at delta 1e-05 stays spent" if stage in AFTER else "nothing was spent"
+        assert len(told) == 1 and spent in told[0]
+        assert (tiny.kinds() == []) == (stage in BEFORE)
+
+
+@pytest.mark.parametrize("text", ["", "synthdp: 1", "\udcff"])
+def test_a_spec_that_is_none_costs_nothing(
+    tiny: Any, synthdp: Callable[..., Any], text: str
+) -> None:
+    tiny.spec.write_text(text, errors="surrogateescape")
+    for command in (("release",), ("graph", "learn")):
+        done = synthdp(*command, tiny.spec, "--out", tiny.out, "--json")
+        assert done.code == 2 and re.search(
+            "nothing was spent|this command spent nothing", done.err
+        )
+    done = synthdp("resume", tiny.out)
+    assert done.code == 2 and "budget: nothing more was spent" in done.err
+
+
+def test_an_account_has_a_note_for_every_error() -> None:
     account = Account()
-    assert account.note(DataError("x")) == "budget: nothing was spent"
-    assert account.note(KeyboardInterrupt()) == "budget: nothing was spent"
-    for error in (BudgetError("x"), SpecError([]), ValueError("x")):
-        assert account.note(error) is None
+    for error in (DataError("x"), KeyboardInterrupt(), BudgetError("x"), ValueError("x")):
+        assert account.note(error) == "budget: nothing was spent"
     assert Account(unspent="nothing more was spent").note(DataError("x")) == (
         "budget: nothing more was spent"
     )

@@ -21,7 +21,7 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.source import read_texts
 from synthdp.release import private_init as run
-from synthdp.spec.init.draft import yaml_value
+from synthdp.spec.init.writing import yaml_value
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, ReleaseSpec, RowUnit
 from synthdp.spec.model.dataset import DomainFrom

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from synthdp.errors import DataError, SpecError
+from synthdp.spec.codebook import Codebook, Described
 from synthdp.spec.init.draft import draft_spec
 from synthdp.spec.init.header import read_header
+from synthdp.spec.init.kept_answers import KeptAnswers
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import Boolean, Datetime, IdUnit, Integer, Number, Ordinal
+from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
 
 CANARY = "canary-7391"
 
@@ -116,20 +118,25 @@ def test_a_draft_without_answers_says_what_is_to_fill_in(table: Callable[[bytes]
 def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     ask = Script(
         "both", "id", "pid", "3", "one patient", "", "500",
-        "integer", "0", "x", "-5", "", "", "no",  # bounds that do not fit: asked again
-        "0", "120", "0", "years", "yes", "yes",
-        "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no",
-        "datetime", "2000-01-01", "2020-01-01", "", "",  # no unit
-        "boolean", "", "yes", "",
-        "number", "0", "1e5", "0, 5.5", "", "7, 5", "0, 100, 2e4", "",  # edges of one's own
-        "NA,,?", "NA, ?, 99", "2", "0.5", "",  # texts for missing values, budget
+        "integer", "0", "x", "-5", "", "", "no", "",  # bounds that do not fit: asked again
+        "0", "120", "0", "years", "yes", "yes", "age in full years",
+        "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no", "",
+        "datetime", "2000-01-01", "2020-01-01", "", "", "",  # no unit
+        "boolean", "", "yes", "", "",
+        "number", "0", "1e5", "0, 5.5", "", "7, 5", "0, 100, 2e4", "", "",  # edges of one's own
+        "drop",
+        "NA,,?", "NA, ?, 99",  # texts for missing values
+        "Answers, made up.", "CC-BY-4.0", "2", "0.5", "",  # the table itself, budget
     )  # fmt: skip
-    text = draft_spec(table(b"pid;age;no;when;ok;gain\n1;2;3;4;5;6\n"), ask=ask)
+    text = draft_spec(table(b"pid;age;no;when;ok;gain;name\n1;2;3;4;5;6;7\n"), ask=ask)
     assert ask.answers == []
     assert any("lower 0 must be below upper -5" in q for q in ask.asked)
     spec = parse_spec(text, path="draft.yaml")
     assert (spec.dataset.id, spec.dataset.title) == ("my-table", "my table")
     assert spec.dataset.source.missing_values == ("", "NA", "?", "99")  # type: ignore[union-attr]
+    assert spec.dataset.source.drop == ("name",)  # type: ignore[union-attr]
+    assert (spec.dataset.description, spec.dataset.licence) == ("Answers, made up.", "CC-BY-4.0")
+    assert spec.columns["age"].description == "age in full years"
     assert isinstance(spec.dataset.privacy_unit, IdUnit)
     assert list(spec.columns) == ["age", "no", "when", "ok", "gain"]
     age, no, when, ok, gain = spec.columns.values()
@@ -188,7 +195,7 @@ def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(
         and spec.synthesizer.batch == batch
         and spec.privacy.delta <= 0.1 / rows
     )
-    asked = Script("row", "one person", "public", "boolean", "n", "y", "no", "", "")
+    asked = Script("row", "one person", "public", "boolean", "n", "y", "no", *[""] * 5)
     assert (
         parse_spec(
             draft_spec(table(b"a\n1\n"), ask=asked, rows=rows), path="draft.yaml"
@@ -198,14 +205,90 @@ def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(
     assert not any("How many rows" in question for question in asked.asked)
 
 
-@pytest.mark.parametrize("rows", ["5", "25", "299", "1023", "1024", "1000000"])
+@pytest.mark.parametrize("rows", ["5", "25", "299", "499", "500", "1000000"])
 def test_a_draft_for_any_number_of_rows_loads(table: Callable[[bytes], Path], rows: str) -> None:
-    ask = Script("row", "one person", "public", rows, "categorical", "x, y", "no", "", "")
-    assert parse_spec(
-        draft_spec(table(b"a\n1\n"), ask=ask), path="draft.yaml"
-    ).dataset.rows.value == int(rows)
+    ask = Script("row", "one person", "public", rows, "categorical", "x, y", "no", *[""] * 5)
+    spec = parse_spec(draft_spec(table(b"a\n1\n"), ask=ask), path="draft.yaml")
+    few = int(rows) < 500
+    assert spec.dataset.rows.value == int(rows) and spec.attacks.membership.enabled != few
+    assert spec.evaluation.holdout == (0 if few else 0.2)
 
 
 def test_it_gives_up_on_endless_wrong_answers(table: Callable[[bytes], Path]) -> None:
     with pytest.raises(DataError, match="no usable answer"):
         draft_spec(table(b"a\n"), ask=Script(*["maybe"] * 5))
+
+
+class Interrupted(Script):
+    """Ctrl-C where the answers end."""
+
+    def __call__(
+        self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None
+    ) -> str:
+        if not self.answers:
+            raise KeyboardInterrupt
+        return super().__call__(question, allowed=allowed, default=default)
+
+
+ANSWERS = (
+    "row", "one person", "public", "maybe 9", "900",  # one that does not fit
+    "integer", "5", "0", "", "", "no", "",  # bounds that do not fit together
+    "0", "5", "", "", "", "no", "a",
+    "boolean", "n", "y", "no", "", "", "", "", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(1, len(ANSWERS)))
+def test_answers_outlive_an_interruption_wherever_it_comes(
+    table: Callable[[bytes], Path], tmp_path: Path, at: int
+) -> None:
+    csv, file = table(b"a,b\n1,2\n"), tmp_path / "spec.yaml.answers"
+    whole = draft_spec(csv, ask=Script(*ANSWERS))
+    with pytest.raises(KeyboardInterrupt):
+        draft_spec(csv, ask=KeptAnswers(Interrupted(*ANSWERS[:at]), file))
+    again = Script(*ANSWERS[at:])
+    kept = KeptAnswers(again, file)
+    assert draft_spec(csv, ask=kept) == whole and again.answers == []
+    assert kept.found >= at - 1
+    kept.forget()
+    assert not file.exists()
+
+
+def test_kept_answers_to_other_questions_are_not_given(
+    table: Callable[[bytes], Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "answers"
+    with pytest.raises(KeyboardInterrupt):
+        draft_spec(table(b"a,b\n"), ask=KeptAnswers(Interrupted(*ANSWERS[:8]), file))
+    other = Script("boolean", *[""] * 9)
+    text = draft_spec(table(b"c\n"), ask=KeptAnswers(other, file))
+    assert other.asked[0].startswith("c: which type") and "one person" in text
+    for spoilt in ("", "[1]", '[["a", 1]]', "{"):
+        file.write_text(spoilt)
+        assert KeptAnswers(other, file).found == 0
+
+
+def test_what_a_code_book_states_is_not_asked(table: Callable[[bytes], Path]) -> None:
+    book = Codebook(
+        (
+            Described("AGE", "age in years", kind="whole", lower="0", missing=False, unit="years"),
+            Described("smokes", labels={"0": "no", "1": "yes", "9": "?"}, missing_codes=("9",)),
+            Described("who", kind="text", identifies=True),
+        ),
+        missing_values=("NA",),
+    )
+    csv = table(b"age,smokes,who,more\n")
+    ask = Script("row", "one person", "public", "900", "120", "", "no", "drop", *[""] * 4)
+    spec = parse_spec(draft_spec(csv, ask=ask, codebook=book), path="draft.yaml")
+    assert ask.answers == [] and spec.dataset.source.drop == ("who", "more")  # type: ignore[union-attr]
+    assert spec.dataset.source.missing_values == ("", "NA")  # type: ignore[union-attr]
+    age, smokes = spec.columns.values()
+    assert isinstance(age, Integer) and (age.lower, age.upper, age.missing) == (0, 120, False)
+    assert (age.unit, age.description) == ("years", "age in years")
+    assert isinstance(smokes, Categorical) and smokes.value_labels == {"0": "no", "1": "yes"}
+    assert smokes.missing_codes == ("9",) and smokes.missing
+    text = draft_spec(csv, ask=None, codebook=book, rows=900)
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, path="draft.yaml")
+    places = [p.field for p in caught.value.problems if p.field.startswith("columns")]
+    assert places == ["columns.age.upper", "columns.more.type"] and "code book" in text

@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.yaml_tree import read
-from synthdp.spec.model import Model, Privacy, ReleaseSpec, Unread
+from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec, Unread
+from synthdp.spec.model.columns.categories import Labelled
 from synthdp.spec.reference import (
     PATTERNS,
     Section,
@@ -56,6 +57,8 @@ def test_every_model_of_the_contract_has_a_place() -> None:
 
     bases = {
         Model,
+        Labelled,
+        ChosenColumns,
         ReleaseSpec,
         Unread,
         *(m for m in below(Model) if m.__name__ == "ColumnBase"),

@@ -122,7 +122,8 @@ def croissant(
             "name": RECORDS,
             "description": "one record for each synthetic row",
             "field": fields,
-        }
+        },
+        *(_labels(name, column) for name, column in spec.columns.items() if _named(column)),
     ]
     return content
 
@@ -203,6 +204,7 @@ def _field(name: str, column: Column) -> Mapping[str, Any]:
         about_column(column),
         f"unit: {column.unit}" if column.unit else None,
         "may be missing" if column.missing else None,
+        f"codes stand for what {_labels_id(name)} says" if _named(column) else None,
     ]
     field: dict[str, Any] = {
         "@type": "cr:Field",
@@ -213,3 +215,37 @@ def _field(name: str, column: Column) -> Mapping[str, Any]:
     if any(said):
         field["description"] = "; ".join(s for s in said if s)
     return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
+
+
+def _named(column: Column) -> bool:
+    return bool(column_kind(column).value_labels(column))
+
+
+def _labels_id(column: str) -> str:
+    return f"labels/{quote(column, safe='')}"
+
+
+def _labels(name: str, column: Column) -> dict[str, Any]:
+    """What the codes of a column stand for, as a record set of its own.
+
+    The column does not refer to it by `references`: loaders would join the two, and read its values
+    as other types.
+    """
+    own, kind = _labels_id(name), column_kind(column)
+    types = {"code": kind.croissant(column), "label": "sc:Text"}
+    return {
+        "@type": "cr:RecordSet",
+        "@id": own,
+        "name": own,
+        "description": f"what the codes of {name} stand for",
+        "dataType": "sc:Enumeration",
+        "key": {"@id": f"{own}/code"},
+        "field": [
+            {"@type": "cr:Field", "@id": f"{own}/{part}", "name": part, "dataType": kind_of}
+            for part, kind_of in types.items()
+        ],
+        "data": [
+            {f"{own}/code": listed["value"], f"{own}/label": listed["label"]}
+            for listed in kind.frictionless(column)["categories"]
+        ],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _C = TypeVar("_C", bound=ColumnBase)
+_WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 
 
 class CategoryKind(ColumnKind[_C]):
@@ -73,35 +75,43 @@ class CategoryKind(ColumnKind[_C]):
         return domain.labels[int(number)]
 
     def frictionless(self, column: _C) -> dict[str, Any]:
-        """A string with its categories."""
-        labels = list(column.labels)
+        """A string, or a whole number where all codes are, with its categories and their labels."""
+        codes = {text: int(text) if whole_codes(column) else text for text in column.labels}
+        names = self.value_labels(column)
+        listed = [{"value": c, "label": names.get(text, text)} for text, c in codes.items()]
         return {
-            "type": "string",
-            "categories": labels,
+            "type": "integer" if whole_codes(column) else "string",
+            "categories": listed if names else list(codes.values()),
             "categoriesOrdered": column.ordered,
-            "constraints": {"enum": labels},
+            "constraints": {"enum": list(codes.values())},
         }
 
     def croissant(self, column: _C) -> str:
-        """Text."""
-        return "sc:Text"
+        """Text, or a whole number where all codes are."""
+        return "sc:Integer" if whole_codes(column) else "sc:Text"
 
     def arrow_type(self, column: _C) -> pa.DataType:
-        """A dictionary of texts, ordered where the column is."""
+        """A dictionary of texts, ordered where the column is; whole numbers where all codes are."""
         import pyarrow as pa
 
+        if whole_codes(column):
+            return pa.int64()
         return pa.dictionary(pa.int32(), pa.string(), ordered=column.ordered)
 
     def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
-        """Positions in the dictionary of all labels."""
+        """Positions in the dictionary of all labels, or the codes as numbers."""
         import pyarrow as pa
 
         labels = pa.array(column.labels, pa.string())
+        if whole_codes(column):
+            return labels.take(places(texts, labels)).cast(pa.int64())
         return pa.DictionaryArray.from_arrays(places(texts, labels), labels, ordered=column.ordered)
 
     def in_words(self, column: _C, *, most: int) -> str:
-        """The labels."""
-        return some(column.labels, " < " if column.ordered else ", ", most)
+        """The categories, each with what it stands for where that is stated."""
+        names = self.value_labels(column)
+        shown = [f"{text} = {names[text]}" if text in names else text for text in column.labels]
+        return some(shown, " < " if column.ordered else ", ", most)
 
 
 class CategoricalKind(CategoryKind[Categorical]):
@@ -145,6 +155,11 @@ class BooleanKind(CategoryKind[Boolean]):
     def in_words(self, column: Boolean, *, most: int) -> str:
         """Both texts, and what they stand for."""
         return f"{column.false} (false), {column.true} (true)"
+
+
+def whole_codes(column: ColumnBase) -> bool:
+    """Whether every category is a whole number as it is plainly written: no 01, +1 or -0."""
+    return all(map(_WHOLE.fullmatch, column.labels))
 
 
 def positions(domain: ColumnDomain) -> dict[str | None, float]:

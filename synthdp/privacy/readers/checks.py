@@ -88,19 +88,25 @@ def id_column_of(dataset: Dataset) -> str | None:
 
 
 def check_columns(
-    names: Sequence[str], domain: Domain, id_column: str | None, *, apart: bool = False
+    names: Sequence[str],
+    domain: Domain,
+    id_column: str | None,
+    *,
+    places: Sequence[int] | None = None,
+    apart: bool = False,
 ) -> None:
     """Every declared column must be there; others are refused, so that none is dropped unseen.
 
-    `apart` says that the names lie apart from the rows, as in Parquet or a database: then they are
-    no values, and a message may name them.
+    `places` are those of the names in the source, from 0, where it has others too. `apart` says
+    that the names lie apart from the rows, as in Parquet or a database: then they are no values,
+    and a message may name them.
 
     >>> from synthdp.spec.model import Boolean
     >>> domain = Domain.from_spec({"ill": Boolean(type="boolean")})
     >>> check_columns(["ill", "name"], domain, None, apart=True)
     Traceback (most recent call last):
     synthdp.errors.DataError: the table does not fit the spec: undeclared column 'name'
-      hint: declare every column of the source, or drop it there
+      hint: declare every column of the source, or drop it in dataset.source.drop
     """
     wanted = set(domain.names) | ({id_column} if id_column else set())
     if len(set(names)) < len(names):
@@ -117,25 +123,23 @@ def check_columns(
     if wanted - found:
         problems.append(
             f"missing column{'s' if len(wanted - found) > 1 else ''}"
-            f" {_few(map(repr, sorted(wanted - found)))}"
+            f" {few(map(repr, sorted(wanted - found)))}"
         )
         hints.append(
             "names must be the source's own, letter by letter; take what it lacks out of the spec"
         )
     strange = {
-        i: name
-        for i, name in enumerate(names, start=1)
+        i + 1: name
+        for i, name in zip(places or range(len(names)), names, strict=True)
         if name not in wanted and name not in domain.derived
     }
     if strange:
         # Else by position: what stands for a name may be a value, where the header is missing or
         # runs into the first row.
-        which = (
-            _few(map(repr, strange.values())) if apart else f"in place {_few(map(str, strange))}"
-        )
+        which = few(map(repr, strange.values())) if apart else f"in place {few(map(str, strange))}"
         problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} {which}")
         hints.append(
-            "declare every column of the source, or drop it there"
+            "declare every column of the source, or drop it in dataset.source.drop"
             + ("" if apart else "; the first line of the file, or `df.columns`, has their names")
         )
     if problems:
@@ -144,7 +148,8 @@ def check_columns(
         )
 
 
-def _few(texts: Iterable[str]) -> str:
+def few(texts: Iterable[str]) -> str:
+    """The first twenty, and how many more there are."""
     listed = list(texts)
     return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
 

@@ -41,7 +41,7 @@ def seal_dataframe(frame: object) -> Private[pd.DataFrame]:
 def open_dataframe(
     sealed: Private[pd.DataFrame] | None,
     *,
-    check: Callable[[Sequence[str]], None],
+    check: Callable[[Sequence[str]], object],
     check_rows: Callable[[int], None],
 ) -> pd.DataFrame:
     """The rows of a sealed DataFrame, without its index. `check` sees the columns' names first.

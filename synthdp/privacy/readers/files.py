@@ -13,7 +13,7 @@ import csv
 import io
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,7 +47,9 @@ UNPACKED = (
 )
 RATIO = 100
 
-CheckNames = Callable[[Sequence[str]], None]
+CheckNames = Callable[[Sequence[str]], object]
+ChooseNames = Callable[[Sequence[str]], Mapping[int, str]]
+"""From the names of a file's columns: the places that are read."""
 CheckRows = Callable[[int], None]
 
 
@@ -186,23 +188,23 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     )
 
 
-def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) -> pd.DataFrame:
-    """The table in a Parquet file or a folder of them. Its names, rows and size are checked before
-    a row is read.
+def read_parquet_files(path: Path, *, choose: ChooseNames, check_rows: CheckRows) -> pd.DataFrame:
+    """The chosen columns of the table in a Parquet file or a folder of them, under their own names.
+    Names, rows and size are checked before a row is read.
 
     Raises:
         DataError: the files are not what they should be; other errors are the library's, and may
             quote a row.
     """
-    dataset, _, _ = _open_parquet(path, check, check_rows)
-    table = dataset.read(use_threads=False)
+    dataset, _, _, names = _open_parquet(path, choose, check_rows)
+    table = dataset.read(columns=names, use_threads=False).select(names)
     for column in table.columns:
         _check_cells(column)
     return frame_of(table.unify_dictionaries())
 
 
 def parquet_batches(
-    path: Path, *, check: CheckNames, check_rows: CheckRows, batch_rows: int
+    path: Path, *, choose: ChooseNames, check_rows: CheckRows, batch_rows: int
 ) -> tuple[int, Iterator[pa.RecordBatch]]:
     """The same table, its number of rows and batches of at most `batch_rows` of them, one in memory
     at a time.
@@ -212,14 +214,15 @@ def parquet_batches(
     """
     import pyarrow.parquet as pq
 
-    dataset, rows, texts = _open_parquet(path, check, check_rows)
+    dataset, rows, texts, names = _open_parquet(path, choose, check_rows)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for fragment in dataset.fragments:
             with _open(Path(fragment.path)) as file:
                 for batch in pq.ParquetFile(
                     file, read_dictionary=texts, pre_buffer=False
-                ).iter_batches(batch_rows, use_threads=False):
+                ).iter_batches(batch_rows, columns=names, use_threads=False):
+                    batch = batch.select(names)
                     for column in batch.columns:
                         _check_cells(pa.chunked_array([column]))
                     yield batch
@@ -228,9 +231,11 @@ def parquet_batches(
 
 
 def _open_parquet(
-    path: Path, check: CheckNames, check_rows: CheckRows
-) -> tuple[Any, int, list[str]]:
-    """The files as one dataset, checked but for their values; its rows, and the columns of text."""
+    path: Path, choose: ChooseNames, check_rows: CheckRows
+) -> tuple[Any, int, list[str], list[str]]:
+    """The files as one dataset, checked but for their values; its rows, the columns of text, and
+    those that are chosen.
+    """
     import pyarrow.fs
     import pyarrow.parquet as pq
 
@@ -246,7 +251,7 @@ def _open_parquet(
     texts = [f.name for f in found.schema if _is_text(f.type)]
     # As dictionaries, so that a long text that is repeated is in memory once.
     dataset = pq.ParquetDataset(str(path), read_dictionary=texts, **plain)
-    check(dataset.schema.names)
+    names = [dataset.schema.names[i] for i in choose(dataset.schema.names)]
     metadata = [fragment.metadata for fragment in dataset.fragments]
     rows = sum(m.num_rows for m in metadata)
     check_rows(rows)
@@ -258,7 +263,7 @@ def _open_parquet(
             f"the file unpacks to more than {RATIO} times its size",
             hint="this is no table that was written in good faith",
         )
-    return dataset, rows, texts
+    return dataset, rows, texts, names
 
 
 def _check_alike(schemas: Sequence[pa.Schema]) -> None:

@@ -36,7 +36,7 @@ ASK = (
 def read_query(
     source: SqlSource,
     *,
-    check: Callable[[Sequence[str]], None],
+    check: Callable[[Sequence[str]], object],
     check_rows: Callable[[int], None],
 ) -> pd.DataFrame:
     """The rows that the query gives, as Python objects. `check` sees the columns' names before a

@@ -108,8 +108,11 @@ def looseness(estimands: Estimands) -> float | None:
     ]
     if not figures:
         return None
-    return median(
-        (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12) for f in figures
+    return float(
+        median(
+            (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12)
+            for f in figures
+        )
     )
 
 

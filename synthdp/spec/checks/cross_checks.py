@@ -142,6 +142,7 @@ CHECKS = (
     _Check(("columns",), columnchecks.columns),
     _Check(("dataset.source", "columns"), datasetchecks.missing_texts),
     _Check(("dataset.source",), datasetchecks.source),
+    _Check(("dataset.source", "dataset.privacy_unit", "columns"), datasetchecks.chosen),
     _Check(
         (
             "dataset.source",

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.model import ADDRESS, CONTROL, CsvSource, IdUnit, ReleaseSpec, rules
+from synthdp.spec.model import (
+    ADDRESS,
+    CONTROL,
+    ChosenColumns,
+    CsvSource,
+    IdUnit,
+    ReleaseSpec,
+    rules,
+)
+from synthdp.spec.wording import nearest
 
 
 def batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -76,6 +85,32 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             f"{delimiter!r} cannot part the fields of a CSV file",
             'use ",", ";", "|" or "\\t"',
         )
+
+
+def chosen(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """What is dropped or renamed in the source is no other column of it, and no column is two."""
+    source = spec.dataset.source
+    if not isinstance(source, ChosenColumns):
+        return
+    where, unit = ("dataset", "source"), spec.dataset.privacy_unit
+    known = {*spec.modelled, *([unit.column] if isinstance(unit, IdUnit) else [])}
+    made = list(source.rename.values())
+    for i, name in enumerate(source.drop):
+        if name in source.rename:
+            message, hint = f"{name!r} is renamed too", "keep one of the two"
+        elif name in known and name not in made:
+            message = f"column {name!r} is declared, and would not be read"
+            hint = "take it out of drop, or delete it under columns"
+        else:
+            continue
+        yield CrossProblem((*where, "drop", i), message, hint)
+    for old, new in source.rename.items():
+        if new not in known:
+            hint = nearest(new, known) or "rename to a column that is declared, or drop it"
+            yield CrossProblem((*where, "rename", old), f"unknown column {new!r}", hint)
+        elif made.count(new) > 1:
+            message = f"two columns of the source become {new!r}"
+            yield CrossProblem((*where, "rename", old), message, "drop one of them")
 
 
 def missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:

@@ -13,14 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.init.draft import (
-    EVALUATION,
-    GRAPH,
-    dataset_lines,
-    small_table,
-    yaml_map,
-    yaml_value,
-)
+from synthdp.spec.init.draft import GRAPH
+from synthdp.spec.init.writing import dataset_lines, evaluation_lines, yaml_map, yaml_value
 
 OTHER = "other"  # the category of what was not found
 _OPENING = """\
@@ -102,7 +96,7 @@ def request_spec(request: Request) -> str:
     columns = {name: {"type": "categorical", "categories": [OTHER]} for name in request.columns}
     lines = ["synthdp: 1", *_dataset(request, [""]), "columns:", *_columns(columns)]
     lines += _privacy(request, request.epsilon, request.delta)
-    return "\n".join([*lines, GRAPH, *small_table(int(request.rows["value"]))]) + "\n"
+    return "\n".join([*lines, GRAPH, *evaluation_lines(int(request.rows["value"]))]) + "\n"
 
 
 def private_draft(
@@ -125,12 +119,13 @@ def private_draft(
         note = f"# found at epsilon {request.epsilon:g}: {column.found}; expected loss {share}"
         lines += [f"  {yaml_value(column.name)}:  {note}", *yaml_map(dict(column.entry), 4)]
     lines += ["", *_privacy(request, *request.left), GRAPH]
-    return "\n".join([*lines, *small_table(int(request.rows["value"])), EVALUATION]) + "\n"
+    return "\n".join([*lines, *evaluation_lines(int(request.rows["value"]))]) + "\n"
 
 
 def _dataset(request: Request, missing: list[Any]) -> list[str]:
-    unit, rows = dict(request.unit), dict(request.rows)
-    return dataset_lines(request.path, request.delimiter, missing, unit, rows, name=request.dataset)
+    path, delimiter = request.path.as_posix(), request.delimiter
+    source = {"kind": "csv", "path": path, "delimiter": delimiter, "missing_values": missing}
+    return dataset_lines(request.path, source, request.unit, request.rows, name=request.dataset)
 
 
 def _columns(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -10,12 +10,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.init.draft_edges import describe_edges, suggested_edges
+from synthdp.spec.init.writing import is_to_fill
 from synthdp.spec.load.yaml_tree import Scalar, plain
 from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy, Real, Whole
 from synthdp.spec.model.columns import Question
 from synthdp.spec.wording import first_words
 
 TRIES = 5
+DROP = "drop"  # in place of a type: the column stays in the source, and is not read
 _T = TypeVar("_T")
 
 
@@ -99,12 +101,33 @@ def ask_budget(ask: Ask, rows: int) -> dict[str, Any]:
     }
 
 
-def ask_column(ask: Ask, name: str) -> dict[str, Any]:
-    """One entry of `columns`; asked from the start where the answers do not fit together."""
-    kind = _choice(ask, f"{name}: which type?", tuple(COLUMN_TYPES), None)
+def ask_about(ask: Ask) -> dict[str, str]:
+    """What the bundle says of the table: a description and a licence, where they are given."""
+    questions = {
+        "description": "What is the synthetic table, in a sentence, for its readers (none: empty)?",
+        "licence": "Licence of the synthetic table, such as CC-BY-4.0 (none: empty)?",
+    }
+    answers = {key: ask(text, default="").strip() for key, text in questions.items()}
+    return {key: answer for key, answer in answers.items() if answer}
+
+
+def ask_column(
+    ask: Ask, name: str, known: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """One entry of `columns`, or None for a column that is dropped.
+
+    `known` is what a code book says; only what it leaves to be filled in is asked for. A column is
+    asked from the start where the answers do not fit together.
+    """
+    stated = {key: value for key, value in (known or {}).items() if not is_to_fill(value)}
+    if stated and stated == known:
+        return stated
+    kind = stated.get("type") or _choice(ask, f"{name}: which type?", (*COLUMN_TYPES, DROP), None)
+    if kind == DROP:
+        return None
     note = ""
     for _ in range(TRIES):
-        entry = {"type": kind, **_details(ask, f"{note}{name}", kind)}
+        entry = {"type": kind, **_details(ask, f"{note}{name}", kind, stated)}
         try:
             TypeAdapter[Any](Column).validate_python(entry)
         except ValidationError as error:
@@ -123,17 +146,27 @@ def ask_missing(ask: Ask) -> list[Scalar]:
     return ["", *_until_fit(ask, question, _list(tuple[str, ...], texts=True), default="")]
 
 
-def _details(ask: Ask, name: str, kind: str) -> dict[str, Any]:
-    """The fields that the type's own questions are about, then whether values may be missing."""
+def _details(ask: Ask, name: str, kind: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the type's own questions are about, whether values may be missing, and a
+    description; what is `stated` is not asked for.
+    """
     entry: dict[str, Any] = {}
     for question in COLUMN_TYPES[kind].questions:
+        if question.field in stated:
+            entry[question.field] = stated[question.field]
+            continue
         answer = _answer(ask, name, question, {"type": kind, **entry})
         if answer not in ("", []):
             entry[question.field] = answer
+    entry |= {key: value for key, value in stated.items() if key not in ("type", "description")}
     if "unit" in entry:  # it is asked before the bins that it suggests, and written after them
         entry["unit"] = entry.pop("unit")
-    entry["missing"] = _choice(ask, f"{name}: may values be missing?", ("yes", "no"), "no") == "yes"
-    return entry
+    if "missing" not in entry:
+        may = _choice(ask, f"{name}: may values be missing?", ("yes", "no"), "no")
+        entry["missing"] = may == "yes"
+    about = f"{name}: what does it hold, in a few words (none: empty)?"
+    said = stated.get("description") or ask(about, default="").strip()
+    return entry | ({"description": said} if said else {})
 
 
 def _answer(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> Any:

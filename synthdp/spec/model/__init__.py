@@ -44,6 +44,7 @@ from synthdp.spec.model.columns import (
 )
 from synthdp.spec.model.dataset import (
     BuiltinSource,
+    ChosenColumns,
     CsvSource,
     DataFrameSource,
     Dataset,
@@ -120,6 +121,7 @@ __all__ = [
     "Categorical",
     "Categories",
     "Category",
+    "ChosenColumns",
     "ClassifierName",
     "Column",
     "ColumnBase",

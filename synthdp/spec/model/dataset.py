@@ -5,12 +5,40 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from annotated_types import Unit
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from synthdp.spec.model.fields import Flag, Model, Name, Real, Slug, Whole
+from synthdp.spec.model.fields import Flag, Model, Name, Real, Slug, Whole, as_text, unique
+
+SourceName = Annotated[
+    str,
+    Field(max_length=1000),
+    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
+]
+"""The name of a column in the source: any text, for it need not be one that is released."""
 
 
-class CsvSource(Model):
+class ChosenColumns(Model):
+    """Which columns of a source are read, and under which names.
+
+    Left out of what is published: only the steward needs the names.
+    """
+
+    drop: Annotated[tuple[SourceName, ...], AfterValidator(unique)] = Field(
+        default=(),
+        description=(
+            "columns of the source that are not read; every other one must be declared under"
+            " `columns`"
+        ),
+        examples=[["name", "address"]],
+    )
+    rename: dict[SourceName, Name] = Field(
+        default={},
+        description="columns of the source that have another name in the spec: that name",
+        examples=[{"Q12_a": "smoker"}],
+    )
+
+
+class CsvSource(ChosenColumns):
     """A CSV file in UTF-8 whose first line names the columns.
 
     Each further line is a row, and no field contains a line break.
@@ -28,7 +56,7 @@ class CsvSource(Model):
     )
 
 
-class ParquetSource(Model):
+class ParquetSource(ChosenColumns):
     """A Parquet file, or a folder of them."""
 
     kind: Literal["parquet"] = Field(description="Parquet", examples=["parquet"])
@@ -71,7 +99,7 @@ class BuiltinSource(Model):
     )
 
 
-class DataFrameSource(Model):
+class DataFrameSource(ChosenColumns):
     """A pandas DataFrame that is given from Python, with `synthdp.Spec.release(df)`."""
 
     kind: Literal["dataframe"] = Field(

@@ -109,7 +109,7 @@ def alike(texts: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def _text(value: Any) -> Any:
+def as_text(value: Any) -> Any:
     """A category or a name as text.
 
     YAML writes codes such as 0, 1 and true without quotes.
@@ -170,16 +170,17 @@ Instant = Annotated[
 ]
 Category = Annotated[
     str,
-    BeforeValidator(_text, json_schema_input_type=str | int | float | bool),
+    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
     AfterValidator(_category),
 ]
 Categories = Annotated[
     tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(distinct)
 ]
+FewCodes = Annotated[tuple[Category, ...], Field(max_length=64), AfterValidator(distinct)]
 Name = Annotated[
     str,
     Field(min_length=1, max_length=128),
-    BeforeValidator(_text, json_schema_input_type=str | int | float | bool),
+    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
 ]
 Names = Annotated[tuple[Name, ...], AfterValidator(distinct)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from synthdp.spec.model.fields import Flag, Model
+from synthdp.spec.model.fields import FewCodes, Flag, Model
 
 CODEBOOK = "from the codebook, never from the rows"
 
@@ -60,6 +60,14 @@ class ColumnBase(Model):
         description="whether values may be missing; missing is then a state of its own",
         examples=[True],
     )
+    missing_codes: FewCodes = Field(
+        default=(),
+        description=(
+            "codes of this column that stand for a missing value in the source, of whatever kind"
+            " that is; they are compared like categories, and as numbers in ranges"
+        ),
+        examples=[[-9, 999]],
+    )
     description: str | None = Field(
         default=None,
         description="what the column holds, for the bundle's metadata",
@@ -85,6 +93,15 @@ class ColumnBase(Model):
         """Every text that stands for a value, and its place inside the column's entry."""
         return iter(())
 
+    def holds(self, code: str) -> bool:
+        """Whether a code of the source is a value of the column."""
+        return code in self.labels
+
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
         """Mistakes that are told with a hint, as (field, message, hint)."""
-        return iter(())
+        if self.missing_codes and not self.missing:
+            message = "codes of missing values, and no value may be missing"
+            yield "missing_codes", message, "set missing: true"
+        if held := [code for code in self.missing_codes if self.holds(code)]:
+            message = f"a value of the column cannot also stand for a missing one: {held[0]}"
+            yield "missing_codes", message, "take it out here, or out of the column's values"

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from synthdp.spec.model.columns.base import CODEBOOK, ColumnBase, Operand, Question
-from synthdp.spec.model.fields import Categories, Category, alike, wrong
+from synthdp.spec.model.fields import CONTROL, Categories, Category, alike, as_text, wrong
 
 _ALL = f"categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest"
 
 
-class Categorical(ColumnBase):
+def _plain(label: str) -> str:
+    if CONTROL.search(label):
+        raise ValueError(f"label {label!a} holds a control character or a line break")
+    return label
+
+
+Label = Annotated[
+    str,
+    Field(min_length=1, max_length=500),
+    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
+    AfterValidator(_plain),
+]
+
+
+class Labelled(ColumnBase):
+    """Categories that are codes, and what they stand for."""
+
+    value_labels: dict[Category, Label] = Field(
+        default={},
+        description="what codes among the categories stand for, for the bundle's metadata",
+        examples=[{"0": "never", "1": "daily"}],
+    )
+
+    def mistakes(self) -> Iterator[tuple[str, str, str]]:
+        """Labels of what is no category, too."""
+        yield from super().mistakes()
+        if strange := [code for code in self.value_labels if code not in self.labels]:
+            message = f"a label for {strange[0]!r}, which is no category"
+            yield "value_labels", message, "list the code under categories, or delete its label"
+
+
+class Categorical(Labelled):
     """One of a list of texts, in no order.
 
     Texts are compared letter by letter. Typed whole numbers are written without a point, truth
@@ -59,7 +90,7 @@ class Unread(Categorical):
     operand: ClassVar[Operand] = "unread"
 
 
-class Ordinal(ColumnBase):
+class Ordinal(Labelled):
     """One of a list of texts, in order."""
 
     ordered: ClassVar[bool] = True

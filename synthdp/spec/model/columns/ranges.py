@@ -97,6 +97,16 @@ class _Range:
         """
         return float(value)
 
+    def holds(self, code: str) -> bool:
+        """Whether a code of the source lies within the bounds."""
+        column: Any = self
+        read: Any = datetime.fromisoformat if self.operand == "date" else float
+        try:
+            number = self.number(read(code))
+        except (ValueError, TypeError):  # a text; an instant with a zone
+            return False
+        return bool(self.number(column.lower) <= number <= self.number(column.upper))
+
 
 class Integer(_Range, ColumnBase):
     """Whole numbers in [lower, upper].
@@ -133,7 +143,8 @@ class Integer(_Range, ColumnBase):
         return _check_range(self)
 
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """Bounds that floating point does not hold."""
+        """Bounds that floating point does not hold, too."""
+        yield from super().mistakes()
         for field in ("lower", "upper"):
             if abs(getattr(self, field)) > MAX_WHOLE:
                 yield (

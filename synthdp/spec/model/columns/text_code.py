@@ -80,6 +80,10 @@ class TextCode(ColumnBase):
         """The different prefixes, in the order of the codes."""
         return tuple(dict.fromkeys(code[: self.prefix] for code in self.codes))
 
+    def holds(self, code: str) -> bool:
+        """Whether a code begins like one of the codes."""
+        return code[: self.prefix] in self.labels
+
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Each code, and its level."""
         for i, code in enumerate(self.codes):

@@ -1,0 +1,343 @@
+"""Code books: what each format states comes into the draft, nothing else, and no row is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from synthdp.errors import DataError, OutputError
+from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook
+from synthdp.spec.init.draft import draft_spec
+
+CANARY = "CANARY-7"
+
+
+def entries(book: Codebook) -> dict[str, dict[str, Any]]:
+    return {column.name: entry_of(column) for column in book.columns}
+
+
+# --- Table Schema ---
+
+SCHEMA = {
+    "fields": [
+        {
+            "name": "smokes",
+            "title": "Smoking",
+            "description": "Do you smoke?",
+            "type": "integer",
+            "categories": [{"value": 0, "label": "no"}, {"value": 1, "label": "yes"}, {"value": 9}],
+            "missingValues": ["9"],
+        },
+        {
+            "name": "age",
+            "type": "integer",
+            "unit": "years",
+            "constraints": {"minimum": 0, "maximum": 120, "required": True},
+        },
+        {
+            "name": "level",
+            "type": "string",
+            "categories": ["low", "high"],
+            "categoriesOrdered": True,
+        },
+        {"name": "sure", "type": "boolean", "trueValues": ["y"], "falseValues": ["n"]},
+        {"name": "born", "type": "date", "constraints": {"minimum": "1900-01-01"}},
+        {"name": "note", "type": "string"},
+    ],
+    "missingValues": ["", {"value": "-99", "label": "not asked"}],
+}
+
+
+@pytest.mark.parametrize("form", ["schema", "package"])
+def test_a_table_schema(tmp_path: Path, form: str) -> None:
+    package = {
+        "title": "Survey",
+        "resources": [{"name": "x", "schema": SCHEMA}, {"name": "readme"}],
+    }
+    path = tmp_path / "book.json"
+    path.write_text(json.dumps(SCHEMA if form == "schema" else package))
+    book = read_codebook(path)
+    assert book.missing_values == ("-99",) and book.title == ("Survey" if form == "package" else "")
+    found = entries(book)
+    assert found["smokes"] == {
+        "type": "categorical",
+        "categories": [0, 1],
+        "value_labels": {0: "no", 1: "yes"},
+        "missing": True,
+        "missing_codes": [9],
+        "description": "Smoking: Do you smoke?",
+    }
+    assert found["age"] == {
+        "type": "integer", "lower": 0, "upper": 120, "missing": False, "unit": "years",
+    }  # fmt: skip
+    assert found["level"] == {"type": "ordinal", "categories": ["low", "high"], "missing": True}
+    assert found["sure"] == {"type": "boolean", "false": "n", "true": "y", "missing": True}
+    assert found["born"]["lower"] == "1900-01-01" and "fill in" in found["born"]["upper"]
+    assert "dataset.source.drop" in found["note"]["type"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", r"book.json:1:2: this is not JSON"),
+        ("[]", "holds no table schemas"),
+        ('{"fields": 3}', "holds no table schemas"),
+        (json.dumps({"resources": [{"schema": SCHEMA}] * 2}), "holds 2 table schemas"),
+    ],
+)
+def test_json_that_is_no_schema(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "book.json").write_text(text)
+    with pytest.raises(DataError, match=told):
+        read_codebook(tmp_path / "book.json")
+
+
+# --- DDI ---
+
+DDI = """<?xml version="1.0" encoding="UTF-8"?>
+<codeBook xmlns="ddi:codebook:2_5" version="2.5">
+ <stdyDscr><citation><titlStmt><titl>Health  survey</titl></titlStmt></citation></stdyDscr>
+ <dataDscr>
+  <var name="V1" intrvl="discrete" nature="ordinal">
+   <labl>Self-rated health</labl>
+   <invalrng><item VALUE="9"/></invalrng>
+   <sumStat type="max">9</sumStat>
+   <catgry><catValu>1</catValu><labl>good</labl><catStat type="freq">712</catStat></catgry>
+   <catgry><catValu>2</catValu><labl>poor</labl></catgry>
+   <catgry missing="Y"><catValu>8</catValu><labl>refused</labl></catgry>
+   <catgry><catValu>9</catValu><labl>no answer</labl></catgry>
+   <varFormat type="numeric"/>
+  </var>
+  <var name="AGE" intrvl="contin" dcml="0">
+   <qstn><qstnLit>How old are you?</qstnLit></qstn>
+   <valrng><range UNITS="REAL" min="18" max="99"/></valrng>
+   <invalrng><range min="998" max="999"/></invalrng>
+   <sumStat type="min">19</sumStat>
+   <varFormat type="numeric"/>
+  </var>
+  <var name="W" intrvl="contin" dcml="3"><varFormat type="numeric"/></var>
+  <var name="TXT" intrvl="discrete"><varFormat type="character"/></var>
+ </dataDscr>
+</codeBook>
+"""
+
+
+def test_ddi(tmp_path: Path) -> None:
+    pytest.importorskip("defusedxml", reason="the extra [codebook] is not installed")
+    path = tmp_path / "book.xml"
+    path.write_text(DDI)
+    book = read_codebook(path)
+    found = entries(book)
+    assert book.title == "Health survey"
+    assert found["V1"] == {
+        "type": "ordinal",
+        "categories": [1, 2],
+        "value_labels": {1: "good", 2: "poor"},
+        "missing": True,
+        "missing_codes": [8, 9],
+        "description": "Self-rated health",
+    }
+    age = found["AGE"]
+    assert (age["type"], age["lower"], age["upper"]) == ("integer", 18, 99)  # not the statistic 19
+    assert age["missing_codes"] == [998, 999] and age["description"] == "How old are you?"
+    assert found["W"]["type"] == "number" and found["W"]["decimals"] == 3
+    assert "fill in" in found["TXT"]["type"] and "712" not in str(found)
+
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE codeBook [<!ENTITY a "%s"><!ENTITY x SYSTEM "file:///etc/hostname">]>
+<codeBook><dataDscr><var name="V"><labl>%s</labl></var></dataDscr></codeBook>
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<codeBook>", r"book.xml:1:11: this is not XML"),
+        ("<codeBook/>", "describes no variable"),
+        (BOMB % ("lol" * 99, "&a;" * 99), "declares types or entities"),
+        (BOMB % ("", "&x;"), "declares types or entities"),
+        ("<!DOCTYPE codeBook SYSTEM 'http://127.0.0.1:9/x.dtd'><codeBook/>", "declares types"),
+    ],
+)
+def test_xml_that_is_not_read(tmp_path: Path, text: str, told: str) -> None:
+    pytest.importorskip("defusedxml", reason="the extra [codebook] is not installed")
+    (tmp_path / "book.xml").write_text(text)
+    with pytest.raises(DataError, match=told):
+        read_codebook(tmp_path / "book.xml")
+
+
+# --- REDCap ---
+
+REDCAP = """\
+"Variable / Field Name","Form Name","Section Header","Field Type","Field Label","Choices, Calculations, OR Slider Labels","Field Note","Text Validation Type OR Show Slider Number","Text Validation Min","Text Validation Max",Identifier?,"Branching Logic (Show field only if...)","Required Field?"
+record,f,,text,Record,,,,,,,,y
+name,f,,text,Your name,,,,,,y,,
+sex,f,,radio,"<b>Sex</b>
+at birth","1, female | 2, male | 3, other, or none",,,,,,,y
+age,f,,text,Age,,,integer,18,110,,,y
+weight,f,,text,Weight,,,number_1dp,30,300,,[age]>1,y
+seen,f,,text,Seen on,,,date_dmy,2020-01-01,today,,,
+pain,f,,slider,Pain,none | worst,,,,,,,
+ill,f,,checkbox,Illness,"a, asthma | -9, other",,,,,,,
+ok,f,,yesno,OK?,,,,,,,,
+intro,f,,descriptive,Welcome,,,,,,,,
+"""  # noqa: E501
+
+
+def test_redcap(tmp_path: Path) -> None:
+    path = tmp_path / "book.csv"
+    path.write_text("\ufeff" + REDCAP)
+    book = read_codebook(path)
+    found = entries(book)
+    assert [c.name for c in book.columns if c.identifies] == ["name"] and "intro" not in found
+    assert found["sex"] == {
+        "type": "categorical",
+        "categories": [1, 2, 3],
+        "value_labels": {1: "female", 2: "male", 3: "other, or none"},
+        "missing": False,
+        "description": "Sex at birth",
+    }
+    assert found["age"]["lower"] == 18 and found["age"]["type"] == "integer"
+    assert found["weight"]["decimals"] == 1 and found["weight"]["missing"] is True
+    assert found["seen"]["lower"] == "2020-01-01" and "fill in" in found["seen"]["upper"]
+    assert (found["pain"]["lower"], found["pain"]["upper"]) == (0, 100)
+    assert found["ill___a"]["value_labels"] == {0: "not checked", 1: "checked"}
+    assert found["ill____9"]["description"] == "Illness (other)"
+    assert found["ok"]["categories"] == [0, 1]
+    (tmp_path / "t.csv").write_text(f"record,NAME,sex\n{CANARY},1,2\n")
+    draft = draft_spec(tmp_path / "t.csv", ask=None, codebook=book)
+    assert "drop: [NAME]" in draft and CANARY not in draft
+
+
+def test_csv_that_is_no_dictionary(tmp_path: Path) -> None:
+    (tmp_path / "book.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="lacks the column 'Variable / Field Name'"):
+        read_codebook(tmp_path / "book.csv")
+
+
+# --- SPSS and Stata ---
+
+
+@pytest.fixture
+def pyreadstat() -> Any:
+    return pytest.importorskip("pyreadstat", reason="the extra [codebook] is not installed")
+
+
+ROWS = pd.DataFrame({"sex": [1.0, 2.0], "age": [20.0, 99.0], "w": [0.5, 1.5], "t": [CANARY] * 2})
+LABELS = {"sex": {1: "female", 2: "male", 9: "no answer"}, "age": {0: "under one"}}
+
+
+def spss(pyreadstat: Any, path: Path) -> None:
+    pyreadstat.write_sav(
+        ROWS,
+        str(path),
+        file_label="Survey",
+        column_labels={"sex": "Sex", "age": "Age in years"},
+        variable_value_labels=LABELS,
+        missing_ranges={"sex": [9], "age": [{"lo": 97, "hi": 99}]},
+        variable_measure={"sex": "nominal", "age": "scale"},
+        variable_format={"sex": "F1.0", "age": "F3.0", "w": "F8.2"},
+    )
+
+
+def test_spss_and_no_row_is_read(pyreadstat: Any, tmp_path: Path) -> None:
+    """The rows are cut off the file: a reader that looks at them fails, and this one does not."""
+    path = tmp_path / "book.sav"
+    spss(pyreadstat, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(CANARY.encode()) - 24])
+    with pytest.raises(pyreadstat.ReadstatError):
+        pyreadstat.read_sav(str(path))
+    book = read_codebook(path)
+    found = entries(book)
+    assert book.title == "Survey" and CANARY not in str(book)
+    assert found["sex"] == {
+        "type": "categorical",
+        "categories": [1, 2],
+        "value_labels": {1: "female", 2: "male"},
+        "missing": True,
+        "missing_codes": [9],
+        "description": "Sex",
+    }
+    age = found["age"]
+    assert age["type"] == "integer" and age["missing_codes"] == [97, 98, 99]
+    assert "fill in" in age["lower"] and "fill in" in age["upper"]
+    assert (found["w"]["type"], found["w"]["decimals"]) == ("number", 2)
+
+
+def test_the_library_is_told_to_read_no_row(
+    pyreadstat: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    for name in ("read_sav", "read_dta", "read_por"):
+        real = getattr(pyreadstat, name)
+
+        def spied(path: str, *, real: Any = real, **options: Any) -> Any:
+            asked.append(options["metadataonly"])
+            frame, found = real(path, **options)
+            assert len(frame) == 0
+            return frame, found
+
+        monkeypatch.setattr(pyreadstat, name, spied)
+    spss(pyreadstat, tmp_path / "a.sav")
+    pyreadstat.write_dta(ROWS, str(tmp_path / "b.dta"))
+    pyreadstat.write_por(ROWS, str(tmp_path / "c.por"))
+    books = [read_codebook(tmp_path / name) for name in ("a.sav", "b.dta", "c.por")]
+    assert asked == [True] * 3
+    assert [len(book.columns) for book in books] == [4] * 3
+
+
+def test_stata(pyreadstat: Any, tmp_path: Path) -> None:
+    day = pd.Timestamp("2020-01-01").date()
+    numbers = pd.Series([1, 2, 3], dtype="int32")
+    frame = pd.DataFrame({"smokes": [1, 2, "a"], "n": numbers, "d": day})
+    pyreadstat.write_dta(
+        frame,
+        str(tmp_path / "b.dta"),
+        column_labels={"smokes": "Smoking"},
+        variable_value_labels={"smokes": {1: "yes", 2: "no", "a": "refused"}},
+        missing_user_values={"smokes": ["a"]},
+    )
+    found = entries(read_codebook(tmp_path / "b.dta"))
+    assert found["smokes"]["categories"] == [1, 2] and found["smokes"]["missing_codes"] == [".a"]
+    assert found["n"]["type"] == "integer" and found["d"]["type"] == "datetime"
+
+
+def test_a_file_that_is_none(pyreadstat: Any, tmp_path: Path) -> None:
+    (tmp_path / "b.sav").write_bytes(b"$FL2" + CANARY.encode() * 99)
+    with pytest.raises(DataError, match="the dictionary cannot be read") as caught:
+        read_codebook(tmp_path / "b.sav")
+    assert CANARY not in str(caught.value) and caught.value.__context__ is None
+
+
+def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (("pyreadstat", "b.sav"), ("defusedxml", "b.xml")):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+        (tmp_path / name).write_text("<a/>")
+        with pytest.raises(OutputError, match=rf"need {module}") as caught:
+            read_codebook(tmp_path / name)
+        assert "synthdp[codebook]" in str(caught.value)
+
+
+# --- all of them ---
+
+
+def test_an_unknown_format_and_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must end in one of .json, .xml, .csv"):
+        read_codebook(tmp_path / "book.pdf")
+    for end in (".json", ".csv"):
+        with pytest.raises(DataError, match="cannot be read"):
+            read_codebook(tmp_path / f"none{end}")
+    assert set(FORMATS) == {".json", ".xml", ".csv", ".sav", ".zsav", ".por", ".dta"}
+
+
+def test_names_are_matched_without_capitals_where_one_is_meant() -> None:
+    book = Codebook((Described("AGE"), Described("sex"), Described("Sex")))
+    assert {k: v.name for k, v in book.of(["age", "sex", "SEX", "x"]).items()} == {
+        "age": "AGE",
+        "sex": "sex",
+    }
