@@ -231,7 +231,7 @@ def ui(
     until Ctrl-C.
     """
     from synthdp.spec.load.loader import load_spec
-    from synthdp.tracking.server import existing, serving, store_of
+    from synthdp.tracking.server import existing, latest_runs, serving, store_of
 
     loaded = load_spec(spec) if spec else None
     if store is not None:
@@ -243,11 +243,18 @@ def ui(
         uri, experiment = store_of(loaded, home(spec) if spec else Path.cwd())
     with serving(uri, port=port, experiment=experiment) as address:
         page = _shown_page(address, uri)
+        base = address.partition("/#/")[0]
+        runs = latest_runs(base, experiment) if page == address else []
+        listed = [f"{name}: {link}" for name, link in runs]
         show(
-            {"url": page},
+            {"url": page, "runs": [{"name": name, "url": link} for name, link in runs]},
             as_json=as_json,
-            text=lambda: (
-                f"{page}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)"
+            text=lambda: "\n".join(
+                [
+                    page,
+                    *listed,
+                    "(confidential: for the steward's reviewers only; Ctrl-C ends it)",
+                ]
             ),
         )
         sys.stdout.flush()
