@@ -18,6 +18,7 @@ import typer
 from synthdp.cli.ask import answer, effect
 from synthdp.cli.copies import copies
 from synthdp.cli.graph import graph_app
+from synthdp.cli.index import index
 from synthdp.cli.options import (
     Commands,
     Json,
@@ -44,7 +45,7 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph")
 app.add_typer(review_app)
-for command in (validate, schema, init, plan, answer, effect, copies):
+for command in (validate, schema, init, plan, answer, effect, copies, index):
     app.command()(command)
 
 Force = Annotated[
