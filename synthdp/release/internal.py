@@ -132,15 +132,13 @@ def _estimands(
 
 def _worst(estimands: Iterable[EstimandBeside]) -> dict[str, float]:
     """The largest error of an estimand; 1 is half the width of its 95% interval."""
-    errors = [
-        2 * abs(e.released - e.real) / (e.interval[1] - e.interval[0])
-        for e in estimands
-        if e.released is not None
-        and e.real is not None
-        and e.interval is not None
-        and None not in e.interval
-        and e.interval[1] > e.interval[0]
-    ]
+    errors = list[float]()
+    for e in estimands:
+        low, high = e.interval or (None, None)
+        if low is None or high is None or e.released is None or e.real is None:
+            continue
+        if high > low:
+            errors.append(2 * abs(e.released - e.real) / (high - low))
     return {"estimands_worst": max(errors)} if errors else {}
 
 

@@ -298,7 +298,7 @@ def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
     return IndexedDifference(
         summary=f"{names[1]} after {names[0]}: {said or 'no difference'}",
         table=ReportTable(
-            f"What the second of two bundles is, compared with the first; by {_basis(verified)}",
+            f"The later bundle compared with the earlier ({_basis(verified)})",
             DIFFERENCE,
             tuple(map(_row, findings)),
         ),
@@ -306,7 +306,7 @@ def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
 
 
 def _basis(verified: bool) -> str:
-    return "both, verified" if verified else "what both state; rows were not read"
+    return "both verified" if verified else "as both state; rows were not read"
 
 
 def _row(found: Difference) -> tuple[str, ...]:

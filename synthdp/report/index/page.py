@@ -85,7 +85,7 @@ def _cards(content: IndexContent) -> list[Card]:
     if content.verified:
         how = "each was verified when this page was made"
     else:
-        how = "unread are rows, noise and sums of most files: nothing here was verified"
+        how = "nothing was verified: not all damage would be seen"
     return [
         Card("Bundles", f"{found}", f"of {_counted(len(content.datasets), 'dataset')}"),
         Card(
