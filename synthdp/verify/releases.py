@@ -217,7 +217,8 @@ def _without(own: Sequence[Entry], bundled: set[str]) -> ReportTable | None:
         if e.kind == "reserve" and e.run not in bundled
     )
     headings = ("date", "run", "epsilon", "what became of it")
-    return ReportTable("Runs in the ledger without a bundle here", headings, rows) if rows else None
+    caption = f"Runs of {own[0].dataset} in the ledger without a bundle here"
+    return ReportTable(caption, headings, rows) if rows else None
 
 
 def _bundle(
@@ -290,7 +291,9 @@ def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
         (reason, *_) = _reasons(error)
         return IndexedDifference(
             summary=f"{names[1]} after {names[0]}: cannot be compared",
-            table=ReportTable("Comparison", ("reason",), ((printable(reason),),)),
+            table=ReportTable(
+                f"No comparison of {printable(names[1])}", ("reason",), ((printable(reason),),)
+            ),
         )
     moved = [f"{f.what} {f.verdict}" for f in findings if f.verdict in ("better", "worse")]
     other = sum(f.verdict == "different" for f in findings)
@@ -298,7 +301,7 @@ def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
     return IndexedDifference(
         summary=f"{names[1]} after {names[0]}: {said or 'no difference'}",
         table=ReportTable(
-            f"The later bundle compared with the earlier ({_basis(verified)})",
+            f"{printable(names[1])} compared with {printable(names[0])} ({_basis(verified)})",
             DIFFERENCE,
             tuple(map(_row, findings)),
         ),

@@ -38,17 +38,18 @@ def bundle(place: str, checked: str) -> IndexedBundle:
     )
 
 
+def comparison(name: str) -> ReportTable:
+    rows = (
+        ("budget", "epsilon", "0.5", "1", "worse", ""),
+        ("table", LONG[0], "-", "1", "different", LONG[0]),
+    )
+    headings = ("topic", "what", "before", "after", "verdict", "why")
+    return ReportTable(f"b of {name} compared with a", headings, rows)
+
+
 @pytest.fixture(scope="module")
 def page_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with every part, and names that do not fit."""
-    table = ReportTable(
-        "Later",
-        ("topic", "what", "before", "after", "verdict", "why"),
-        (
-            ("budget", "epsilon", "0.5", "1", "worse", ""),
-            ("table", LONG[0], "-", "1", "different", LONG[0]),
-        ),
-    )
     datasets = tuple(
         IndexedDataset(
             name=name,
@@ -56,8 +57,12 @@ def page_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
             budget="The ledger says: epsilon 2 spent of a cap of 3; 1 is left.",
             over=name == "clinic",
             bundles=(bundle("first/bundle", "good"), bundle(f"{LONG[0]}/bundle", "bad")),
-            differences=(IndexedDifference(summary="b after a: epsilon worse", table=table),),
-            without=ReportTable("Runs", ("date", "run"), (("2026-05-04", "20260504-0"),)),
+            differences=(
+                IndexedDifference(summary="b after a: epsilon worse", table=comparison(name)),
+            ),
+            without=ReportTable(
+                f"Runs of {name}", ("date", "run"), (("2026-05-04", "20260504-0"),)
+            ),
         )
         for name in ("clinic", LONG[0])
     )
