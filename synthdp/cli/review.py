@@ -197,7 +197,7 @@ def track(
     no rows, spends nothing.
     """
     from synthdp.errors import OutputError
-    from synthdp.tracking.mlflow_run import log_later
+    from synthdp.tracking.later import log_later
 
     warnings = log_later(out, store=from_folder(store, Path.cwd()) if store else None)
     if warnings:

@@ -30,15 +30,11 @@ from synthdp import __version__
 from synthdp.bundle.wording import up
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.addresses import (
-    check_uri,
-    home,
     reason,
     shown_address,
     sqlite_file,
-    store_address,
     unreachable,
 )
-from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.note import (
     EXPERIMENT_NOTE,
     VIEW_TAG,
@@ -311,38 +307,6 @@ class MlflowTracker:
         """Ask it nothing more: each question would take its time to fail."""
         self._client = None
         self.warnings.append(f"MLflow: {shown_address(self._uri)} does not answer: {reason(error)}")
-
-
-def log_later(out: Path, *, store: str | None = None) -> list[str]:
-    """Log the release in `out`, of which MLflow did not get everything; returns the warnings.
-
-    The store is `store`, or the one that the release's spec names by now.
-
-    Raises:
-        OutputError: there is nothing to log, or the store cannot be reached.
-    """
-    record = TrackingRecord.kept(out)
-    spec_path = Path(record.spec)
-    uri = store or store_address(load_spec(spec_path).tracking.uri, home(spec_path))
-    check_uri(uri)
-    again = TrackingRecord(
-        run=record.run,
-        dataset=record.dataset,
-        experiment=record.experiment,
-        spec=record.spec,
-        columns=record.columns,
-    )
-    with MlflowTracker(again, record.params, uri=uri, folder=home(spec_path)) as log:
-        for attack in record.attacks:
-            log.attack(attack)
-        log.metrics(record.metrics)
-        for file, folder in record.files:
-            log.artifact(out / file, folder=folder)
-        if record.bundle is not None:
-            log.release(out / record.bundle)
-        if record.verdict is not None:
-            log.conclude(record.verdict)
-    return log.warnings
 
 
 def _status(kind: type[BaseException] | None) -> Status:

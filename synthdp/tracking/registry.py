@@ -137,6 +137,8 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
         signature=ModelSignature(inputs=asked, outputs=_schema(outputs)),
         pip_requirements=[f"synthdp=={__version__}"],
     )
+    for file in filter(Path.is_file, model.rglob("*")):  # the code has the mode of a library's
+        file.chmod(0o600)
     return model
 
 

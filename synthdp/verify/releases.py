@@ -1,15 +1,13 @@
 """The releases below a folder, for an index of them: what each bundle states, and what was checked.
 
-A bundle may come from anyone. One that cannot be read is listed with the reason, and the others go
-on. Without `verify`, only what bundles state is shown: spec, certificate, graph and ledger entries,
-which must fit the bundle's sums. Nothing of a release's confidential folder is read.
+A bundle that cannot be read is listed with the reason, and the others go on. Nothing of a release's
+confidential folder is read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +15,7 @@ from urllib.parse import quote
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.wording import up
-from synthdp.errors import SynthdpError, VerifyError, printable
-from synthdp.files import SUMS, check_sums, read_text
+from synthdp.errors import printable
 from synthdp.ledger.balance import balance_of_entries
 from synthdp.ledger.entries import Entry, missing
 from synthdp.progress import Advance
@@ -31,57 +27,15 @@ from synthdp.report.index.page import (
     shown,
 )
 from synthdp.report.tables import ReportTable
-from synthdp.verify.at_hand import LEDGER, published_entries
-from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.diff import Difference, Opened, differences, open_stated
+from synthdp.verify.diff import Difference, differences
+from synthdp.verify.found_bundles import Found, bundles_below, read_bundle, reasons_of
 
-CERTIFICATE = "privacy/certificate.json"
-STATED = ("spec.yaml", CERTIFICATE, "privacy/profile.json", LEDGER, "graph.json")
 PAGES = {
     "public report": "report.html",
     "certificate": "privacy/certificate.md",
     "data card": "DATACARD.md",
 }
-MAX_REASONS, MAX_WORDS = 5, 300  # of a damaged bundle
 DIFFERENCE = ("topic", "what", "before", "after", "verdict", "why")
-NOT_RELEASES = ("mlflow-artifacts", "mlartifacts")  # what MLflow keeps of bundles
-
-
-@dataclass(frozen=True)
-class Found:
-    """A bundle that can be read, and whether it was `verified`, with a key that was given."""
-
-    opened: Opened
-    entries: tuple[Entry, ...]
-    sums: str
-    epsilon: str
-    verified: bool
-    key_checked: bool
-
-    @property
-    def run(self) -> str:
-        """The run that made it."""
-        return self.entries[-1].run
-
-    @property
-    def order(self) -> tuple[str, int, str]:
-        """Oldest first."""
-        last = self.entries[-1]
-        return last.at, last.seq, str(self.opened.folder)
-
-
-def bundles_below(folder: Path) -> Iterator[Path]:
-    """Folders that hold a bundle's sums or certificate, in order; none is looked for inside them.
-
-    Links, hidden folders and MLflow's own are not followed.
-    """
-    for root, folders, files in os.walk(folder, followlinks=False):
-        if SUMS in files or os.path.lexists(os.path.join(root, CERTIFICATE)):
-            folders.clear()
-            yield Path(root)
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and name not in NOT_RELEASES
-        )
 
 
 def index_of(
@@ -110,10 +64,10 @@ def index_of(
     for done, place in enumerate(places):
         progress(done, len(places))
         try:
-            found.append(_read(place, verify=verify, key=key))
+            found.append(read_bundle(place, verify=verify, key=key))
         # whatever the libraries below raise on bytes that were made to break them
         except Exception as error:
-            reasons = (r.replace(str(place), "this folder") for r in _reasons(error))
+            reasons = (r.replace(str(place), "this folder") for r in reasons_of(error))
             damaged.append((_relative(place, folder), tuple(reasons)))
     found.sort(key=lambda f: f.order)
     names = sorted({f.opened.spec.dataset.id for f in found})
@@ -128,38 +82,6 @@ def index_of(
         ),
         damaged=tuple(sorted(damaged)),
     )
-
-
-# --- reading ---
-
-
-def _read(place: Path, *, verify: bool, key: Ed25519PublicKey | None) -> Found:
-    """What a bundle states; raises whatever its content makes libraries raise."""
-    key_checked = False
-    if verify:
-        report = inspect_bundle(place, key=key)
-        if report.problems:
-            raise VerifyError("does not hold what it claims", hint="", problems=report.problems)
-        key_checked = report.origin_checked
-    else:
-        check_sums(place, STATED)
-    entries, opened = tuple(published_entries(place)), open_stated(place)
-    if not all(isinstance(text, str) for e in entries for text in (e.run, e.at)):
-        raise ValueError("its ledger entries name no run, or no day")
-    epsilon = f"{up(opened.certificate.epsilon)} at delta {opened.certificate.delta:g}"
-    return Found(opened, entries, read_text(place / SUMS), epsilon, verify, key_checked)
-
-
-def _reasons(error: Exception) -> tuple[str, ...]:
-    if isinstance(error, SynthdpError):
-        return _cut([problem["message"] for problem in error.to_json()["problems"]])
-    return _cut([f"is not what it should be ({type(error).__name__}: {error})"])
-
-
-def _cut(reasons: Sequence[str]) -> tuple[str, ...]:
-    left = len(reasons) - MAX_REASONS
-    more = [f"and {left} more"] if left > 0 else []
-    return tuple(r[:MAX_WORDS] for r in [*reasons[:MAX_REASONS], *more])
 
 
 # --- a dataset ---
@@ -288,7 +210,7 @@ def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
     try:
         findings = differences(a.opened, b.opened, rows=verified).findings
     except Exception as error:  # as where bundles are read
-        (reason, *_) = _reasons(error)
+        (reason, *_) = reasons_of(error)
         return IndexedDifference(
             summary=f"{names[1]} after {names[0]}: cannot be compared",
             table=ReportTable(

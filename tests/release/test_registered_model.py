@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from synthdp.release.run import release
-from synthdp.tracking.mlflow_run import log_later
+from synthdp.tracking.later import log_later
 from synthdp.tracking.record import TrackingRecord
 from synthdp.tracking.server import latest_runs, serving
 from tests.release.conftest import Tiny
