@@ -6,6 +6,7 @@ loaded; synthdp must be installed there. Sampling is post-processing: it costs n
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pandas as pd
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
+from synthdp.errors import OutputError
 from synthdp.progress import unheard
 from synthdp.sample.files import typed_rows
 from synthdp.sample.sampler import Sampler, generator
@@ -36,9 +38,14 @@ class DrawnRows(PythonModel):  # type: ignore[misc]  # mlflow has no types that 
         return pd.concat([self._drawn(r) for r in requests], ignore_index=True)
 
     def _drawn(self, request: dict[str, Any]) -> pd.DataFrame:
+        rows, do = int(request["rows"]), _listed(request.get("do"))
+        if rows < 1:
+            raise OutputError(f"{rows} rows cannot be drawn", hint="ask for one row or more")
+        if warning := self.sampler.warning(do):
+            warnings.warn(warning, stacklevel=2)
         blocks = self.sampler.sample(
-            int(request["rows"]),
-            do=_listed(request.get("do")),
+            rows,
+            do=do,
             given=_listed(request.get("given")),
             rng=generator(None),
             progress=unheard,

@@ -180,7 +180,9 @@ class MlflowTracker:
         self._record.bundle = str(bundle)
         self._log(
             "register the model",
-            lambda: register(self._client, self._experiment, self._id, bundle),
+            lambda: register(
+                self._client, self._experiment, self._id, bundle, release=self._record.run
+            ),
         )
 
     def conclude(self, verdict: PublicationVerdict) -> None:

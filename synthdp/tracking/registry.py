@@ -21,7 +21,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.files import SUMS, parse_json, read_text
 from synthdp.sample.sampler import READ
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import Column, derived_of
+from synthdp.spec.model import Column, ReleaseSpec, derived_of
 
 ALIAS = "released"
 CODE = Path(__file__).with_name("drawn_rows.py")
@@ -61,41 +61,69 @@ def log_dataset(
     from mlflow.data.meta_dataset import MetaDataset
     from mlflow.entities import DatasetInput, InputTag
 
+    if not columns:
+        return  # a record of an earlier version has none
     source = CodeDatasetSource(tags={"mlflow.source.name": "synthdp release"})
     table = MetaDataset(source, name=dataset, schema=_schema(columns))
     tags = [InputTag("mlflow.data.context", "original rows, not logged")]
     client.log_inputs(run, [DatasetInput(table._to_mlflow_entity(), tags)])
 
 
-def register(client: Any, experiment: str, run: str, bundle: Path) -> None:
+def register(client: Any, experiment: str, run: str, bundle: Path, *, release: str) -> None:
     """Log the model of a released bundle, and register it under `ALIAS`; once for each run.
 
     The alias stays where the release that has it was settled later.
+
+    Args:
+        client: MLflow's client of the store.
+        experiment: MLflow's id of the experiment.
+        run: MLflow's id of the run.
+        bundle: the folder of a bundle whose gates passed.
+        release: the run that the bundle must be of.
+
+    Raises:
+        ValueError: the bundle is of another run.
     """
+    spec, tags = load_spec(bundle / "spec.yaml"), _tags(bundle)
+    if tags["synthdp.run"] != release:
+        raise ValueError("the bundle is of another run")
+    name = registered_name(spec.dataset.id)
+    known = client.search_model_versions(f"name = '{name}' and run_id = '{run}'")
+    if known:
+        version = known[0].version
+    else:
+        model = _log_model(client, experiment, run, bundle, spec, tags)
+        if not client.search_registered_models(f"name = '{name}'"):
+            client.create_registered_model(name, description=_description(spec.dataset.id, name))
+        # By its place: `models:/ID` would be looked up in MLflow's global store, not in this one.
+        version = client.create_model_version(
+            name, model.artifact_location, run, tags=tags, model_id=model.model_id
+        ).version
+    aliases = client.get_registered_model(name).aliases
+    newest = client.get_model_version(name, aliases[ALIAS]).tags if ALIAS in aliases else {}
+    if newest.get(SETTLED, "") <= tags[SETTLED]:
+        client.set_registered_model_alias(name, ALIAS, version)
+
+
+def _log_model(
+    client: Any, experiment: str, run: str, bundle: Path, spec: ReleaseSpec, tags: dict[str, str]
+) -> Any:
+    """The logged model of the run; returns MLflow's record of it."""
     from mlflow.entities import LoggedModelOutput
 
-    if client.search_model_versions(f"run_id = '{run}'"):
-        return
-    spec, tags = load_spec(bundle / "spec.yaml"), _tags(bundle)
-    name = registered_name(spec.dataset.id)
     model = client.create_logged_model(
-        experiment, name=name, source_run_id=run, model_type="synthetic rows", tags=tags
+        experiment,
+        name=registered_name(spec.dataset.id),
+        source_run_id=run,
+        model_type="synthetic rows",
+        tags=tags,
     )
     with tempfile.TemporaryDirectory(prefix="synthdp-") as folder:
         saved = _saved(bundle, Path(folder), spec.columns)
         client.log_model_artifacts(model.model_id, str(saved))
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
-    if not client.search_registered_models(f"name = '{name}'"):
-        client.create_registered_model(name, description=_description(spec.dataset.id, name))
-    # By its place: `models:/ID` would be looked up in MLflow's global store, not in this one.
-    version = client.create_model_version(
-        name, model.artifact_location, run, tags=tags, model_id=model.model_id
-    ).version
-    aliases = client.get_registered_model(name).aliases
-    newest = client.get_model_version(name, aliases[ALIAS]).tags if ALIAS in aliases else {}
-    if newest.get(SETTLED, "") <= tags[SETTLED]:
-        client.set_registered_model_alias(name, ALIAS, version)
+    return model
 
 
 def _tags(bundle: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 
 from synthdp.release.run import release
 from synthdp.tracking.later import log_later
+from synthdp.tracking.mlflow_run import MlflowTracker
 from synthdp.tracking.record import TrackingRecord
 from synthdp.tracking.server import latest_runs, serving
 from tests.release.conftest import Tiny
@@ -74,7 +75,9 @@ def test_rows_are_drawn_from_the_registered_model(tracked: Tiny) -> None:
     assert len(both) == 5 and set(both["sex"][:3]) == {"male"} and set(both["visits"][3:]) == {4}
 
 
-@pytest.mark.parametrize("wrong", [{"rows": 2, "given": ["sex=none"]}, {"given": ["sex=male"]}])
+@pytest.mark.parametrize(
+    "wrong", [{"rows": 2, "given": ["sex=none"]}, {"given": ["sex=male"]}, {"rows": 0}]
+)
 def test_what_cannot_be_drawn_is_refused(tracked: Tiny, wrong: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=r"sex|rows"):
         loaded(store(tracked)).predict(pd.DataFrame([wrong]))
@@ -126,6 +129,16 @@ def test_an_older_release_does_not_take_the_alias(tracked: Tiny, tmp_path: Path)
     )
     assert client.get_registered_model(NAME).aliases == {"released": third.version}
     assert first.version > third.version
+
+
+def test_a_bundle_of_another_run_is_not_registered(tracked: Tiny, tmp_path: Path) -> None:
+    """As where a bundle was replaced before `synthdp track` was given."""
+    record = TrackingRecord.kept(tracked.folder / "first")
+    record.run, late = "20260101-aaaaaaaaaaaa", f"sqlite:///{tmp_path / 'late.db'}"
+    with MlflowTracker(record, record.params, uri=late, folder=tmp_path) as log:
+        log.release(tracked.folder / "first" / "bundle")
+    assert log.warnings == ["MLflow: could not register the model (ValueError)"]
+    assert list(client_of(late).search_model_versions()) == []
 
 
 @pytest.mark.slow
