@@ -150,8 +150,17 @@ def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
     if planned is not None and spent is not None and spent < planned * (1 - 1e-9):
         line += f" ({spent:.4g} used on this outcome, which is no bound)"
     if "attack_advantage" in figures:
-        low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
-        interval = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""
+        low, high, ceiling = (
+            figures.get(f"attack_{name}")
+            for name in ("advantage_lower", "advantage_upper", "ceiling")
+        )
+        if low is None or high is None:
+            interval = ""
+        elif ceiling is not None and low <= ceiling < high:
+            told = f"advantage at most {high:.3g}, and the claim allows {ceiling:.3g}"
+            return f"{line}; the attack **cannot tell**: {told}"
+        else:
+            interval = f" ({low:.3g} to {high:.3g})"
         line += f"; attack advantage **{figures['attack_advantage']:.3g}**{interval}"
     return line
 

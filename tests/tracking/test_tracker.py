@@ -22,6 +22,7 @@ from synthdp.tracking.note import (
     VIEW_TAG,
     AttackOutcome,
     PublicationVerdict,
+    note,
     view_path,
 )
 from synthdp.tracking.tracker import NullTracker, Tracker, tracker
@@ -145,6 +146,19 @@ def test_figures_have_four_digits_and_epsilon_stays_a_bound(store: Store) -> Non
         "epsilon_spent": 0.9994,
         "tv1": 0.01234,
     }
+
+
+@pytest.mark.parametrize(
+    ("upper", "told"),
+    [
+        (0.13, "the attack **cannot tell**: advantage at most 0.13, and the claim allows 0.05"),
+        (0.04, "attack advantage **0.03** (-0.1 to 0.04)"),
+    ],
+)
+def test_noise_of_an_attack_is_no_headline(upper: float, told: str) -> None:
+    figures = FIGURES | {"advantage_upper": upper, "ceiling": 0.05}
+    named = {f"attack_{name}": value for name, value in figures.items()}
+    assert told in note({"epsilon": "1"}, named, (), None, status="FINISHED")
 
 
 def test_artifacts_lie_beside_the_store(store: Store) -> None:
