@@ -110,9 +110,7 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
             "MLFLOW_BACKEND_STORE_URI": uri,
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "DO_NOT_TRACK": "true",
-            # Menus and worker processes that are for language models alone.
-            "MLFLOW_ENABLE_AI_GATEWAY": "false",
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_ENABLE_AI_GATEWAY": "false",  # its menu is for language models
         }
         server = subprocess.Popen(
             command,
