@@ -261,7 +261,11 @@ RULES: dict[str, Rule] = {
         "opacus", "synthdp/privacy/dpsgd/training.py", "synthdp/privacy/dpsgd/optimizer.py"
     ),
     "mlflow": foreign_import(
-        "mlflow", "synthdp/tracking/mlflow_run.py", "synthdp/tracking/store.py"
+        "mlflow",
+        "synthdp/tracking/mlflow_run.py",
+        "synthdp/tracking/store.py",
+        "synthdp/tracking/registry.py",
+        "synthdp/tracking/drawn_rows.py",
     ),
     "pickle": unpickling,
     "mechanisms": mechanism_outside_kernel,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthdp.api.tables import CopiedTables, typed
+from synthdp.api.tables import CopiedTables
 
 if TYPE_CHECKING:
     from synthdp.inference.answer import Answer
@@ -54,9 +54,10 @@ class Answers:
         ([50, 50, 50], ['smoker'])
         """
         from synthdp.inference.copies import copies_of
+        from synthdp.sample.files import typed_rows
 
         found = copies_of(self.path, m, columns=columns, rows=rows, seed=seed)
-        tables = [typed(iter([table]), found.columns) for table in found]
+        tables = [typed_rows(iter([table]), found.columns) for table in found]
         return CopiedTables(tables, found.spanned)
 
     def answer(self, query: str) -> Answer:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from synthdp.api.answers import Answers
 from synthdp.api.cards import cards_html
-from synthdp.api.tables import typed
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -137,6 +136,7 @@ class Bundle(Answers):
         """
         from synthdp.errors import OutputError
         from synthdp.progress import unheard
+        from synthdp.sample.files import typed_rows
         from synthdp.sample.sampler import Sampler, generator
 
         if n < 1:
@@ -152,7 +152,7 @@ class Bundle(Answers):
             rng=generator(seed),
             progress=unheard,
         )
-        return typed(blocks, columns)
+        return typed_rows(blocks, columns)
 
     @property
     def graph(self) -> nx.DiGraph:

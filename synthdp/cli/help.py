@@ -56,6 +56,7 @@ COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "copies": (f"synthdp copies {_BUNDLE} --columns age,sex,visits --m 20 --out copies",),
         "diff": ("synthdp diff releases/first/bundle releases/second/bundle",),
+        "index": ("synthdp index releases", "synthdp index releases --verify --out releases.html"),
     },
     "Graphs and audits": {
         "graph": ("synthdp graph show mytable.yaml",),

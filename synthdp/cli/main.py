@@ -19,6 +19,7 @@ from synthdp.cli.ask import answer, effect
 from synthdp.cli.copies import copies
 from synthdp.cli.graph import graph_app
 from synthdp.cli.help import shown
+from synthdp.cli.index import index
 from synthdp.cli.options import (
     Commands,
     Json,
@@ -53,7 +54,7 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
-for command in (validate, schema, init, plan, answer, effect, copies):
+for command in (validate, schema, init, plan, answer, effect, copies, index):
     app.command(**shown(command.__name__))(command)
 
 Force = Annotated[

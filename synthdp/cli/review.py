@@ -198,7 +198,7 @@ def track(
     no rows, spends nothing.
     """
     from synthdp.errors import OutputError
-    from synthdp.tracking.mlflow_run import log_later
+    from synthdp.tracking.later import log_later
 
     warnings = log_later(out, store=from_folder(store, Path.cwd()) if store else None)
     if warnings:
@@ -234,7 +234,7 @@ def ui(
     from importlib.util import find_spec
 
     from synthdp.spec.load.loader import load_spec
-    from synthdp.tracking.server import existing, serving, store_of
+    from synthdp.tracking.server import existing, latest_runs, serving, store_of
 
     if find_spec("mlflow") is None:  # its server would be a process of its own
         raise ModuleNotFoundError(name="mlflow")
@@ -248,11 +248,18 @@ def ui(
         uri, experiment = store_of(loaded, home(spec) if spec else Path.cwd())
     with serving(uri, port=port, experiment=experiment) as address:
         page = _shown_page(address, uri)
+        base = address.partition("/#/")[0]
+        runs = latest_runs(base, experiment) if page == address else []
+        listed = [f"{name}: {link}" for name, link in runs]
         show(
-            {"url": page},
+            {"url": page, "runs": [{"name": name, "url": link} for name, link in runs]},
             as_json=as_json,
-            text=lambda: (
-                f"{page}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)"
+            text=lambda: "\n".join(
+                [
+                    page,
+                    *listed,
+                    "(confidential: for the steward's reviewers only; Ctrl-C ends it)",
+                ]
             ),
         )
         sys.stdout.flush()

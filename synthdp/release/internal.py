@@ -5,7 +5,7 @@ This module opens confidential values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,7 @@ from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.certificate.profile import profile_of
 from synthdp.bundle.certificate.scores_text import in_words
+from synthdp.bundle.signing.statement import STATEMENT
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
@@ -129,6 +130,18 @@ def _estimands(
             )
 
 
+def _worst(estimands: Iterable[EstimandBeside]) -> dict[str, float]:
+    """The largest error of an estimand; 1 is half the width of its 95% interval."""
+    errors = list[float]()
+    for e in estimands:
+        low, high = e.interval or (None, None)
+        if low is None or high is None or e.released is None or e.real is None:
+            continue
+        if high > low:
+            errors.append(2 * abs(e.released - e.real) / (high - low))
+    return {"estimands_worst": max(errors)} if errors else {}
+
+
 def _number(value: Value | None) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
@@ -211,6 +224,8 @@ def record(
         evaluation = judgement.evaluation.for_steward()
         real = evaluation.utility.mean_auc_real
         log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
+    if judgement.estimands is not None:
+        log.metrics(_worst(_estimands(run, fitted, judgement.estimands.for_steward())))
     if judgement.attack is not None:
         for outcome in _attack_outcomes(
             judgement.attack.for_steward(), run.spec.attacks.membership
@@ -220,9 +235,11 @@ def record(
     if bundle is not None:
         for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
+        log.release(bundle)
     log.conclude(
         PublicationVerdict(
             released=bundle is not None,
+            signed=bundle is not None and (bundle / STATEMENT).is_file(),
             gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts),
         )
     )

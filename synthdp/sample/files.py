@@ -1,8 +1,9 @@
-"""A stream of tables into one file, block by block: CSV as in a bundle, or Parquet."""
+"""A stream of tables into one file, block by block: CSV as in a bundle, or Parquet; or typed."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -10,6 +11,7 @@ from typing import IO
 import pandas as pd
 
 from synthdp.bundle.metadata.datapackage import as_written
+from synthdp.bundle.metadata.parquet import typed_frame
 from synthdp.errors import OutputError
 from synthdp.files import draft_of
 from synthdp.spec.model import Column
@@ -65,6 +67,22 @@ def write_blocks(
             f"{out}: cannot be written: {error.strerror}",
             hint="check the folder, its permissions and the space on its disk",
         ) from None
+
+
+def typed_rows(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column]) -> pd.DataFrame:
+    """Drawn rows, typed as the table of a bundle.
+
+    They go by way of a file, so that the types are those of the table to the letter.
+
+    >>> import synthdp
+    >>> str(synthdp.Bundle("releases/clinic/bundle").sample(5)["smoker"].dtype)
+    'boolean'
+    """
+    with tempfile.TemporaryDirectory(prefix="synthdp-") as folder:
+        file = Path(folder) / "rows.csv"
+        write_blocks(blocks, columns, file)
+        frame: pd.DataFrame = typed_frame(file, columns)
+    return frame
 
 
 def _write_csv(

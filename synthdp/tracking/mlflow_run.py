@@ -1,8 +1,10 @@
 """Releases in MLflow, for the steward's reviewers: one run per release, one nested run per attack.
 
-What MLflow gets. As parameters, tags and text: settings from the spec. As metrics: what was
-released, and figures of the internal report on how near, how useful and how well attacked the table
-is (`gates.METRICS` and the like). As files: the internal report, and the bundle's but for its rows.
+What MLflow gets. As parameters, tags and text: settings from the spec. As a dataset: the names and
+types of its columns. As metrics, of four digits: what was released, and figures of the internal
+report on how near, how useful and how well attacked the table is (`gates.METRICS` and the like). As
+files: the internal report, and the bundle's but for its rows. As a registered model: that of a
+bundle whose gates passed (`tracking.registry`).
 Never rows, and no count of real rows as a value of its own: no number of rows, of misfits or of
 what was clamped, no minimum or maximum, no digest of content. Only what callers pass here is
 logged, nothing automatic.
@@ -10,7 +12,7 @@ logged, nothing automatic.
 Tracking is never worth a release: once a run has paid, a failure of tracking is kept as a warning,
 the release goes on, and `synthdp track OUT` logs later what is recorded (`tracking.record`).
 
-With `tracking.store` the only module that imports mlflow, lazily: it costs seconds.
+`tracking.store` and `tracking.registry` import mlflow too, all of them lazily: it costs seconds.
 """
 
 from __future__ import annotations
@@ -25,17 +27,14 @@ from types import TracebackType
 from typing import Any
 
 from synthdp import __version__
+from synthdp.bundle.wording import up
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.addresses import (
-    check_uri,
-    home,
     reason,
     shown_address,
     sqlite_file,
-    store_address,
     unreachable,
 )
-from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.note import (
     EXPERIMENT_NOTE,
     VIEW_TAG,
@@ -43,9 +42,11 @@ from synthdp.tracking.note import (
     PublicationVerdict,
     Status,
     note,
+    run_name,
     view_state,
 )
 from synthdp.tracking.record import TrackingRecord
+from synthdp.tracking.registry import log_dataset, register
 from synthdp.tracking.store import opened, quiet
 
 
@@ -94,6 +95,10 @@ class MlflowTracker:
                 ) from None
             self._lose(error)
         self.params(self._params)
+        self._log(
+            "log the dataset",
+            lambda: log_dataset(self._client, self._id, self._record.dataset, self._record.columns),
+        )
         return self
 
     def __exit__(
@@ -109,6 +114,7 @@ class MlflowTracker:
             if kind is not None:
                 self._client.set_tag(self._id, "error", kind.__name__)
             self._client.set_tag(self._id, "mlflow.note.content", self._note(status))
+            self._client.update_run(self._id, name=self._name(status))
             self._client.set_terminated(self._id, status=status)
 
         self._log("close the run", close)
@@ -169,15 +175,26 @@ class MlflowTracker:
         self._log(f"log attack {outcome.name}", log)
         self.metrics({f"attack_{k}": v for k, v in outcome.metrics.items()})
 
+    def release(self, bundle: Path) -> None:
+        """Log and register the model of a bundle that was published; never that of another."""
+        self._record.bundle = str(bundle)
+        self._log(
+            "register the model",
+            lambda: register(
+                self._client, self._experiment, self._id, bundle, release=self._record.run
+            ),
+        )
+
     def conclude(self, verdict: PublicationVerdict) -> None:
         """What became of the release; shown in the runs list and at the head of the description."""
         self._record.verdict = verdict
-        self._log(
-            "log the verdict",
-            lambda: self._client.set_tag(
-                self._id, "gate", "passed" if verdict.released else "withheld"
-            ),
-        )
+
+        def log() -> None:
+            gate, signed = "passed" if verdict.released else "withheld", verdict.signed
+            self._client.set_tag(self._id, "gate", gate)
+            self._client.set_tag(self._id, "signed", "yes" if signed else "no")
+
+        self._log("log the verdict", log)
 
     def keep(self, out: Path) -> None:
         """Write everything that was to be logged into the release's folder, for `log_later`."""
@@ -226,8 +243,9 @@ class MlflowTracker:
     def _open_run(self) -> str:
         mine = self._search({"synthdp.run": self._record.run})
         if mine:
-            self._client.update_run(mine[0].info.run_id, status="RUNNING")
-            return str(mine[0].info.run_id)
+            run = str(mine[0].info.run_id)
+            self._client.update_run(run, status="RUNNING", name=self._name("RUNNING"))
+            return run
         tags = {
             "synthdp.run": self._record.run,
             "synthdp.version": __version__,
@@ -237,7 +255,7 @@ class MlflowTracker:
             "mlflow.source.type": "LOCAL",
             "mlflow.user": _user(),
         }
-        return self._new_run(f"{self._record.dataset} {self._record.run}", tags)
+        return self._new_run(self._name("RUNNING"), tags)
 
     def _search(self, tags: Mapping[str, str]) -> list[Any]:
         wanted = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
@@ -256,8 +274,15 @@ class MlflowTracker:
 
         at = _now()
         self._client.log_batch(
-            run, metrics=[Metric(k, float(v), at, 0) for k, v in values.items() if math.isfinite(v)]
+            run,
+            metrics=[
+                Metric(k, _four_digits(k, v), at, 0) for k, v in values.items() if math.isfinite(v)
+            ],
         )
+
+    def _name(self, status: Status) -> str:
+        record = self._record
+        return run_name(record.dataset, self._params["epsilon"], record.verdict, status)
 
     def _note(self, status: Status) -> str:
         record = self._record
@@ -286,36 +311,17 @@ class MlflowTracker:
         self.warnings.append(f"MLflow: {shown_address(self._uri)} does not answer: {reason(error)}")
 
 
-def log_later(out: Path, *, store: str | None = None) -> list[str]:
-    """Log the release in `out`, of which MLflow did not get everything; returns the warnings.
-
-    The store is `store`, or the one that the release's spec names by now.
-
-    Raises:
-        OutputError: there is nothing to log, or the store cannot be reached.
-    """
-    record = TrackingRecord.kept(out)
-    spec_path = Path(record.spec)
-    uri = store or store_address(load_spec(spec_path).tracking.uri, home(spec_path))
-    check_uri(uri)
-    again = TrackingRecord(
-        run=record.run, dataset=record.dataset, experiment=record.experiment, spec=record.spec
-    )
-    with MlflowTracker(again, record.params, uri=uri, folder=home(spec_path)) as log:
-        for attack in record.attacks:
-            log.attack(attack)
-        log.metrics(record.metrics)
-        for file, folder in record.files:
-            log.artifact(out / file, folder=folder)
-        if record.verdict is not None:
-            log.conclude(record.verdict)
-    return log.warnings
-
-
 def _status(kind: type[BaseException] | None) -> Status:
     if kind is None or issubclass(kind, GateError):
         return "FINISHED"  # a withheld bundle is a finished release with a verdict
     return "FAILED" if issubclass(kind, Exception) else "KILLED"
+
+
+def _four_digits(name: str, value: float) -> float:
+    """A figure as reviewers read it; an epsilon is rounded up, so that it stays a bound."""
+    if name.startswith("epsilon") and value > 0:
+        return float(up(value, digits=max(0, 3 - math.floor(math.log10(value)))))
+    return float(f"{value:.4g}")
 
 
 def _user() -> str:

@@ -14,26 +14,20 @@ from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
 PREDICT = "predict"  # the graph mode without causes
-Status = Literal["FINISHED", "FAILED", "KILLED"]
+ML_PAGES = "workflowType=machine_learning"  # without it MLflow shows its menus for language models
+Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 VIEW = "synthdp"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 VIEW_COLUMNS = (
-    "attributes.`Created`",
     "tags.`gate`",
     "metrics.`epsilon_planned`",
-    "params.`epsilon`",
-    "metrics.`attack_advantage`",
-    "metrics.`attack_advantage_upper`",
-    "metrics.`tstr_auc`",
-    "metrics.`trtr_auc`",
-    "metrics.`edges_refuted`",
-    "metrics.`tv1`",
+    "metrics.`tstr_ratio`",
     "metrics.`tv2`",
-    "params.`delta`",
-    "params.`unit`",
-    "params.`graph`",
-    "params.`spec_sha256`",
-)
+    "metrics.`estimands_worst`",
+    "metrics.`attack_advantage_upper`",
+    "metrics.`attack_ceiling`",
+    "tags.`signed`",
+)  # MLflow orders them: metrics by name, then tags
 # Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first
 # until the note is opened.
 EXPERIMENT_NOTE = " ".join(
@@ -45,17 +39,17 @@ EXPERIMENT_NOTE = " ".join(
         (
             "One run is one release; runs inside it are attacks on it. A run's description begins"
             f" with the verdict.\n\nThe view `{VIEW}` has the columns that a reviewer looks at:"
-            " `gate` (published or withheld), `epsilon_planned` (the guarantee, at `delta`,"
+            " `gate` (passed or withheld), `epsilon_planned` (the guarantee, at `delta` for one"
+            " `unit`), `tstr_ratio` (AUC of what learned on synthetic rows, as a share of real"
+            " ones'), `tv2` (distance of two-way tables),"
         ),
         (
-            "for one `unit`), `attack_advantage` with its upper bound, `tstr_auc` beside `trtr_auc`"
-            " (learned on synthetic rows, and on real ones),"
+            "`estimands_worst` (the largest error of an estimand, where 1 is the end of its 95%"
+            " interval), `attack_advantage_upper` (as much as the attack may have; it says little"
+            " above `attack_ceiling`, which the claim allows), and `signed`."
         ),
-        (
-            "`edges_refuted` (arrows of the graph that the tables speak against), and `tv1`, `tv2`"
-            " (distance of one- and two-way tables)."
-        ),
-        "To compare releases, tick them and Compare.\n",
+        "To compare releases, tick them and Compare.\n\nIf a page shows menus for language"
+        " models, press Model training at its top.\n",
     )
 )
 
@@ -74,10 +68,11 @@ class AttackOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicationVerdict:
-    """Whether the bundle was published, and what each gate said, in words."""
+    """Whether the bundle was published and signed, and what each gate said, in words."""
 
     released: bool
     gates: tuple[str, ...] = ()
+    signed: bool = False
 
 
 def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
@@ -155,8 +150,17 @@ def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
     if planned is not None and spent is not None and spent < planned * (1 - 1e-9):
         line += f" ({spent:.4g} used on this outcome, which is no bound)"
     if "attack_advantage" in figures:
-        low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
-        interval = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""
+        low, high, ceiling = (
+            figures.get(f"attack_{name}")
+            for name in ("advantage_lower", "advantage_upper", "ceiling")
+        )
+        if low is None or high is None:
+            interval = ""
+        elif ceiling is not None and low <= ceiling < high:
+            told = f"advantage at most {high:.3g}, and the claim allows {ceiling:.3g}"
+            return f"{line}; the attack **cannot tell**: {told}"
+        else:
+            interval = f" ({low:.3g} to {high:.3g})"
         line += f"; attack advantage **{figures['attack_advantage']:.3g}**{interval}"
     return line
 
@@ -174,6 +178,21 @@ def _headline(verdict: PublicationVerdict | None, status: Status) -> str:
     }.get(status, "No verdict")
 
 
+def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, status: Status) -> str:
+    """A run's name, which is always in sight: its verdict, and the epsilon that was allowed.
+
+    >>> run_name("clinic", "1.0", PublicationVerdict(released=True), "FINISHED")
+    'clinic - released - eps 1'
+    """
+    if verdict is not None:
+        word = "released" if verdict.released else "withheld"
+    else:
+        word = {"RUNNING": "running", "KILLED": "interrupted", "FAILED": "failed"}.get(
+            status, "no verdict"
+        )
+    return f"{dataset} - {word} - eps {float(epsilon):g}"
+
+
 def view_state() -> dict[str, Any]:
     """The state of MLflow's runs table that the saved view restores.
 
@@ -183,10 +202,10 @@ def view_state() -> dict[str, Any]:
 
 
 def view_path(experiment: str) -> str:
-    """Path of the experiment's saved view, after the address of MLflow's server.
+    """Path of the experiment's saved view, after the address of MLflow's server."""
+    return f"/#/experiments/{experiment}/runs?{ML_PAGES}&viewStateShareKey={VIEW}"
 
-    It leaves out MLflow's menus for language models.
-    """
-    return (
-        f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
-    )
+
+def run_path(experiment: str, run: str) -> str:
+    """Path of a run's page, likewise."""
+    return f"/#/experiments/{experiment}/runs/{run}?{ML_PAGES}"

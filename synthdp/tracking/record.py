@@ -22,7 +22,8 @@ class TrackingRecord:
     """What MLflow gets of one release.
 
     `spec` is the path of the spec, which names the store. The store's address is written nowhere:
-    it may hold a password.
+    it may hold a password. `columns` are those that the spec declares (`registry.declared`), and
+    `bundle` is the folder of a released one.
     """
 
     run: str
@@ -33,6 +34,8 @@ class TrackingRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     attacks: list[AttackOutcome] = field(default_factory=list)
     files: list[tuple[str, str | None]] = field(default_factory=list)
+    columns: list[tuple[str, str, bool]] = field(default_factory=list)
+    bundle: str | None = None
     verdict: PublicationVerdict | None = None
 
     def keep(self, out: Path) -> None:
@@ -40,14 +43,17 @@ class TrackingRecord:
 
         Paths of files are relative to `out`.
         """
-        files = [
-            (str(Path(file).absolute().relative_to(out.absolute())), folder)
-            for file, folder in self.files
-        ]
+
+        def inside(path: str) -> str:
+            return str(Path(path).absolute().relative_to(out.absolute()))
+
+        files = [(inside(file), folder) for file, folder in self.files]
+        bundle = None if self.bundle is None else inside(self.bundle)
         write_private(
             out / FILE,
             _ADAPTER.dump_json(
-                _ADAPTER.validate_python(asdict(self) | {"files": files}), indent=1
+                _ADAPTER.validate_python(asdict(self) | {"files": files, "bundle": bundle}),
+                indent=1,
             ).decode()
             + "\n",
         )

@@ -19,16 +19,17 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from synthdp.errors import OutputError
 from synthdp.spec.addresses import check_uri, reason, shown_address, sqlite_file, store_address
 from synthdp.spec.model import ReleaseSpec, Tracking
-from synthdp.tracking.note import view_path
+from synthdp.tracking.note import run_path, view_path
 from synthdp.tracking.store import check_database
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS, STOP_SECONDS = 90, 5
+LATEST = 5  # releases whose pages are named
 
 
 def store_of(spec: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
@@ -109,6 +110,7 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
             "MLFLOW_BACKEND_STORE_URI": uri,
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "DO_NOT_TRACK": "true",
+            "MLFLOW_ENABLE_AI_GATEWAY": "false",  # its menu is for language models
         }
         server = subprocess.Popen(
             command,
@@ -123,6 +125,31 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
             yield address + _view(address, experiment)
         finally:
             _stop(server)
+
+
+def latest_runs(address: str, experiment: str) -> list[tuple[str, str]]:
+    """Name and page of the latest releases at a server, where it answers; the newest first."""
+    try:
+        number = _experiment(address, experiment)
+        asked = {
+            "experiment_ids": [number],
+            "filter": "tags.`gate` != ''",  # attacks have none
+            "order_by": ["attributes.start_time DESC"],
+            "max_results": LATEST,
+        }
+        request = Request(
+            f"{address}/api/2.0/mlflow/runs/search",
+            data=json.dumps(asked).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urlopen(request, timeout=10) as answer:
+            found: list[Any] = json.load(answer).get("runs", [])
+        return [
+            (str(run["info"]["run_name"]), address + run_path(number, str(run["info"]["run_id"])))
+            for run in found
+        ]
+    except (OSError, KeyError, ValueError):
+        return []
 
 
 def _free_port(port: int | None) -> int:
@@ -167,13 +194,8 @@ def _wait(server: subprocess.Popen[bytes], address: str) -> None:
 
 def _view(address: str, experiment: str) -> str:
     """Path of the experiment's saved view; of the list of experiments where it is not there yet."""
-    query = urlencode({"experiment_name": experiment})
     try:
-        with urlopen(
-            f"{address}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=10
-        ) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return view_path(str(found["experiment"]["experiment_id"]))
+        return view_path(_experiment(address, experiment))
     except HTTPError as error:  # there is no such experiment
         error.close()
         return "/#/experiments"
@@ -184,6 +206,14 @@ def _view(address: str, experiment: str) -> str:
             f"{shown_address(address)} does not answer: {reason(error)}",
             hint="check tracking.uri and that its server runs",
         ) from None
+
+
+def _experiment(address: str, name: str) -> str:
+    """The number of an experiment; raises as `urlopen` does, or KeyError or ValueError."""
+    query = urlencode({"experiment_name": name})
+    with urlopen(f"{address}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=10) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return str(found["experiment"]["experiment_id"])
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:

@@ -79,6 +79,7 @@ def client_class() -> Any:
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = (
         "true"  # a server's addresses would stand among the JSON
     )
+    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
     # MLflow would try for many minutes. What the steward has set stays.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(ANSWER_SECONDS))

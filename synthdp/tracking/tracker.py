@@ -12,6 +12,7 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.mlflow_run import MlflowTracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict, public_params
 from synthdp.tracking.record import TrackingRecord
+from synthdp.tracking.registry import declared
 
 
 class Tracker(Protocol):
@@ -30,6 +31,7 @@ class Tracker(Protocol):
     def metrics(self, values: Mapping[str, float]) -> None: ...
     def artifact(self, path: Path, *, folder: str | None = None) -> None: ...
     def attack(self, outcome: AttackOutcome) -> None: ...
+    def release(self, bundle: Path) -> None: ...
     def conclude(self, verdict: PublicationVerdict) -> None: ...
     def keep(self, out: Path) -> None: ...
 
@@ -61,6 +63,9 @@ class NullTracker:
         """Nothing."""
 
     def attack(self, outcome: AttackOutcome) -> None:
+        """Nothing."""
+
+    def release(self, bundle: Path) -> None:
         """Nothing."""
 
     def conclude(self, verdict: PublicationVerdict) -> None:
@@ -96,6 +101,7 @@ def tracker(
         dataset=spec.dataset.id,
         experiment=spec.tracking.experiment,
         spec=str(spec_path or folder / "spec.yaml"),
+        columns=declared(spec.columns),
     )
     return MlflowTracker(
         record,

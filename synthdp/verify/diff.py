@@ -96,14 +96,16 @@ def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDiff
             opened.append(open_verified(folder, progress))
     first, second = opened
     with reporter.stage("compare"):
-        graphs = difference(first.graph, second.graph)
-        findings = (
-            *_budget(first, second),
-            *_graph(first, second, graphs),
-            *_table(first, second),
-            *_quality(first, second),
-        )
-    return BundleDifference(a, b, findings, graphs)
+        return differences(first, second)
+
+
+def differences(a: Opened, b: Opened, *, rows: bool = True) -> BundleDifference:
+    """The findings on two bundles; those on their rows only where `rows` may be read."""
+    graphs = difference(a.graph, b.graph)
+    stated = (*_budget(a, b), *_graph(a, b, graphs), *_table(a, b))
+    return BundleDifference(
+        a.folder, b.folder, (*stated, *(_quality(a, b) if rows else ())), graphs
+    )
 
 
 def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
@@ -114,21 +116,30 @@ def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
     """
     verify_bundle(folder, progress=progress)
     try:
-        return Opened(
-            folder,
-            parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml"),
-            Certificate.model_validate(parse_json(read_text(folder / "privacy/certificate.json"))),
-            CausalGraph.from_json(parse_json(read_text(folder / "graph.json"))),
-            {
-                p["epsilon"]: p["delta"]
-                for p in parse_json(read_text(folder / "privacy/profile.json"))["points"]
-            },
-        )
+        return open_stated(folder)
     except (OSError, ValueError) as error:
         raise VerifyError(
             f"{folder}: was changed while it was read ({type(error).__name__})",
             hint="compare copies that nobody writes to",
         ) from None
+
+
+def open_stated(folder: Path) -> Opened:
+    """What a bundle states, unverified.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, SynthdpError: it is not what it should be.
+    """
+    return Opened(
+        folder,
+        parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml"),
+        Certificate.model_validate(parse_json(read_text(folder / "privacy/certificate.json"))),
+        CausalGraph.from_json(parse_json(read_text(folder / "graph.json"))),
+        {
+            p["epsilon"]: p["delta"]
+            for p in parse_json(read_text(folder / "privacy/profile.json"))["points"]
+        },
+    )
 
 
 # --- budget ---

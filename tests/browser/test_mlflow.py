@@ -16,23 +16,28 @@ from typing import Any
 
 import pytest
 
+from synthdp.bundle.wording import up
 from synthdp.privacy import plan
 from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.note import VIEW_COLUMNS
-from synthdp.tracking.server import serving, store_of
+from synthdp.tracking.server import latest_runs, serving, store_of
 from tests.release.conftest import Tiny
 
 pytestmark = pytest.mark.slow  # two releases, a server and a browser
 
 PATIENCE = 60_000  # ms, for pages of some megabytes on a busy machine
 GATE = [{"metric": "tv1_noisy", "at_most": 0.5}]
+ESTIMANDS: dict[str, Any] = {
+    "estimands": [{"kind": "question", "ask": "share(sex == 'male')"}],
+    "privacy": {"shares": {"measure": 0.2, "estimands": 0.1, "train": 0.7}},
+}
 ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
 
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The reviewers' address; and of the release that was published and of one that was withheld,
-    run and epsilon.
+    """The reviewers' address, the names of a published and of a withheld release, and the epsilon
+    of the first, as MLflow has it.
     """
 
     address: str
@@ -47,7 +52,9 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     tiny = Tiny(tmp_path_factory.mktemp("reviewed"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
-        first = tiny.write(tracking={"enabled": True}, attacks=ATTACK, gates=GATE).release()
+        first = tiny.write(
+            tracking={"enabled": True}, attacks=ATTACK, gates=GATE, **ESTIMANDS
+        ).release()
         second = tiny.write(
             tracking={"enabled": True},
             privacy={"epsilon": 0.5},
@@ -56,9 +63,8 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     assert first.warnings == second.warnings == () and second.bundle is None
     uri, experiment = store_of(load_spec(tiny.spec), tiny.folder)
     with serving(uri, port=None, experiment=experiment) as address:
-        yield Reviewed(
-            address, first.job.folder.run, second.job.folder.run, first.job.plan.epsilon_spent
-        )
+        epsilon = float(up(first.job.plan.epsilon_spent))
+        yield Reviewed(address, "tiny - released - eps 1", "tiny - withheld - eps 0.5", epsilon)
 
 
 @pytest.fixture
@@ -97,13 +103,13 @@ def test_the_view_shows_gate_epsilon_and_attack_of_each_release(
     page: Any, reviewed: Reviewed
 ) -> None:
     picture(page, "view")
-    for column in VIEW_COLUMNS[1:7]:
+    for column in VIEW_COLUMNS:
         heading = page.locator(f'.ag-header-cell[col-id="{column}"]').get_by_text(
             column.split("`")[1], exact=True
         )
         heading.wait_for()
     cells = page.locator("[role=gridcell]").all_inner_texts()
-    assert {"passed", "withheld"} <= set(cells) and str(reviewed.epsilon) in cells
+    assert {"passed", "withheld", "no"} <= set(cells) and str(reviewed.epsilon) in cells
     assert page.get_by_text(
         "figures were computed on real rows"
     ).is_visible()  # the note's first line, without opening it
@@ -125,6 +131,21 @@ def test_a_run_shows_verdict_epsilon_and_its_attacks(page: Any, reviewed: Review
     assert page.get_by_role(
         "heading", name="Withheld: a gate failed; the budget is spent"
     ).is_visible()
+
+
+def test_printed_links_open_runs_and_no_pages_for_language_models(
+    page: Any, reviewed: Reviewed
+) -> None:
+    base = reviewed.address.partition("/#")[0]
+    latest = latest_runs(base, "synthdp")
+    assert [name for name, _ in latest] == [reviewed.withheld, reviewed.published]
+    page.goto("about:blank")
+    page.goto(latest[1][1])
+    page.get_by_role("heading", name=reviewed.published).wait_for()
+    page.locator('a[href$="/models/tiny-synthetic/versions/1"]').wait_for()
+    picture(page, "run-link")
+    menu = page.locator("nav").first.inner_text()
+    assert "Runs" in menu and "Judges" not in menu and "Playground" not in menu
 
 
 def test_reports_and_descriptions_can_be_previewed(page: Any, reviewed: Reviewed) -> None:

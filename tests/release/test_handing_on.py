@@ -209,6 +209,7 @@ class Heard:
         self.names: list[str] = []
         self.files: list[tuple[str, str | None]] = []
         self.released: list[bool] = []
+        self.registered: list[Path] = []
 
     def metrics(self, values: dict[str, float]) -> None:
         self.figures |= values
@@ -218,6 +219,9 @@ class Heard:
 
     def artifact(self, path: Path, *, folder: str | None = None) -> None:
         self.files.append((path.name, folder))
+
+    def release(self, bundle: Path) -> None:
+        self.registered.append(bundle)
 
     def conclude(self, verdict: Any) -> None:
         self.released.append(verdict.released)
@@ -267,6 +271,7 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
     }
     assert log.names == ["membership, tables", "membership, elbo", "membership"]
     assert log.files[0] == ("internal.html", None) and log.released == [bundle is not None]
+    assert log.registered == ([] if bundle is None else [bundle])
     assert [name for name, _ in log.files[1:]] == (list(steward.TRACKED) if bundle else [])
 
 

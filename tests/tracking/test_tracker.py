@@ -22,6 +22,7 @@ from synthdp.tracking.note import (
     VIEW_TAG,
     AttackOutcome,
     PublicationVerdict,
+    note,
     view_path,
 )
 from synthdp.tracking.tracker import NullTracker, Tracker, tracker
@@ -105,7 +106,7 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     opened = release(store, "whole")
     assert opened.warnings == []
     run = store.run("whole")
-    assert run.info.status == "FINISHED" and run.info.run_name == "clinic whole"
+    assert run.info.status == "FINISHED" and run.info.run_name == "clinic - released - eps 2"
     params, metrics, tags = run.data.params, run.data.metrics, run.data.tags
     assert (
         params["epsilon"] == "2.0"
@@ -127,7 +128,7 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
         "attack_advantage_upper": 0.13,
         "attack_auc": 0.52,
     }
-    assert tags["gate"] == "passed" and tags["dataset"] == "clinic"
+    assert tags["gate"] == "passed" and tags["dataset"] == "clinic" and tags["signed"] == "no"
     note = tags["mlflow.note.content"]
     budget = "epsilon **1.99 of 2** at delta 1e-06 (1.5 used on this outcome, which is no bound)"
     assert note.startswith(
@@ -135,6 +136,29 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
         " 0.13)"
     )
     assert "- tv1_noisy 0.01, at most 0.2: held" in note and "**Attack membership**" in note
+
+
+def test_figures_have_four_digits_and_epsilon_stays_a_bound(store: Store) -> None:
+    with tracker(store.spec, folder=store.folder, run="digits") as opened:
+        opened.metrics({"epsilon_planned": 1.99012, "epsilon_spent": 0.99934, "tv1": 0.0123449})
+    assert store.run("digits").data.metrics == {
+        "epsilon_planned": 1.991,
+        "epsilon_spent": 0.9994,
+        "tv1": 0.01234,
+    }
+
+
+@pytest.mark.parametrize(
+    ("upper", "told"),
+    [
+        (0.13, "the attack **cannot tell**: advantage at most 0.13, and the claim allows 0.05"),
+        (0.04, "attack advantage **0.03** (-0.1 to 0.04)"),
+    ],
+)
+def test_noise_of_an_attack_is_no_headline(upper: float, told: str) -> None:
+    figures = FIGURES | {"advantage_upper": upper, "ceiling": 0.05}
+    named = {f"attack_{name}": value for name, value in figures.items()}
+    assert told in note({"epsilon": "1"}, named, (), None, status="FINISHED")
 
 
 def test_artifacts_lie_beside_the_store(store: Store) -> None:
@@ -177,6 +201,8 @@ def test_status_says_how_it_ended_and_nothing_of_the_error(
         _interrupted(opened, error)
     run = store.run(name)
     assert run.info.status == status and headline in run.data.tags["mlflow.note.content"]
+    word = {"FINISHED": "withheld", "FAILED": "failed", "KILLED": "interrupted"}[status]
+    assert run.info.run_name == f"clinic - {word} - eps 2"
     assert run.data.tags["error"] == type(error).__name__ and "31337" not in str(run.data)
     assert run.data.tags["gate"] == ("withheld" if isinstance(error, GateError) else "open")
 
@@ -203,7 +229,21 @@ def test_no_row_count_bound_or_path_is_logged(store: Store) -> None:
         assert not re.search(
             rf"\b{secret}\b", everything
         )  # as a whole: ids and times hold any four digits by chance
-    assert store.run("leaks").inputs.dataset_inputs == []
+
+
+def test_the_dataset_is_what_the_spec_declares(store: Store) -> None:
+    """Names and types; the digest is of these, so that no row moves it."""
+    release(store, "declared")
+    (known,) = store.run("declared").inputs.dataset_inputs
+    assert json.loads(known.dataset.schema)["mlflow_colspec"] == [
+        {"name": "sex", "type": "string", "required": True},
+        {"name": "visits", "type": "long", "required": True},
+    ]
+    assert known.dataset.name == "clinic" and known.dataset.profile is None
+    with tracker(store.spec, folder=store.folder, run="declared again"):
+        pass
+    (again,) = store.run("declared again").inputs.dataset_inputs
+    assert again.dataset.digest == known.dataset.digest
 
 
 def test_the_view_for_reviewers_is_saved(store: Store) -> None:
@@ -212,6 +252,7 @@ def test_the_view_for_reviewers_is_saved(store: Store) -> None:
     assert (
         state["selectedColumns"] == list(VIEW_COLUMNS)
         and "metrics.`epsilon_planned`" in VIEW_COLUMNS
+        and len(VIEW_COLUMNS) <= 8
     )
     assert (
         view_path(experiment.experiment_id)
@@ -222,11 +263,7 @@ def test_the_view_for_reviewers_is_saved(store: Store) -> None:
 def test_the_experiment_says_how_to_read_it_and_keeps_what_reviewers_write(store: Store) -> None:
     experiment = store.client.get_experiment_by_name("synthdp")
     note = experiment.tags["mlflow.note.content"]
-    assert "Confidential" in note and all(
-        f"`{c.split('`')[1]}`" in note
-        for c in VIEW_COLUMNS
-        if c.startswith(("metrics.`tv", "tags"))
-    )
+    assert "Confidential" in note and all(f"`{c.split('`')[1]}`" in note for c in VIEW_COLUMNS)
     store.client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "ours")
     with tracker(store.spec, folder=store.folder, run="noted"):
         pass

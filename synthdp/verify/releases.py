@@ -1,0 +1,256 @@
+"""The releases below a folder, for an index of them: what each bundle states, and what was checked.
+
+A bundle that cannot be read is listed with the reason, and the others go on. Nothing of a release's
+confidential folder is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import quote
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from synthdp.errors import printable
+from synthdp.ledger.balance import balance_of_entries
+from synthdp.ledger.entries import Entry, missing
+from synthdp.progress import Advance
+from synthdp.report.index.page import (
+    IndexContent,
+    IndexedBundle,
+    IndexedDataset,
+    IndexedDifference,
+    shown,
+)
+from synthdp.report.tables import ReportTable
+from synthdp.verify.diff import Difference, differences
+from synthdp.verify.found_bundles import Found, bundles_below, read_bundle, reasons_of
+
+PAGES = {
+    "public report": "report.html",
+    "certificate": "privacy/certificate.md",
+    "data card": "DATACARD.md",
+}
+DIFFERENCE = ("topic", "what", "before", "after", "verdict", "why")
+
+
+def index_of(
+    folder: Path,
+    *,
+    page: Path,
+    now: datetime,
+    verify: bool = False,
+    key: Ed25519PublicKey | None = None,
+    ledger: Sequence[Entry] = (),
+    ledger_name: str = "",
+    progress: Advance = lambda *_: None,
+) -> IndexContent:
+    """The content of the index of `folder`.
+
+    Args:
+        folder: where bundles are looked for.
+        page: the file that the index is written to; links start from its folder.
+        now: when it is made.
+        verify: whether to verify each bundle, which reads all its rows.
+        key: the publisher's public key; with `verify`, only what it signed is accepted.
+        ledger: the entries of a ledger, where one is at hand; `ledger_name` is shown for it.
+        progress: gets the number of bundles done and of all.
+    """
+    places, found, damaged = list(bundles_below(folder)), list[Found](), []
+    for done, place in enumerate(places):
+        progress(done, len(places))
+        try:
+            found.append(read_bundle(place, verify=verify, key=key))
+        # whatever the libraries below raise on bytes that were made to break them
+        except Exception as error:
+            reasons = (r.replace(str(place), "this folder") for r in reasons_of(error))
+            damaged.append((_relative(place, folder), tuple(reasons)))
+    found.sort(key=lambda f: f.order)
+    names = sorted({f.opened.spec.dataset.id for f in found})
+    return IndexContent(
+        folder=_text(folder.resolve().name),
+        made=f"{now:%Y-%m-%d %H:%M} UTC",
+        verified=verify,
+        ledger=ledger_name,
+        datasets=tuple(
+            _dataset([f for f in found if f.opened.spec.dataset.id == name], folder, page, ledger)
+            for name in names
+        ),
+        damaged=tuple(sorted(damaged)),
+    )
+
+
+# --- a dataset ---
+
+
+def _dataset(
+    found: Sequence[Found], folder: Path, page: Path, ledger: Sequence[Entry]
+) -> IndexedDataset:
+    spec = found[-1].opened.spec
+    own = [e for e in ledger if e.dataset == spec.dataset.id]
+    known = [f for f in found if own and not missing(f.entries, ledger)]
+    first = {f.run: f for f in reversed(found)}
+    once = sorted(first.values(), key=lambda f: f.order)
+    budget, over = _budget(once, own if known else ())
+    return IndexedDataset(
+        name=spec.dataset.id,
+        title=spec.dataset.title or spec.dataset.id,
+        budget=budget,
+        over=over,
+        bundles=tuple(_bundle(f, folder, page, copy_of=first[f.run], ledger=own) for f in found),
+        differences=tuple(_difference(a, b, folder) for a, b in pairwise(once)),
+        without=_without(own, {*first}) if known else None,
+    )
+
+
+def _budget(once: Sequence[Found], own: Sequence[Entry]) -> tuple[str, bool]:
+    """What the dataset has spent, in words, and whether that is more than its cap."""
+    if own:
+        balance = balance_of_entries(once[0].opened.spec.dataset.id, own)
+        spent, cap = balance.epsilon, balance.cap_epsilon
+        text = f"The ledger says: epsilon {spent:.4g} spent"
+        if cap is None:
+            return f"{text}, and there is no cap.", False
+        return f"{text} of a cap of {cap:.4g}; {max(cap - spent, 0):.4g} is left.", spent > cap
+    stated = sum(f.opened.certificate.epsilon_allowed for f in once)
+    cap_stated = once[-1].opened.certificate.cap
+    text = f"These bundles reserved epsilon {stated:.4g} together"
+    if cap_stated is not None:
+        text += f", under a cap of {cap_stated[0]:.4g}"
+    end = "what else was spent stands in the ledger, which this page was not made with"
+    return f"{text}; {end}.", cap_stated is not None and stated > cap_stated[0] * (1 + 1e-9)
+
+
+def _without(own: Sequence[Entry], bundled: set[str]) -> ReportTable | None:
+    """Runs of the ledger that have no bundle here: each was paid for all the same."""
+    settled = {e.run for e in own if e.kind == "settle"}
+    rows = tuple(
+        (
+            e.at[:10],
+            e.run,
+            f"{e.body['epsilon']:.4g}",
+            "withheld, or published elsewhere" if e.run in settled else "not finished",
+        )
+        for e in own
+        if e.kind == "reserve" and e.run not in bundled
+    )
+    headings = ("date", "run", "epsilon", "what became of it")
+    caption = f"Runs of {own[0].dataset} in the ledger without a bundle here"
+    return ReportTable(caption, headings, rows) if rows else None
+
+
+def _bundle(
+    found: Found, folder: Path, page: Path, *, copy_of: Found, ledger: Sequence[Entry]
+) -> IndexedBundle:
+    place, spec = found.opened.folder, found.opened.spec
+    checked, checks = _checks(found, folder, copy_of, ledger)
+    bounds = [_bound(g.metric, g.at_most, g.at_least) for g in spec.gates]
+    return IndexedBundle(
+        place=_relative(place, folder),
+        day=found.entries[-1].at[:10],
+        run=found.run,
+        rows=f"{spec.sampling.rows or 0:,}",
+        epsilon=found.epsilon,
+        gates=f"{len(bounds)} passed: {'; '.join(bounds)}" if bounds else "none declared",
+        signed=_signed(found),
+        checked=checked,
+        checks=checks,
+        links=tuple(
+            (text, _link(place / name, page))
+            for text, name in PAGES.items()
+            if (place / name).is_file() and not (place / name).is_symlink()
+        ),
+    )
+
+
+def _checks(found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry]) -> tuple[str, str]:
+    """State and words of what was checked of a bundle."""
+    state, words = ("good", ["verified"]) if found.verified else ("plain", ["not verified"])
+    if ledger and missing(found.entries, ledger):
+        state, words = "bad", [*words, "its entries are not in the ledger"]
+    elif ledger:
+        words.append("its entries are in the ledger")
+    if copy_of is not found:
+        same, other = copy_of.sums == found.sums, _relative(copy_of.opened.folder, folder)
+        how = "a copy of" if same else "of the same run as, and differs from,"
+        state, words = (state if same else "bad"), [*words, f"{how} {other}"]
+    return state, "; ".join(words)
+
+
+def _signed(found: Found) -> str:
+    signer = found.opened.certificate.signer
+    if signer is None:
+        return "unsigned"
+    short = f"{signer[:16]}…"
+    if not found.verified:
+        return f"names the key {short}, not checked"
+    if found.key_checked:
+        return f"signed by {short}, the key that was given"
+    return f"signed by {short}; whose key that is was not checked"
+
+
+def _bound(metric: str, at_most: float | None, at_least: float | None) -> str:
+    return (
+        f"{metric} at most {at_most:g}"
+        if at_most is not None
+        else f"{metric} at least {at_least:g}"
+    )
+
+
+# --- differences ---
+
+
+def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
+    verified = a.verified and b.verified
+    names = [_relative(f.opened.folder, folder) for f in (a, b)]
+    try:
+        findings = differences(a.opened, b.opened, rows=verified).findings
+    except Exception as error:  # as where bundles are read
+        (reason, *_) = reasons_of(error)
+        return IndexedDifference(
+            summary=f"{names[1]} after {names[0]}: cannot be compared",
+            table=ReportTable(
+                f"No comparison of {printable(names[1])}", ("reason",), ((printable(reason),),)
+            ),
+        )
+    moved = [f"{f.what} {f.verdict}" for f in findings if f.verdict in ("better", "worse")]
+    other = sum(f.verdict == "different" for f in findings)
+    said = "; ".join([*moved, *([f"{other} other differences"] if other else [])])
+    return IndexedDifference(
+        summary=f"{names[1]} after {names[0]}: {said or 'no difference'}",
+        table=ReportTable(
+            f"{printable(names[1])} compared with {printable(names[0])} ({_basis(verified)})",
+            DIFFERENCE,
+            tuple(map(_row, findings)),
+        ),
+    )
+
+
+def _basis(verified: bool) -> str:
+    return "both verified" if verified else "as both state; rows were not read"
+
+
+def _row(found: Difference) -> tuple[str, ...]:
+    cells = found.topic, found.what, shown(found.a), shown(found.b), found.verdict, found.why
+    return tuple(map(printable, cells))
+
+
+# --- places ---
+
+
+def _text(name: str) -> str:
+    """A name of a file as text, whatever bytes it has."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _relative(place: Path, folder: Path) -> str:
+    return _text(os.path.relpath(place, folder))
+
+
+def _link(path: Path, page: Path) -> str:
+    """The address of `path` from `page`; no name can make it anything but a path."""
+    return quote(os.fsencode(os.path.relpath(path, page.parent)))
