@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.inference_models import MODELS, Values, levels, spec_of
+from benchmarks.inference_models import Values, levels, spec_of
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.inference.estimands import estimand_results, exact_results
