@@ -78,7 +78,7 @@ def _judged(figure: Figure, sample: Figure, truth: float) -> dict[str, Any]:
 
     width = np.nan
     if figure.interval is not None and sample.interval is not None:
-        width = float(np.ptp(figure.interval) / np.ptp(sample.interval))  # type: ignore[arg-type]
+        width = float(np.ptp(figure.interval) / np.ptp(sample.interval))
     return {
         "part": "effect",
         "statistic": "effect",
