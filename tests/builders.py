@@ -4,6 +4,9 @@ what it is about.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -101,3 +104,18 @@ def mostly_trained(spec: ReleaseSpec) -> ReleaseSpec:
             "synthesizer": spec.synthesizer.model_copy(update={"steps": 800}),
         }
     )
+
+
+@cache
+def lacks_r(*packages: str) -> str:
+    """What this machine lacks to run R with some packages, in words; nothing where it lacks none.
+
+    R is no part of the project's environment: tests that need it are skipped without it.
+    """
+    if shutil.which("Rscript") is None:
+        return "no R on this machine"
+    asked = " && ".join(f"requireNamespace('{name}', quietly = TRUE)" for name in packages)
+    done = subprocess.run(
+        ["Rscript", "-e", f"quit(status = !({asked or 'TRUE'}))"], capture_output=True, check=False
+    )
+    return "" if done.returncode == 0 else f"R lacks one of {', '.join(packages)}"

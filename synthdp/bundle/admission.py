@@ -117,14 +117,13 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
             (CSV_NAME, PARQUET_NAME),
             _released("synthetic", content.synthetic, pd.DataFrame).receipts,
         ),
-        **dict.fromkeys(
-            ("marginals.json", DATACARD), _released("tables", content.tables, tuple).receipts
-        ),
+        "marginals.json": _released("tables", content.tables, tuple).receipts,
         **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
     }
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
-    receipts[REPORT] = receipts[CSV_NAME] | receipts["marginals.json"]
+    shown = receipts[CSV_NAME] | receipts["marginals.json"]
+    receipts |= dict.fromkeys((REPORT, DATACARD), shown)
     graph = content.graph
     if (
         content.validation is None
@@ -138,7 +137,7 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     return (
         receipts
         | dict.fromkeys(("graph.json", "graph.svg"), paid)
-        | {REPORT: receipts[REPORT] | paid}
+        | dict.fromkeys((REPORT, DATACARD), shown | paid)
     )
 
 

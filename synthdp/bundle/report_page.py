@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from synthdp.bundle.metadata.arrows import Strength, arrow_strengths
 from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
 from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.noisy_tables import read_tables
@@ -23,6 +24,7 @@ from synthdp.evaluate.sampling import sampling_floor
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.prediction.groups import groups_of, on_groups
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import compared
 from synthdp.report.graph_view import GraphView
 from synthdp.report.public.content import About, PublicContent
@@ -110,6 +112,17 @@ def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:
     return GraphView(
         mode=spec.graph.mode, svg=graph.to_svg(), edges=edges, validation=stated.get("validation")
     )
+
+
+def link_strengths(
+    folder: Path, spec: ReleaseSpec, graph: CausalGraph, tables: Sequence[NoisyTable]
+) -> tuple[Strength, ...]:
+    """How strong the graph's links are in the first rows of the bundle's table."""
+    if not any(edge.structural for edge in graph.edges):
+        return ()
+    domain = Domain.from_spec(spec.columns)
+    codes = published_levels(folder / CSV_NAME, domain, header=tuple(spec.columns))
+    return arrow_strengths(graph, codes, domain, tables)
 
 
 def published_levels(path: Path, domain: Domain, *, header: Sequence[str]) -> Codes:

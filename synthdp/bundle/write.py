@@ -33,7 +33,7 @@ from synthdp.bundle.metadata.parquet import PARQUET_NAME, write_parquet
 from synthdp.bundle.metadata.readme import graph_title, public_spec, readme, spec_yaml
 from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.noisy_tables import tables_json
-from synthdp.bundle.report_page import REPORT, public_report
+from synthdp.bundle.report_page import REPORT, link_strengths, public_report
 from synthdp.bundle.signing.keys import Signer
 from synthdp.bundle.signing.statement import STATEMENT, make_statement, sign
 from synthdp.ledger.entries import Entry
@@ -137,18 +137,19 @@ def _write_all(
     _write_model(draft, content.model.value)
     begin(description)
     csv, parquet = (written(draft / n, sha256(draft / n)) for n in (CSV_NAME, PARQUET_NAME))
-    day = entries[-1].at[:10]
+    day, tables = entries[-1].at[:10], content.tables.value
+    strengths = link_strengths(draft, spec, graph, tables)
     texts = {
         "spec.yaml": spec_yaml(spec),
         "README.md": readme(spec, facts, day=day),
-        DATACARD: datacard(spec, facts, graph, content.tables.value, day=day),
+        DATACARD: datacard(spec, facts, graph, tables, strengths, day=day),
         CROISSANT: as_json(croissant(spec, facts, day=day, csv=csv, parquet=parquet)),
         "graph.json": as_json(
             graph.to_json()
             | ({"validation": content.validation.value.to_json()} if content.validation else {})
         ),
         "graph.svg": graph.to_svg(title=graph_title(spec)),
-        "marginals.json": as_json(tables_json(content.tables.value)),
+        "marginals.json": as_json(tables_json(tables)),
         "datapackage.json": as_json(
             descriptor(spec, run=content.run, csv_bytes=csv.bytes, csv_sha256=csv.sha256)
         ),

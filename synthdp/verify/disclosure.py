@@ -16,7 +16,7 @@ from synthdp.bundle.metadata.deployment import (
 )
 from synthdp.bundle.metadata.readme import readme
 from synthdp.bundle.noisy_tables import read_tables
-from synthdp.bundle.report_page import REPORT, public_report
+from synthdp.bundle.report_page import REPORT, link_strengths, public_report
 from synthdp.graph.causal import CausalGraph
 from synthdp.verify.reader import Check, Reader
 
@@ -41,16 +41,17 @@ def _check_readme(reader: Reader) -> Iterator[str]:
 
 
 def _check_datacard(reader: Reader) -> Iterator[str]:
-    """The data card says what spec, certificate, graph and noisy tables say."""
+    """The data card says what spec, certificate, graph, noisy tables and rows say."""
     if reader.certificate is None:
         return
     graph = CausalGraph.from_json(reader.json("graph.json"))
     tables = read_tables(reader.folder)
-    card = datacard(reader.spec, reader.certificate, graph, tables, day=reader.day)
+    strengths = link_strengths(reader.folder, reader.spec, graph, tables)
+    card = datacard(reader.spec, reader.certificate, graph, tables, strengths, day=reader.day)
     if reader.text(DATACARD) != card:
         yield (
-            f"{DATACARD}: does not say what spec.yaml, graph.json, marginals.json and"
-            " privacy/certificate.json say"
+            f"{DATACARD}: does not say what spec.yaml, graph.json, marginals.json,"
+            " synthetic.csv and privacy/certificate.json say"
         )
 
 

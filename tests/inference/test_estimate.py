@@ -52,6 +52,23 @@ def stacked(tables: list[NoisyTable], names: tuple[str, ...]) -> tuple[Any, Any,
     return tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
 
+def test_no_table_helps_beyond_its_margins() -> None:
+    """The joint fit of all tables, on all columns, says of two columns what their margins say."""
+    rng, names = np.random.default_rng(4), ("a", "b", "c")
+    tables = [table(s, float(rng.uniform(1, 9)), rng) for s in SETS if len(s) < 3]
+    a, y, variances = stacked(tables, names)
+    joint = np.linalg.pinv((a.T / variances) @ a)
+    c = rng.normal(size=(3, 4))
+    wide = np.broadcast_to(c[:, None, :], (3, 2, 4)).ravel()  # of all columns, constant along b
+    solver = LeastSquares(measured(tables, DOMAIN, ("a", "c"), grouped=False))
+    found = solver.functionals(c[None])
+    assert found.values[0] == pytest.approx(wide @ joint @ (a.T / variances) @ y)
+    assert found.covariance[0, 0] == pytest.approx(wide @ joint @ wide)
+    alone = [t for t in tables if t.columns == ("a", "c")]
+    without = LeastSquares(measured(alone, DOMAIN, ("a", "c"), grouped=False))
+    assert found.covariance[0, 0] < without.functionals(c[None]).covariance[0, 0]
+
+
 @pytest.mark.parametrize("names", [("a",), ("a", "b"), ("a", "b", "c"), ()])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_generalised_least_squares(names: tuple[str, ...], seed: int) -> None:

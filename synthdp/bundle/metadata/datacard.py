@@ -2,7 +2,8 @@
 
 The headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards",
 arXiv:2204.01075v1, section 3], as far as spec, graph and certificate know the answers. The card is
-a function of those and of the noisy tables, so that `verify` can write it again.
+a function of those, of the noisy tables and of the synthetic rows, so that `verify` can write it
+again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import combinations
 
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.scores_text import in_words
+from synthdp.bundle.metadata.arrows import Strength, arrows_text
 from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.wording import about_column, code, plain, title_of, up
 from synthdp.data.kinds import column_kind
@@ -56,10 +58,11 @@ def datacard(
     certificate: Certificate,
     graph: CausalGraph,
     tables: Sequence[NoisyTable],
+    strengths: Sequence[Strength],
     *,
     day: str,
 ) -> str:
-    """The data card; `day` is that of the release, as an ISO date."""
+    """The data card; `strengths` are of the graph's links, `day` is the release's (ISO date)."""
     return "\n".join(
         [
             f"# Data card: {plain(title_of(spec.dataset))}",
@@ -87,6 +90,7 @@ def datacard(
             "",
             *_measured(spec, tables),
             "",
+            *([] if not strengths else ["## Links of the model", "", *arrows_text(strengths), ""]),
             "## How it was made",
             "",
             *_making(spec, certificate, graph),

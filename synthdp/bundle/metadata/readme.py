@@ -19,6 +19,8 @@ from synthdp.spec.model import (
     ChosenColumns,
     Compute,
     CsvSource,
+    Integer,
+    Number,
     ParquetSource,
     ReleaseSpec,
     Signing,
@@ -103,7 +105,8 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         delta=f"{certificate.delta:g}",
         not_for=NOT_FOR,
         predictive=spec.graph.mode == "predict",
-        estimands=bool(spec.estimands),
+        question=_example_question(spec),
+        estimands=_number_of_estimands(len(spec.estimands)),
         published=spec.publication is not None,
         signed=certificate.signer is not None,
         licence=licence,
@@ -111,6 +114,19 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         citation=plain(citation(spec, certificate, day=day)),
     )
     return text
+
+
+def _number_of_estimands(count: int) -> str:
+    """In words, or nothing where there are none."""
+    return "" if count == 0 else "one result" if count == 1 else f"{count} results"
+
+
+def _example_question(spec: ReleaseSpec) -> str:
+    """A question that one measured column answers."""
+    for name, column in spec.modelled.items():
+        if name.isidentifier() and isinstance(column, Integer | Number):
+            return f"mean({name})"
+    return "count()"
 
 
 def _template(name: str) -> Template:
