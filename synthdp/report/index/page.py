@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from synthdp.errors import printable
-from synthdp.report.parts import Card, template
+from synthdp.report.parts import template
 from synthdp.report.tables import ReportTable
+from synthdp.report.verdicts import Verdict
 
 MARK = '<meta name="generator" content="synthdp index">'
 
@@ -72,12 +73,12 @@ class IndexContent:
 def render_index(content: IndexContent) -> str:
     """The page as HTML text."""
     page: str = template("index.html.j2").render(
-        content=content, cards=_cards(content), mark=MARK, seen=printable, numbers_file=""
+        content=content, verdicts=_cards(content), mark=MARK, seen=printable, numbers_file=""
     )
     return page
 
 
-def _cards(content: IndexContent) -> list[Card]:
+def _cards(content: IndexContent) -> list[Verdict]:
     bundles = [b for dataset in content.datasets for b in dataset.bundles]
     wrong = len(content.damaged) + sum(b.checked == "bad" for b in bundles)
     signed = sum(b.signed != "unsigned" for b in bundles)
@@ -87,14 +88,16 @@ def _cards(content: IndexContent) -> list[Card]:
     else:
         how = "nothing was verified: not all damage would be seen"
     return [
-        Card("Bundles", f"{found}", f"of {_counted(len(content.datasets), 'dataset')}"),
-        Card(
+        Verdict("Bundles", f"{found}", f"of {_counted(len(content.datasets), 'dataset')}"),
+        Verdict(
             "Damaged or refuted",
             f"{wrong} of {found}",
             how,
-            "bad" if wrong else "good" if content.verified and found else "plain",
+            "bad" if wrong else "good" if content.verified and found else "unknown",
         ),
-        Card("State a signature", f"{signed} of {len(bundles)}", "the others prove no publisher"),
+        Verdict(
+            "State a signature", f"{signed} of {len(bundles)}", "the others prove no publisher"
+        ),
     ]
 
 
