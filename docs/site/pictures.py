@@ -1,4 +1,4 @@
-"""`make pictures`: the quickstart's screens, in docs/images. Needs Chromium and Playwright.
+"""`make pictures`: screens of the quickstart and the gallery. Needs Chromium and Playwright.
 
 The table of the quickstart is simulated, so its internal report may be shown.
 """
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from gallery import take_pictures
 from playwright.sync_api import sync_playwright
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
@@ -65,6 +66,7 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto((folder / path).as_uri())
             page.screenshot(path=IMAGES / f"{name}.png")
+        take_pictures(browser)
 
 
 if __name__ == "__main__":
