@@ -14,11 +14,20 @@ from synthdp.data.domain import Domain
 from synthdp.inference.figures import Figure, Rows
 from synthdp.inference.intervals import FEWEST, Interval, Quadratic, ratio_interval
 from synthdp.inference.words import counted, listed
-from synthdp.model.regression import INTERCEPT, Design, weak
+from synthdp.model.regression import Design, weak
 from synthdp.privacy.mechanisms.product_sums import NoisyProducts
 from synthdp.spec.model import RegressionEstimand, ReleaseSpec
 
 Floats = npt.NDArray[np.float64]
+
+SPREAD = (
+    "the sampling is right where the outcome spreads about the line by the same everywhere; where"
+    " it spreads more in a rare group, the interval of that group's coefficient is too narrow"
+)
+TWO_VALUED = (
+    "of two categories the spread is taken to be the largest possible, so that the interval is"
+    " wider than it need be where one of them is rare"
+)
 
 
 def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tuple[Figure, ...]:
@@ -32,13 +41,16 @@ def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tupl
     theta = _solved(gram, moments[:-1, -1])
     residual = np.append(-theta, 1.0)
     squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
+    if design.two_valued:
+        squares = 1.0  # the most that a number in [-1, 1] varies, whatever the terms say
     found = []
-    for name, c in zip(design.names, np.linalg.inv(design.raw.T), strict=True):
+    rows_of_raw = zip(design.functions, design.names, np.linalg.inv(design.raw.T), strict=True)
+    for function, name, c in rows_of_raw:
         ends = [
             _interval(design, noisy.sigma, gram, theta, c, spread)
             for spread in (rows.per_unit * squares, 0.0)
         ]
-        shift = design.outcome.middle if name == INTERCEPT else 0.0
+        shift = design.outcome.middle if function == () else 0.0
         found.append(_figure(name, about, float(c @ theta), ends, design.outcome.half, shift))
     return tuple(found)
 
@@ -108,8 +120,7 @@ def about_regression(
         yield f"rows that lack {listed(lacking)} are left out"
     yield (
         "the interval is of the population that the rows are a sample of: it has the sampling and"
-        " the noise; the sampling is right where the outcome spreads about the line by the same"
-        " everywhere"
+        f" the noise; {TWO_VALUED if design.two_valued else SPREAD}"
     )
     yield from counted(spec, [n for n in columns if not domain[n].ranged])
     for number in bounds:

@@ -46,6 +46,7 @@ class Design:
     functions: tuple[Product, ...]
     outcome: Bounded
     numbers: tuple[Bounded, ...]
+    two_valued: bool = False  # the outcome, of two categories
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
@@ -137,7 +138,8 @@ def design_of(spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand) -
             functions[parts] = ":".join(label for _, label in chosen)
     numbers = tuple(bounded(name) for name in columns if domain[name].ranged)
     names = tuple(functions.values())
-    return Design(names, tuple(functions), bounded(estimand.outcome), numbers)
+    two_valued = not domain[estimand.outcome].ranged and len(domain[estimand.outcome].labels) == 2
+    return Design(names, tuple(functions), bounded(estimand.outcome), numbers, two_valued)
 
 
 def _functions(domain: Domain, name: str) -> Iterator[tuple[Part, str]]:
@@ -177,12 +179,12 @@ def check_regressions(plan: ReleasePlan, spec: ReleaseSpec) -> None:
     Raises:
         BudgetError: the moment matrix of such rows is too weak.
     """
-    rows = expected_fit_rows(spec)
     for name, mechanism in plan.estimands.items():
         estimand = spec.estimands[int(name) - 1]
         if not isinstance(estimand, RegressionEstimand) or not isinstance(mechanism, ProductSums):
             continue
         design = design_of(spec, mechanism.domain, estimand)
+        rows = expected_fit_rows(spec)
         gram = design.moments(rows * design.expected(mechanism.domain, square=1.0))[:-1, :-1]
         if weak(gram, mechanism.sigma):
             least = float(np.linalg.eigvalsh(gram)[0])

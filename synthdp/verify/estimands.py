@@ -27,6 +27,10 @@ TOLERANCE = 1e-6  # relative: another platform may round differently in the last
 def _check_estimands(reader: Reader) -> Iterator[str]:
     """Every figure follows from the sums, and the sums have the noise that the ledger charged."""
     spec = reader.spec
+    asked = {estimand_purpose(estimand_name(i)) for i in range(len(spec.estimands))}
+    charged = {e.body["purpose"] for e in reader.charges}
+    if paid := sorted(p for p in charged - asked if p.startswith(estimand_purpose(""))):
+        yield f"spec.yaml: lacks the estimand that the ledger charged as {paid[0]!r}"
     if reader.holds(ESTIMANDS) != bool(spec.estimands):
         yield f"{ESTIMANDS}: must be there where the spec names estimands, and nowhere else"
     if not spec.estimands or not reader.holds(ESTIMANDS):

@@ -171,6 +171,34 @@ def test_an_interval_of_the_sampling_alone_would_not(monkeypatch: pytest.MonkeyP
     assert max(found) < 0.9
 
 
+def test_an_outcome_of_two_categories_and_a_rare_group_are_covered() -> None:
+    """2% of the rows have probability .5, the rest .002: one deviation for all covers 39%."""
+    columns: dict[str, Column] = {
+        "group": Categorical(type="categorical", categories=("most", "few")),
+        "ill": Categorical(type="categorical", categories=("no", "yes")),
+    }
+    domain = Domain.from_spec(columns)
+    asked = design_of(
+        SimpleNamespace(columns=columns),  # type: ignore[arg-type]
+        domain,
+        RegressionEstimand(kind="regression", outcome="ill", terms=("group",)),
+    )
+    rng, rows, held = np.random.default_rng(8), 20_000, 0
+    for _ in range(100):
+        few = rng.random(rows) < 0.02
+        ill = rng.random(rows) < np.where(few, 0.5, 0.002)
+        codes = np.column_stack([few, ill]).astype(np.uint16)
+        frame = pd.DataFrame(
+            {"group": np.where(few, "few", "most"), "ill": np.where(ill, "yes", "no")}
+        )
+        table = Table(codes, frame, np.zeros(rows, bool), {})
+        exact = asked.mechanism(domain, Arm(), 1.0).without_noise(table).sums
+        noisy = NoisyProducts(exact + rng.normal(0, 5, len(exact)), 5.0)
+        low, high = regression_figures(asked, noisy, Rows())[1].interval or (0, 0)
+        held += low <= 0.498 <= high
+    assert held >= 90
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("spent", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("rows", [2000, 20_000])

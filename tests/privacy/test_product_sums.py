@@ -169,6 +169,15 @@ def test_products_that_would_break_the_proof_are_refused(products: tuple, proble
         ProductSums(DOMAIN, Arm(), DESIGN.numbers, products, 1.0)
 
 
+def test_numbers_without_room_are_refused_and_what_is_no_number_moves_nothing() -> None:
+    narrow = Bounded("age", 0.0, 5e-324)
+    with pytest.raises(ValueError, match="bounds do not differ"):
+        replace(mechanism(), numbers=(narrow,))
+    frame = pd.DataFrame({"visits": [0.0], "age": [0.0]})
+    found = mechanism()._number(narrow, frame, np.zeros((1, 3), np.uint16))
+    assert np.isfinite(found).all() and abs(found).max() <= 1
+
+
 def test_without_noise_all_rows_count() -> None:
     frame = frame_of(100, 8)
     found = mechanism().without_noise(table_of(frame, np.ones(100, dtype=bool)))

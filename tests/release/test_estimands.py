@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from synthdp import Bundle
 from synthdp.errors import VerifyError
@@ -137,6 +138,26 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
     with pytest.raises(VerifyError) as caught:
         verify_bundle(asked.bundle)
     assert any("must be there where the spec names estimands" in p for p in caught.value.problems)
+
+
+def test_verify_misses_an_estimand_that_was_charged(asked: Any) -> None:
+    """Left out of the spec and of the file of figures, so that these agree with each other."""
+    spec, sums = asked.bundle / "spec.yaml", asked.bundle / "SHA256SUMS"
+    content = yaml.safe_load(spec.read_text())
+    del content["estimands"][-1]
+    before = hashlib.sha256(spec.read_bytes()).hexdigest()
+    spec.write_text(yaml.safe_dump(content, sort_keys=False))
+    after = hashlib.sha256(spec.read_bytes()).hexdigest()
+    sums.write_text(sums.read_text().replace(before, after))
+
+    def without_last(stated: dict[str, Any]) -> None:
+        stated["sums"].popitem()
+        stated["estimands"].pop()
+
+    changed(asked.bundle, without_last)
+    with pytest.raises(VerifyError) as caught:
+        verify_bundle(asked.bundle)
+    assert any("lacks the estimand that the ledger charged" in p for p in caught.value.problems)
 
 
 def test_verify_misses_a_contingency_table(asked: Any) -> None:

@@ -206,6 +206,14 @@ def test_strata_under_their_noise_are_refused_before_anything_is_read() -> None:
             "estimands #1.clips.pay: 0 to 2000 is not inside pay's 0 to 1000",
         ),
         (
+            "[{kind: regression, outcome: pay, terms: [arm, 'arm=b']}]",
+            "unknown column 'arm=b'",
+        ),
+        (
+            "[{kind: regression, outcome: pay, terms: [age], clips: {pay: [0, 5.0e-324]}}]",
+            "too near to each other",
+        ),
+        (
             "[{kind: regression, outcome: pay, terms: [age], clips: {arm: [0, 1]}}]",
             "estimands #1.clips.arm: 'arm' is no number of this regression",
         ),

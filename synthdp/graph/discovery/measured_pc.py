@@ -195,7 +195,7 @@ class Effort:
         """The effort where half of the last tests see an effect of `weakest`."""
         if not weakest <= SHARP:
             return cls(1.0, candidates)
-        more = 1.5 * math.sqrt(SHARP / weakest)
+        more = 1.5 * math.sqrt(SHARP / max(weakest, SHARP / 100))
         return cls(
             SHARP_LEVEL * (weakest / SHARP) ** 2,
             {n: min(round(more * tried), MAX_CANDIDATES[n]) for n, tried in candidates.items()},

@@ -61,10 +61,10 @@ class ProductSums:
     is at most 1 in size, since numbers are cut to [-1, 1]. So a row moves the vector of all sums by
     at most the root of the number of kinds in L2, and reaches it where its numbers lie at ends of
     their bounds and its levels are asked for. A unit of k rows moves it by at most k times as much;
-    replacing one by at most twice that. Cutting each product towards zero to multiples of 1 /
-    `GRID` makes none larger. All sums are whole numbers of 1 / `GRID`, added as integers, so that
-    rounding the noise is post-processing of the Gaussian mechanism. Products, bounds and the arm
-    are the spec's. What a row adds is computed of its own values alone.
+    replacing one by at most twice that. Rounding each product to multiples of 1 / `GRID` takes
+    none beyond 1 in size, which is such a multiple. All sums are whole numbers of 1 / `GRID`, added
+    as integers, so that rounding the noise is post-processing of the Gaussian mechanism. Products,
+    bounds and the arm are the spec's. What a row adds is computed of its own values alone.
     """
 
     domain: Domain
@@ -80,6 +80,8 @@ class ProductSums:
             raise ValueError("a product is there twice")
         if any(list(product) != sorted(product) for product in self.products):
             raise ValueError("the parts of a product are not in order")
+        if not all(0 < number.half < math.inf for number in self.numbers):
+            raise ValueError("a number whose bounds do not differ, or are not finite")
 
     @property
     def name(self) -> str:
@@ -138,7 +140,7 @@ class ProductSums:
                 value = counted.astype(np.float64)
                 for part in product:
                     value *= parts[part]
-                total[at] += np.trunc(value * GRID).astype(np.int64).sum()
+                total[at] += np.rint(value * GRID).astype(np.int64).sum()
         return total
 
     def _parts(self, frame: Any, codes: Codes) -> Mapping[Part, npt.NDArray[np.float64]]:
@@ -156,7 +158,8 @@ class ProductSums:
         values = np.nan_to_num(self._values(bounds.column, frame, codes))
         clipped = np.clip(values, bounds.lower, bounds.upper)
         with np.errstate(all="ignore"):
-            return np.clip((clipped - bounds.middle) / bounds.half, -1.0, 1.0)
+            scaled = np.nan_to_num((clipped - bounds.middle) / bounds.half)
+        return np.clip(scaled, -1.0, 1.0)
 
     def _counted(self, frame: Any, codes: Codes) -> npt.NDArray[np.bool_]:
         """Which rows count, `[rows]`."""

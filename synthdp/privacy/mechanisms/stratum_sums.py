@@ -93,12 +93,12 @@ class StratumSums:
 
     Sensitivity [derived here]: a row adds the vector (1, u, c u^2) with |u| <= 1, c = `SQUARE`, to
     one stratum and nothing to others. Its L2 norm is at most sqrt(2 + c^2), reached at |u| = 1;
-    with counts alone it is 1. Cutting u towards zero to multiples of 1 / `GRID`, and c u^2
-    likewise, makes neither larger. A unit of k rows moves the sums by at most k times as much;
-    replacing one by at most twice that. All sums are whole numbers of 1 / `GRID`, which doubles add
-    exactly in any order, so that rounding the noise is post-processing of the Gaussian mechanism.
-    Arms, levels and bounds are the spec's. Whether an arm holds for a row is asked of that row's
-    values alone.
+    with counts alone it is 1. Rounding u to multiples of 1 / `GRID`, and c u^2 likewise,
+    takes neither beyond 1 and c in size, which are such multiples. A unit of k rows moves the sums
+    by at most k times as much; replacing one by at most twice that. All sums are whole numbers of
+    1 / `GRID`, which doubles add exactly in any order, so that rounding the noise is
+    post-processing of the Gaussian mechanism. Arms, levels and bounds are the spec's. Whether an
+    arm holds for a row is asked of that row's values alone.
     """
 
     domain: Domain
@@ -166,7 +166,7 @@ class StratumSums:
             stratum, u = self._strata(frame, codes), self._numbers(frame, codes)
             inside = (stratum >= 0) & ~np.isnan(u)
             stratum, u = stratum[inside], u[inside]
-            added = (np.full(len(u), GRID), np.trunc(u * GRID), np.trunc(u**2 * (SQUARE * GRID)))
+            added = (np.full(len(u), GRID), np.rint(u * GRID), np.rint(u**2 * (SQUARE * GRID)))
             for at in range(parts):
                 summed = np.bincount(stratum, weights=added[at], minlength=total.shape[1])
                 total[at] += summed.astype(np.int64)

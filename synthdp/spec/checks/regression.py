@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 from synthdp.spec.checks.clips import clip_problems
 from synthdp.spec.checks.problem import CrossProblem
@@ -86,14 +88,25 @@ def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Ite
 
 
 def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[CrossProblem]:
-    """At most `MAX_COEFFICIENTS`, the intercept among them."""
+    """At most `MAX_COEFFICIENTS`, the intercept among them, each with a name of its own."""
 
-    def levels(name: str) -> int:
+    def labels(name: str) -> list[str]:
         column = spec.columns[name]
-        return 1 if column.operand == "number" else max(0, len(column.labels) - 1)
+        if column.operand == "number":
+            return [name]
+        return [f"{name}={label}" for label in column.labels[1:]]
 
-    coefficients = 1 + sum(math.prod(map(levels, names)) for names in terms)
-    if coefficients > MAX_COEFFICIENTS:
+    coefficients = 1 + sum(math.prod(len(labels(name)) for name in names) for names in terms)
+    if coefficients <= MAX_COEFFICIENTS:
+        named = [":".join(c) for names in terms for c in product(*map(labels, names))]
+        twice = [name for name, times in Counter(["(intercept)", *named]).items() if times > 1]
+        for name in twice:
+            yield CrossProblem(
+                (*where, "terms"),
+                f"two coefficients would be named {name!r}",
+                "give a column another name; dataset.source.rename does",
+            )
+    else:
         yield CrossProblem(
             (*where, "terms"),
             f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured",
