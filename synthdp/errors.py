@@ -178,7 +178,7 @@ class OutputError(SynthdpError):
     exit_code = 2
 
 
-RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "matplotlib", "joblib")
+RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "joblib")
 """What the extra `release` installs, by the names that are imported."""
 INSTALL_RELEASE = "pip install 'synthdp[release]'"
 

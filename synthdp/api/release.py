@@ -100,6 +100,7 @@ def resume(
     Traceback (most recent call last):
     synthdp.errors.OutputError: releases/clinic holds no interrupted run
       hint: start one with `synthdp release SPEC`
+    budget: nothing more was spent
     """
     from synthdp.release.run import resume as resume_run
 

@@ -231,7 +231,14 @@ class Synthesizer:
             weights = load_file(folder / WEIGHTS_FILE)
             architecture = Architecture.from_json(content["architecture"])
             columns, stated = tuple(content["columns"]), content["shapes"]
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,  # a type of number that NumPy has not
+            SafetensorError,
+        ) as error:
             raise VerifyError(
                 f"cannot read the model in {folder.name}: {type(error).__name__}"
             ) from None

@@ -46,14 +46,14 @@ CHARGE = (
     "        entry = self._lease.charge(purpose=purpose, mechanism=mechanism.name, event=event)\n"
 )
 VALUES = "synthdp/data/values.py"
-ONCE = "once = _one_by_one(_objects(cells.dictionary), meaning)"
+ONCE = "once = _one_by_one(_objects(cells.dictionary), meaning, column)"
 BY_PANDAS = """held = _objects(cells.dictionary)
         if column is not None and column.type == "datetime":
             import pandas as pd
 
             read = pd.to_datetime(pd.Series(held, dtype=object), errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
             held = [str(value)[:19] for value in read]
-        once = _one_by_one(held, meaning)"""  # noqa: E501
+        once = _one_by_one(held, meaning, column)"""  # noqa: E501
 OPENING = "synthdp/release/open_session.py"
 RETURN = (
     "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"

@@ -21,6 +21,7 @@ def test_a_graph_that_was_learned_is_paid_for_wherever_it_is_shown(release: Any)
         for own in (graph, Released(learned, frozenset({paid}), key=_KERNEL_KEY))
     )
     assert learned.edges and {name for name, receipts in found.items() if paid in receipts} == {
+        "DATACARD.md",
         "graph.json",
         "graph.svg",
         REPORT,

@@ -108,10 +108,10 @@ def test_a_proof_that_is_not_listed_is_found(tmp_path: Path) -> None:
 
 
 def _table(first: str) -> dict[str, dict[str, str]]:
-    """A table of the steward's guide that has a line `first`: by line, then by the head of the
+    """A table of the guide to epsilon that has a line `first`: by line, then by the head of the
     column.
     """
-    text = (ROOT / "docs" / "steward.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "epsilon.md").read_text(encoding="utf-8")
     lines = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in text.splitlines()
@@ -162,7 +162,7 @@ def test_the_stewards_figures_of_graphs_are_those_of_the_ablation() -> None:
         .groupby("graph")["mean_auc"]
         .mean()
     )
-    text = " ".join((ROOT / "docs" / "steward.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs" / "guides" / "graphs.md").read_text(encoding="utf-8").split())
     told = re.search(
         r"expert's graph gives AUC (\S+), half of its arrows (\S+), a wrong graph (\S+), and none"
         r" (\S+) \(",

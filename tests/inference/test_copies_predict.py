@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from benchmarks.inference import HOLDOUT, Population, released
+from benchmarks.inference import HOLDOUT, Setting
 from benchmarks.inference_models import MODELS, levels, spec_of
 from synthdp.data.domain import Domain
 from synthdp.graph.prediction.groups import groups_of
 from synthdp.inference.estimate import LeastSquares
 from synthdp.inference.posterior import Posterior
 from synthdp.inference.tables import measured
-from synthdp.model.planning import plan_for
 from tests.chance import seeded
 
 M, RELEASES = 20, 40
@@ -24,16 +23,16 @@ M, RELEASES = 20, 40
 @pytest.mark.parametrize("model", list(MODELS))
 def test_blocks_of_pairs_are_held(model: str, rows: int) -> None:
     """All pairs of five columns at epsilon 1; the shares of the drawn laws, without rows' noise."""
-    draw = MODELS[model][0]
+    draw = MODELS[model].draw
     spec = spec_of(model, "predict", rows=rows, epsilon=1.0, holdout=HOLDOUT)
     domain = Domain.from_spec(spec.columns)
-    population = levels(domain, draw(np.random.default_rng(99), 400_000))
-    plan = plan_for(spec, domain)
+    population = levels(domain, draw(np.random.default_rng(99), 400_000, None))
+    setting = Setting.of(spec)
     pairs, hits, count, refused = 0, 0, 0, 0
     with seeded(f"{model} {rows}"):
         for release in range(RELEASES):
             rng = np.random.default_rng([release, rows])
-            tables = released(Population(spec, domain, (), ()), plan, draw(rng, rows))
+            tables = setting.tables(levels(domain, draw(rng, rows, None)))
             found = groups_of(tables, domain).of(population)
             posterior = Posterior(
                 LeastSquares(measured(tables, domain, domain.names, grouped=True))

@@ -265,6 +265,7 @@ def test_plans_are_no_markup() -> None:
         "spends": [
             {
                 "purpose": "[bold]p[/bold]",
+                "share": 1.0,
                 "epsilon_alone": 1.0,
                 "mechanism": "[/nothing]",
                 "serves": ["[blink]graph"],

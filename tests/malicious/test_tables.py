@@ -300,7 +300,7 @@ def duplicate_columns(path: Path) -> None:
 
 
 def undeclared(path: Path) -> None:
-    parquet(path, pa.table({"sex": ["f"], "age": [1], CANARY: [1]}))
+    parquet(path, pa.table({"sex": ["f"], "age": [1], "other": [CANARY]}))
 
 
 def pickle_posing(path: Path) -> None:

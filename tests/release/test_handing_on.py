@@ -96,7 +96,7 @@ def test_fitted_rows_teach_and_held_out_rows_judge(
         np.testing.assert_array_equal(found, wanted)
     assert (
         heard["synthetic"] is synthetic
-        and heard["settings"] is loaded.evaluation
+        and heard["settings"] == loaded.evaluation
         and heard["graph"] is graph
     )
 

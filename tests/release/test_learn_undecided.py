@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_text(yaml.safe_dump(predict_spec(**SEARCHED), sort_keys=False), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("synthdp.privacy.plan.GROUP_SIZES", (1, 2))
-        patch.setattr(measured_pc, "separates", lambda answer, tests: True)
+        patch.setattr(measured_pc, "separates", lambda answer, tests, level: True)
         release(path, out=folder / "out")
     return folder / "out" / "bundle"
 

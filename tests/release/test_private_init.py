@@ -246,7 +246,7 @@ def drafted(clinic: Path, synthdp: Callable[..., Any]) -> Path:
     draft = yaml.safe_load(Path("draft.yaml").read_text())
     draft["attacks"] = {"membership": {"enabled": False}}
     draft["tracking"] = {"enabled": False}
-    draft["evaluation"] = {"targets": ["sex"], "classifiers": ["logistic"], "triples": 4}
+    draft["evaluation"] |= {"targets": ["sex"], "classifiers": ["logistic"], "triples": 4}
     Path("draft.yaml").write_text(yaml.safe_dump(draft, sort_keys=False))
     return clinic
 

@@ -24,15 +24,29 @@ _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M
 
 def front_matter(spec: ReleaseSpec) -> str:
     """The lines between the dashes, and the dashes; of the spec alone."""
-    content = {
-        "pretty_name": " ".join(title_of(spec.dataset).split()),
+    size = size_category(spec.sampling.rows or spec.dataset.rows.value)
+    head = {
+        "pretty_name": quoted(title_of(spec.dataset)),
         **_licence(spec.dataset.licence),
-        "size_categories": [size_category(spec.sampling.rows or spec.dataset.rows.value)],
+        "size_categories": f"[{quoted(size)}]",
+    }
+    rest = {
         "tags": ["synthetic", "differential-privacy", "tabular"],
         "configs": [{"config_name": "default", "data_files": PARQUET_NAME}],
     }
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=10_000)
-    return f"---\n{text}---\n"
+    lines = "".join(f"{key}: {value}\n" for key, value in head.items())
+    return f"---\n{lines}{yaml.safe_dump(rest, sort_keys=False)}---\n"
+
+
+def quoted(words: str) -> str:
+    """A text in YAML's quotes, its signs as codes: readers of Markdown that do not know of such a
+    head draw nothing of it.
+
+    >>> print(quoted("Patients <b>"))
+    "Patients \\U0000003cb\\U0000003e"
+    """
+    plain = " ".join(words.split())
+    return '"' + "".join(c if c.isalnum() or c == " " else f"\\U{ord(c):08x}" for c in plain) + '"'
 
 
 def size_category(rows: int) -> str:
@@ -52,4 +66,4 @@ def _licence(stated: str | None) -> dict[str, str]:
     name = _RENAMED.get(stated.lower(), stated.lower())
     if name in _LICENCES:
         return {"license": name}
-    return {"license": "other", "license_name": " ".join(stated.split())}
+    return {"license": "other", "license_name": quoted(stated)}
