@@ -347,7 +347,10 @@ def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(
             sized, claim, _ = worst_case._powerful(
                 game, delta=1e-5, adjacency="add_remove", runs=5000
             )
-            powers.append(power(sized, claim, runs=5000, repeats=400))
+            # All repeats of one call share a pool of simulated runs, which moves them together: of
+            # two whole runs of this test one had .88 for one of 20 mechanisms, the other 1.0.
+            pools = [power(sized, claim, runs=5000, repeats=400) for _ in range(3)]
+            powers.append(float(np.median(pools)))
     assert min(powers) >= 0.93  # 95% less what 400 repeats may miss
     figure(
         "mechanisms and epsilons where noise/2 is detected with 95% at 5000 runs",
