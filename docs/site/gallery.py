@@ -43,7 +43,7 @@ def _clinic(folder: Path, *, rows: int, epsilon: float, gate: dict[str, Any]) ->
     content["evaluation"] |= PAID
     return content | {
         "graph": {"mode": "predict"},
-        "gates": [{"metric": "tv1_dp", "at_most": gate}],
+        "gates": [gate],
     }
 
 
