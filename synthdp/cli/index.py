@@ -45,7 +45,6 @@ def index(
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.report.index.page import render_index
-    from synthdp.spec.addresses import shown_address, shown_path
     from synthdp.verify.releases import index_of
 
     page = _target(folder, out)
@@ -60,25 +59,26 @@ def index(
             verify=verify,
             key=None if key is None else load_public_key(key),
             ledger=() if ledger is None else open_book(ledger).entries(),
-            ledger_name=""
-            if ledger is None
-            else shown_address(ledger)
-            if "://" in ledger
-            else shown_path(ledger),
+            ledger_name=_ledger_name(ledger),
             progress=progress,
         )
     write_file(page, render_index(content), option="--out")
     bundles = sum(len(dataset.bundles) for dataset in content.datasets)
-    show(
-        {"index": str(page)} | asdict(content),
-        as_json=as_json,
-        text=lambda: "\n".join(
-            [
-                f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}",
-                *(f"damaged: {place}: {reasons[0]}" for place, reasons in content.damaged),
-            ]
-        ),
-    )
+    lines = [
+        f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}",
+        *(f"damaged: {place}: {reasons[0]}" for place, reasons in content.damaged),
+    ]
+    facts = {"index": str(page)} | asdict(content)
+    show(facts, as_json=as_json, text=lambda: "\n".join(lines))
+
+
+def _ledger_name(ledger: str | None) -> str:
+    """A ledger as a page may show it."""
+    from synthdp.spec.addresses import shown_address, shown_path
+
+    if ledger is None:
+        return ""
+    return shown_address(ledger) if "://" in ledger else shown_path(ledger)
 
 
 def _target(folder: Path, out: Path | None) -> Path:

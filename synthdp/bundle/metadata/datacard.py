@@ -53,6 +53,13 @@ GRAPHS = {
 }
 
 
+NOT_COVERED = (
+    " `privacy/certificate.md` says what of it the guarantee covers and what it does not: among the"
+    " latter what can be inferred about a person from other people's rows, which no release of"
+    " statistics can withhold."
+)
+
+
 def datacard(
     spec: ReleaseSpec,
     certificate: Certificate,
@@ -106,12 +113,7 @@ def datacard(
             "",
             "## Sensitive content",
             "",
-            (
-                f"The original describes {plain(certificate.unit_meaning)}."
-                " `privacy/certificate.md` says what of it the guarantee covers and what it does"
-                " not: among the latter what can be inferred about a person from other people's"
-                " rows, which no release of statistics can withhold."
-            ),
+            f"The original describes {plain(certificate.unit_meaning)}.{NOT_COVERED}",
             "",
         ]
     )
