@@ -3,10 +3,10 @@ given a seed.
 
 Noise has no seed by design, so tests of noise itself bear a chance of failure. Each has one that is
 written down in `CHANCES`, with what it is computed from; `tests/test_chance.py` adds them up. All
-other draws of the quick tests follow seeds: those of numpy and torch are given one, and tests of
-what is made of noise, rather than of noise, take the fixture `seeded`, under which the operating
-system's coins do not
-count. So does nothing that is slow: figures of the dashboard are of noise as it is.
+other draws of the quick tests follow seeds: those of numpy and torch are given one, and the
+operating system's coins are replaced, by `tests/conftest.py` and without a test's asking, by coins
+that follow the name of the test or of the fixture that is shared. A child process draws as ever.
+So does all that is slow: figures of the dashboard are of noise as it is.
 """
 
 from __future__ import annotations

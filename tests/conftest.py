@@ -5,9 +5,9 @@ The rings: `make test` runs what is neither `check` nor `slow`, in two minutes; 
 all but `slow`; `make slow` runs the rest. The first ring does not even import a file whose
 `pytestmark` holds `pytest.mark.check`: imports would take half of its time.
 
-Quick tests do not fail by chance: what they draw has a seed, or a chance of failure that
-`tests/chance.py` states. Their sum is less than 1e-4. Hypothesis, too, goes through the same
-examples each time; `make fuzz` looks for others.
+Quick tests do not fail by chance: what they draw follows a seed without their asking, or has a
+chance of failure that `tests/chance.py` states. Their sum is less than 1e-4. Hypothesis, too, goes
+through the same examples each time; `make fuzz` looks for others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,18 +41,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if IN_CHECK.search(collection_path.read_text(encoding="utf-8")) else None
 
 
-@pytest.fixture
-def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Noise and coins of a quick test follow its name; see `tests/chance.py`."""
-    if request.node.get_closest_marker("slow"):
-        yield
-    else:
-        from tests.chance import (
-            seeded as follow,
-        )  # numpy comes with it, and must find the number of threads set
+def _draws(item: pytest.Item, name: str, *, freely: bool) -> AbstractContextManager[None]:
+    """What is drawn within follows `name`, unless `item` is slow or may draw `freely`."""
+    from tests.chance import seeded  # numpy comes with it: the number of threads is set by now
 
-        with follow(request.node.name):
-            yield
+    slow = item.get_closest_marker("slow") is not None
+    return nullcontext() if slow or freely else seeded(name)
+
+
+@pytest.fixture(autouse=True)
+def draws_follow_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Noise and coins of a quick test follow its name; see `tests/chance.py`."""
+    from tests.chance import CHANCES
+
+    file = request.path.relative_to(Path(__file__).parent).as_posix()
+    with _draws(request.node, request.node.name, freely=file in CHANCES):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Those of what tests share follow its own name: it is the same whichever test is first."""
+    own = fixturedef.scope == "function"
+    with _draws(request._pyfuncitem, fixturedef.argname, freely=own):
+        return (yield)
 
 
 @pytest.fixture

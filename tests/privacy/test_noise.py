@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import secrets
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -287,6 +288,12 @@ def test_rounding_to_the_lattice_fits_in_the_sensitivity(
 
 
 # --- streams and seeds ---
+
+
+def test_nothing_here_follows_a_seed() -> None:
+    """Noise is OpenDP's and keys are the operating system's: no stand-in of `tests/chance.py`."""
+    assert Streams.discrete_gaussian.__name__ == "discrete_gaussian"
+    assert isinstance(getattr(secrets.randbits, "__self__", None), secrets.SystemRandom)
 
 
 def test_streams_never_repeat() -> None:
