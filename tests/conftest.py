@@ -43,14 +43,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def _draws(item: pytest.Item, name: str, *, freely: bool) -> AbstractContextManager[None]:
     """What is drawn within follows `name`, unless `item` is slow or may draw `freely`."""
-    from tests.chance import seeded  # numpy comes with it: the number of threads is set by now
+    from tests.chance import seeded as follow  # brings numpy: the number of threads is set by now
 
     slow = item.get_closest_marker("slow") is not None
-    return nullcontext() if slow or freely else seeded(name)
+    return nullcontext() if slow or freely else follow(name)
 
 
 @pytest.fixture(autouse=True)
-def draws_follow_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
+def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
     """Noise and coins of a quick test follow its name; see `tests/chance.py`."""
     from tests.chance import CHANCES
 

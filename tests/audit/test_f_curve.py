@@ -159,7 +159,6 @@ def test_the_half_that_chooses_does_not_judge() -> None:
     assert judged_apart.alarm
 
 
-@pytest.mark.usefixtures("seeded")
 def test_detection_rate_tells_right_from_wrong() -> None:
     rng, claim = np.random.default_rng(2), gaussian_claim(1.0)
     right, wrong = gaussian_runs(1.0)(rng, 5000), gaussian_runs(2.0)(rng, 5000)

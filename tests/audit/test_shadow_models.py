@@ -28,8 +28,6 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Fleet, Loky, play
 from tests.builders import skeleton
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 ROWS = 300
 Floats = npt.NDArray[np.float64]
 

@@ -32,7 +32,7 @@ from synthdp.model.fit import measure
 from synthdp.privacy.session import Rehearsal
 from synthdp_attacks.statistics import Interval
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 ROWS = 2000
 

@@ -27,8 +27,6 @@ from synthdp.verify.common_levels import common_levels
 from synthdp.verify.diff import BundleDifference, Difference, compare
 from synthdp.verify.quality import Distance, PooledTable, _noise_of, apart, distances, references
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 
 def finding(found: BundleDifference, what: str) -> Difference:
     (one,) = [f for f in found.findings if what in f.what]

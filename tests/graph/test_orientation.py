@@ -30,8 +30,6 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 
 def domain_of(*names: str) -> Domain:
     edges = tuple(np.linspace(-2, 2, 9)[:-1])

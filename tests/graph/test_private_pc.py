@@ -33,8 +33,6 @@ from synthdp.spec.checks.cross_checks import cross_problems
 from synthdp.spec.model import Graph, ReleaseSpec
 from tests.builders import skeleton
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 NAMES = ("priv_pc", "svt_pc", "em_pc")
 Network = Callable[[str], BayesianNetwork]
 Figure = Callable[..., None]

@@ -19,8 +19,6 @@ from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.ci_tests.rcit import MomentTests, residuals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 Floats = npt.NDArray[np.float64]
 Table = Callable[[int, np.random.Generator], Floats]
 

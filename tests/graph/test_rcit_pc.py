@@ -24,8 +24,6 @@ from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 Make = Callable[[int, np.random.Generator], pd.DataFrame]
 
 

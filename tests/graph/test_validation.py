@@ -23,8 +23,6 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 Network = Callable[[str], BayesianNetwork]
 Check = Callable[..., ValidationReport]
 CELLS = 1024

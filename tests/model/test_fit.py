@@ -26,8 +26,6 @@ from synthdp.spec.checks.cross_checks import check
 from synthdp.spec.model import Graph, ReleaseSpec, Shares
 from tests.builders import skeleton
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 ROWS = 3000
 
 

@@ -27,8 +27,6 @@ from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 DATA = Path(__file__).parents[1] / "graph" / "data"
 ROWS, BATCH = 60_000, 1024
 DRAWING = 0.01  # total variation of a column's distribution that drawing 40,000 rows may add

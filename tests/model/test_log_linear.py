@@ -28,8 +28,6 @@ from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
 from synthdp.privacy.session import Rehearsal
 from tests.builders import build_spec
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 Floats = npt.NDArray[np.float64]
 SIZES, NAMES = (3, 4, 2, 5), ("a", "b", "c", "d")
 PARENTS = ((), (0,), (0, 1), (0, 1, 2))

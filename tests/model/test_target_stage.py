@@ -24,8 +24,6 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 # a, b -> y; a -> b; a, b, y -> x. The targets are y and x.
 EDGES = tuple(float(e) for e in range(8))
 DOMAIN = Domain(

@@ -31,7 +31,7 @@ from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.threat import FloatArray
 from synthdp_attacks.verdict import attack_row
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 BLACK = DeclaredAttack(
     attack="targeted with random_forest",

@@ -27,7 +27,7 @@ from synthdp_attacks import (
 from synthdp_attacks.threat import Codes
 from tests.attacks.runners import deadly
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 ROWS = np.random.default_rng(0).integers(3, size=(40, 2))
 ASKED, RELEASES, CLAIM = 32, 400, Claim(1.0, 1e-5)

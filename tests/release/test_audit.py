@@ -30,7 +30,7 @@ from synthdp.report.audits import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 
 def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:

@@ -19,7 +19,7 @@ from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify import noise
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6}
 

@@ -24,7 +24,7 @@ from synthdp.release.run_folder import RunFolder
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Graph
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
 STRONG = {

@@ -50,7 +50,7 @@ from synthdp_attacks import (
     shared_confidence,
 )
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 SURVEY = Path(__file__).parents[2] / "specs" / "synthetic-learn.yaml"
 

@@ -218,7 +218,7 @@ def problems(bundle: Path) -> list[str]:
     return list(check_graph(Reader(bundle, parsed=load_spec(bundle / "spec.yaml"))))
 
 
-def test_an_audit_plants_no_canaries_where_nothing_is_trained(tmp_path: Path, seeded: None) -> None:
+def test_an_audit_plants_no_canaries_where_nothing_is_trained(tmp_path: Path) -> None:
     spec = write(tmp_path)
     record, _ = audit.audit(spec, rows="simulated", out=tmp_path / "out", pairs=2)
     assert not record.refuted and record.membership is not None
@@ -226,7 +226,7 @@ def test_an_audit_plants_no_canaries_where_nothing_is_trained(tmp_path: Path, se
     assert NO_CANARIES in audit_markdown(record)
 
 
-def test_a_training_is_replayed_with_arrows_of_its_own(tmp_path: Path, seeded: None) -> None:
+def test_a_training_is_replayed_with_arrows_of_its_own(tmp_path: Path) -> None:
     record, _ = audit.audit(write(tmp_path, **TRAINED), rows="none", out=tmp_path, pairs=2)
     assert record.replay is not None and record.replay.findings == ()
     assert NO_CANARIES not in audit_markdown(record)

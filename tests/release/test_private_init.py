@@ -27,7 +27,7 @@ from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, ReleaseSpec, Ro
 from synthdp.spec.model.dataset import DomainFrom
 from tests.builders import build_spec
 
-pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
+pytestmark = pytest.mark.check
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "drafts" / "private.yaml"
 ROWS, CANARY = 4000, "canary-7391"

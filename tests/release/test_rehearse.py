@@ -45,7 +45,6 @@ def answers_of(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.check
-@pytest.mark.usefixtures("seeded")
 def test_answers_and_table_are_held_against_the_simulated_rows() -> None:
     found = rehearse(parse_spec(text_of(), path="s"))
     assert found["rows"] == 2400 and 0 < found["tv1"] < 0.1 and 0 < found["tv2"] < 0.2
@@ -58,7 +57,6 @@ def test_answers_and_table_are_held_against_the_simulated_rows() -> None:
 
 
 @pytest.mark.check
-@pytest.mark.usefixtures("seeded")
 def test_a_biased_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def biased(*asked: Any) -> Answer:
         answer = answer_tables(*asked)
@@ -75,7 +73,6 @@ def test_a_biased_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.check
-@pytest.mark.usefixtures("seeded")
 def test_the_command_rehearses_and_leaves_nothing(tmp_path: Path, synthdp: Run) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(text_of(constraints=["age >= 98"]), encoding="utf-8")

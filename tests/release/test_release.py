@@ -99,7 +99,6 @@ def test_all_group_sizes_of_a_default_release_are_verified(
     assert verify_bundle(tiny.bundle).ok
 
 
-@pytest.mark.usefixtures("seeded")
 def test_the_table_has_the_specs_rows_columns_types_and_domain(tiny: Any) -> None:
     tiny.write().release()
     drawn = pd.read_csv(tiny.bundle / "synthetic.csv", keep_default_na=False, dtype=str)
@@ -177,7 +176,6 @@ def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
     ]
 
 
-@pytest.mark.usefixtures("seeded")
 def test_an_id_unit_bounds_its_rows_and_charges_for_them(
     tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls
 ) -> None:
@@ -324,7 +322,6 @@ def validated(
         return release(made / "spec.yaml", out=made / "again").bundle or made
 
 
-@pytest.mark.usefixtures("seeded")
 def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any) -> None:
     tiny.write(
         graph={
@@ -368,7 +365,6 @@ def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any
     assert {"sex", "smoker"} in [{f["x"], f["y"]} for f in refuted]
 
 
-@pytest.mark.usefixtures("seeded")
 def test_a_validated_graph_is_told_everywhere(tiny: Any) -> None:
     tiny.write(
         graph={"mode": "validate", "edges": ["grade -> visits", "sex -> smoker"]},

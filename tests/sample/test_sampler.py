@@ -31,8 +31,6 @@ from synthdp.sample.sampler import USED_TWICE, Sampler, Weighing, one_use
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 COLUMNS: dict[str, Any] = {
     "sex": {"type": "categorical", "categories": ["female", "male"]},
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},

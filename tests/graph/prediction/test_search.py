@@ -27,8 +27,6 @@ from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 
-pytestmark = pytest.mark.usefixtures("seeded")
-
 Codes = npt.NDArray[np.uint16]
 PREDICT = Graph(mode="predict")
 ROWS = 4000
