@@ -1,8 +1,9 @@
-"""The quick tests fail by chance in less than one of 10,000 runs, and draw from numpy by seeds."""
+"""The quick tests fail by chance in less than one of 10,000 runs, and draw by seeds."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +20,52 @@ def test_chances_of_all_tests_sum_to_less_than_one_in_ten_thousand() -> None:
     assert [name for name in CHANCES if not (TESTS / name).exists()] == []
 
 
+UNSEEDED = ("urandom", "token_bytes", "uuid4", "SystemRandom")
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(TESTS.rglob("*.py")):
+        yield str(path.relative_to(TESTS)), ast.parse(path.read_text(encoding="utf-8"))
+
+
 @pytest.mark.check
-def test_no_test_draws_from_numpy_without_a_seed() -> None:
+def test_no_test_draws_without_a_seed() -> None:
     found = [
-        f"{path.relative_to(TESTS)}:{node.lineno}"
-        for path in sorted(TESTS.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name}:{node.lineno}"
+        for name, tree in sources()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func).endswith(("default_rng", "SeedSequence"))
-        and not node.args
-        and not node.keywords
+        and (
+            ast.unparse(node.func).endswith(UNSEEDED)
+            or (
+                ast.unparse(node.func).endswith(("default_rng", "SeedSequence"))
+                and not node.args
+                and not node.keywords
+            )
+        )
     ]
+    assert found == []
+
+
+@pytest.mark.check
+def test_no_generator_is_shared_by_tests() -> None:
+    """What one of them draws would depend on which others ran before it."""
+    found = []
+    for name, tree in sources():
+        made = {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            for target in node.targets
+            if isinstance(target, ast.Name) and ast.unparse(node.value.func).endswith("default_rng")
+        }
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        inside = [node for function in functions for node in ast.walk(function)]
+        found += [
+            f"{name}:{node.lineno}"
+            for node in inside
+            if isinstance(node, ast.Name) and node.id in made
+        ]
     assert found == []
 
 

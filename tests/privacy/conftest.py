@@ -63,6 +63,6 @@ class EvenLatents(Streams):
         return np.full((rows, width), 0.5, dtype=np.float32)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def even_latents() -> Streams:
     return EvenLatents.fresh()

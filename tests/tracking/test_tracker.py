@@ -323,7 +323,7 @@ def test_two_first_releases_at_once_make_one_store(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", code, uri, name], stderr=subprocess.PIPE, text=True)
         for name in ("one", "other")
     ]
-    ends = [(process.communicate(timeout=120)[1], process.returncode) for process in both]
+    ends = [(process.communicate(timeout=300)[1], process.returncode) for process in both]
     assert [code for _, code in ends] == [0, 0], ends
     from mlflow.tracking import MlflowClient
 
