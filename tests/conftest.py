@@ -26,7 +26,12 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
-hypothesis.settings.register_profile("same examples", derandomize=True, deadline=None)
+hypothesis.settings.register_profile(
+    "same examples",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # by the clock of a busy machine
+)
 hypothesis.settings.load_profile("same examples")
 
 Figure = Callable[..., None]
