@@ -64,14 +64,19 @@ def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
-) -> Iterator[None]:
-    """Those of what tests share follow its own name: it is the same whichever test is first."""
-    own = fixturedef.scope == "function"
-    with _draws(request._pyfuncitem, fixturedef.argname, freely=own):
-        return (yield)
+class SharedDraws:
+    """Draws of what tests share follow its own name: it is the same whichever test is first.
+
+    Not a hook of this file: of fixtures of the whole session, no file below the root is told.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+    ) -> Iterator[None]:
+        own = fixturedef.scope == "function"
+        with _draws(request._pyfuncitem, fixturedef.argname, freely=own):
+            return (yield)
 
 
 @pytest.fixture
@@ -104,8 +109,9 @@ def figure(request: pytest.FixtureRequest) -> Figure:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marker of tests that write a figure, so that `make slow` runs the quick ones among them
-    too.
+    too; and seeds for what is shared.
     """
+    config.pluginmanager.register(SharedDraws())
     config.addinivalue_line("markers", "figure: writes a figure of the dashboard (set by itself)")
 
 

@@ -69,7 +69,7 @@ def test_no_generator_is_shared_by_tests() -> None:
     assert found == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared() -> float:
     return float(fresh_generator().random())
 
