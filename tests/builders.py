@@ -4,13 +4,17 @@ what it is about.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from synthdp.spec.model import ReleaseSpec, Shares
 
@@ -119,3 +123,25 @@ def lacks_r(*packages: str) -> str:
         ["Rscript", "-e", f"quit(status = !({asked or 'TRUE'}))"], capture_output=True, check=False
     )
     return "" if done.returncode == 0 else f"R lacks one of {', '.join(packages)}"
+
+
+@contextmanager
+def dask_processes(workers: int = 2) -> Iterator[Any]:
+    """A Dask cluster of worker processes, which are started again whenever they die.
+
+    Dask looks 15 seconds after each death whether the worker is back, and else gives it up for
+    good: a worker that dies again in that very moment would stay away. Here it looks an hour later.
+    """
+    import dask
+
+    cluster: Any = pytest.importorskip("distributed").LocalCluster
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        cluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as running,
+    ):
+        yield running

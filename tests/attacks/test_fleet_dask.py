@@ -23,6 +23,7 @@ from synthdp_attacks.game import Game, play
 from synthdp_attacks.progress import Progress
 from synthdp_attacks.runners import Serial
 from synthdp_attacks.threat import Codes
+from tests.builders import dask_processes
 
 LocalCluster: Any = pytest.importorskip("distributed").LocalCluster
 
@@ -33,12 +34,7 @@ CANARY = "canary-4711"
 @pytest.fixture(scope="module")
 def processes() -> Iterator[str]:
     """Address of a cluster of two worker processes, which are started again when they die."""
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
+    with dask_processes() as cluster:
         yield cluster.scheduler_address
 
 

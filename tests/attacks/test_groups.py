@@ -4,7 +4,6 @@ is for the one that kills.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -24,6 +23,7 @@ from synthdp_attacks.game import Game, play
 from synthdp_attacks.progress import Progress
 from synthdp_attacks.runners import Group, Job, Loky, Runner, Serial, WorkerDied
 from synthdp_attacks.threat import Codes
+from tests.builders import dask_processes
 
 ROWS = np.arange(120).reshape(40, 3) % 7
 
@@ -85,14 +85,8 @@ def runs(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def processes() -> Iterator[str]:
     """Address of a cluster of two worker processes, which are started again when they die."""
-    cluster: Any = pytest.importorskip("distributed").LocalCluster
-    with cluster(
-        n_workers=2,
-        threads_per_worker=1,
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    ) as running:
-        yield running.scheduler_address
+    with dask_processes() as cluster:
+        yield cluster.scheduler_address
 
 
 class Deaths:

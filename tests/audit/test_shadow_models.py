@@ -4,7 +4,6 @@ same law.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.cross_checks import check
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Fleet, Loky, play
-from tests.builders import skeleton
+from tests.builders import dask_processes, skeleton
 
 ROWS = 300
 Floats = npt.NDArray[np.float64]
@@ -249,13 +248,7 @@ def test_a_game_of_shadow_models_survives_the_death_of_a_worker(where: str, tmp_
     if where == "loky":
         assert played(Loky(2)) == 0
     else:
-        cluster = pytest.importorskip("distributed").LocalCluster
-        with cluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        ) as running:
+        with dask_processes() as running:
             assert played(Dask(running.scheduler_address)) == 0
     assert dying.died.exists()
 
