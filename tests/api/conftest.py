@@ -25,7 +25,8 @@ columns:
   age: {type: integer, lower: 18, upper: 110, bins: 4, unit: years}
   sex: {type: categorical, categories: [female, male]}
   smoker: {type: boolean, false: "no", true: "yes", missing: true}
-privacy: {epsilon: 1, delta: 1e-5, cap: {epsilon: 9, delta: 1e-4}}
+privacy: {epsilon: 1, delta: 1e-5, cap: {epsilon: 9, delta: 1e-4},
+  shares: {measure: 0.8, train: 0.2}}
 graph: {mode: given, edges: [age -> smoker, sex -> smoker]}
 synthesizer: {batch: 64, steps: 5, hidden: 8, latent: 2}
 sampling: {rows: 200, oversample: 2}
