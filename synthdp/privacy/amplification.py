@@ -1,13 +1,14 @@
 """What a mechanism costs when it runs on a secret sample of the units.
 
-Setting. Each unit is in the sample by its own coin of chance q, as a whole; a mechanism M, which may
-be a composition of any number of steps on this one sample, runs on it; nothing else tells who is
-in the sample, nor how many.
+Setting. Each unit is in the sample by its own coin of chance q, as a whole. A mechanism M runs on
+the sample; it may be a composition of any number of steps on this one sample. Nothing else tells
+who is in the sample, nor how many are.
 
 Theorem [Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic
-Function", arXiv:2106.08567v3, Theorem 11; derived here again]. Let (A, B) dominate M for a unit that
-is removed: H(M(S + u), M(S)) <= H(A, B) for all tables S, units u and orders, with the hockey-stick
-divergence H_a(A, B) = E_B[max(0, A/B - a)]. Let (B', A') dominate M for a unit that is added. Then
+Function", arXiv:2106.08567v3, Theorem 11; derived here again]. Let (A, B) dominate M for a unit
+that is removed: H_a(M(S + u), M(S)) <= H_a(A, B) for all tables S, units u and orders a >= 0, with
+the hockey-stick divergence H_a(A, B) = E_B[max(0, A/B - a)]. Let (B', A') dominate M for a unit
+that is added. Then
 
     removed   ((1 - q) B + q A, B)
     added     (B', (1 - q) B' + q A')
@@ -16,25 +17,24 @@ dominate M on the sample. Proof. Let S be the sample of the other units. Its law
 tables and does not depend on u's coin, so that the outputs have the laws E_S[(1-q) M(S) + q M(S +
 u)] and E_S[M(S)]. H is jointly convex, so it is at most its mean over S, and for one S:
 
-- removed: (1-q) + q x - a = q (x - (a - 1 + q) / q) for the ratio x = M(S + u) / M(S). So H_a is q
-  times H of M(S + u) and M(S) at the order (a - 1 + q) / q, or 1 - a where that is negative. Both
-  are the same function of M's curve that the pair above is of the curve of (A, B), and grow with it.
-- added: b - a ((1-q) b + q c) = (1 - a (1-q)) (b - t c), t = a q / (1 - a (1-q)), where a (1-q) < 1,
-  and never positive elsewhere. The same follows.
+- removed: with the ratio x = M(S + u) / M(S), (1-q) + q x - a = q (x - t), t = (a - 1 + q) / q. So
+  H_a is q H_t(M(S + u), M(S)), or 1 - a where t is negative. For the pair above it is the same
+  function of the curve of (A, B), and this function grows with the curve.
+- added: b - a ((1-q) b + q c) = (1 - a (1-q)) (b - t c), t = a q / (1 - a (1-q)), where a (1-q) is
+  below 1; elsewhere it is never positive. The same follows.
 
 M's steps, each in the light of those before, are dominated by the product of what dominates each of
-them [there, Theorem 10], direction by direction; (A, B) may be that product, and here always is: a
-distribution of losses on a grid, which is itself that of a pair. What is sampled must not be known
-from elsewhere. Where other mechanisms look at all rows, or at samples of their own, their coins are
-others, and all compose as any mechanisms do.
+them [there, Theorem 10], one direction at a time. (A, B) may be that product. Here it always is: a
+distribution of losses on a grid, which is itself that of a pair. Other mechanisms, which look at
+all rows or at samples of their own, have other coins, and all compose as any mechanisms do.
 
-The pair's losses are those of (A, B), each moved by a function of its own value, so nothing is
+The pair's losses are those of (A, B), each moved by a function of its own value, so that nothing is
 integrated here:
 
     removed   l -> log(1 - q + q exp(l)),      of mass q A + (1 - q) B
     added     l -> -log(1 - q + q exp(-l)),    of mass B'
 
-Where only A' is nothing, the loss of an added unit was endless; it becomes -log(1 - q).
+Where A' is nothing, the loss of an added unit was endless; it becomes -log(1 - q).
 """
 
 from __future__ import annotations

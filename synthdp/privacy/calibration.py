@@ -206,9 +206,7 @@ def _target_settings(settings: SynthesizerSettings) -> SynthesizerSettings:
     )
 
 
-def _rough_training(
-    settings: SynthesizerSettings, rows: float, mu: float, sample: float
-) -> DpSgd:
+def _rough_training(settings: SynthesizerSettings, rows: float, mu: float, sample: float) -> DpSgd:
     """`mu` is that of the steps on a sample of rate `sample`."""
     rows = sample * rows
     rate = min(1.0, settings.batch / rows)

@@ -195,19 +195,15 @@ class ReleasePlan:
         known.
 
         Under add/remove a group of k units is one unit with k times the rows, so the events are
-        widened to it (`EventKind.widened`); under replace-one, for very large groups, and for events
-        that cannot be widened, the generic group bound is used.
+        widened to it (`EventKind.widened`); under replace-one, for very large groups, and for
+        events that cannot be widened, the generic group bound is used.
         """
         return {k: self._group_epsilon(k) for k in GROUP_SIZES}
 
     def _group_epsilon(self, size: int) -> float:
         rows = size * self.rows_per_unit
         widened = [kind_of(event).widened(size) for event in self.events]
-        if (
-            self.adjacency == "replace_one"
-            or rows > accounting.MAX_GROUP_ROWS
-            or None in widened
-        ):
+        if self.adjacency == "replace_one" or rows > accounting.MAX_GROUP_ROWS or None in widened:
             return accounting.group_epsilon(
                 self.events, size=size, delta=self.delta, adjacency=self.adjacency
             )

@@ -123,9 +123,12 @@ class Coupling:
     shared_places: dict[tuple[int, int], npt.NDArray[np.intp]] = field(default_factory=dict)
 
     def in_sample(self, rate: float, identity: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Which of the rows `identity` are in the secret sample, shape `[rows]`."""
+        """Which of the rows `identity` are in the secret sample, shape `[rows]`.
+
+        At least half of the shared rows are, so that there are others that a unit might move.
+        """
         if self.sample is None:
-            joined = self.streams.secret_sample(self.shared_rows, rate=rate)
+            joined = self.streams.secret_sample(self.shared_rows, rate=max(rate, 0.5))
             self.sample = np.isin(np.arange(self.shared_rows), joined)
         return np.append(self.sample, self.joins)[np.minimum(identity, self.shared_rows)]
 
@@ -298,9 +301,7 @@ class Recorder:
         drawn = self._coupling.in_batch(self._batches, rate, self._identity)
         self._batches, self._in_batch = self._batches + 1, self._identity[drawn]
         of_unit = int((self._in_batch >= self._coupling.shared_rows).sum())
-        self.calls.append(
-            CoinCall(rows, rate, len(self._in_batch), of_unit, len(self._identity))
-        )
+        self.calls.append(CoinCall(rows, rate, len(self._in_batch), of_unit, len(self._identity)))
         return np.flatnonzero(drawn)
 
     def secret_sample(self, units: int, *, rate: float) -> npt.NDArray[np.intp]:

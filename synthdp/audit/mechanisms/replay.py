@@ -101,9 +101,7 @@ def _both(
     """Both runs of a pair."""
     before, after = pair.sides(domain)
     shared = len(pair.shared)
-    coupling = Coupling(
-        streams, shared, shared + len(pair.before) + len(pair.after), joins=joins
-    )
+    coupling = Coupling(streams, shared, shared + len(pair.before) + len(pair.after), joins=joins)
     first = _run(mechanism, before, coupling, RealNoise(streams))
     return first, _run(mechanism, after, coupling, RecordedNoise(first.calls))
 

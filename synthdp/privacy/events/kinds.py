@@ -252,7 +252,9 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
     def from_json(cls, data: dict[str, Any]) -> Self:
         inner = data["of"]
         if inner["event"] != Repeated.name or inner["of"]["event"] not in OF_BATCHES:
-            raise ValueError(f"a secret sample for {str(inner)[:60]}: it is for steps of a training")
+            raise ValueError(
+                f"a secret sample for {str(inner)[:60]}: it is for steps of a training"
+            )
         return cls(positive(data["rate"], 1), event_from_json(inner))
 
     def words(self) -> str:
