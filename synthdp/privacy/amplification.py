@@ -55,7 +55,7 @@ def secret_sample_pld(
     """Dominates, for a unit added or removed, what `inner` dominates, on a secret sample that each
     unit joins by its own coin of chance `rate`.
 
-    `width` is that of the grid of `inner`, and of what is returned.
+    `width` is that of the grid of losses that is returned; `inner` may have another.
 
     >>> from dp_accounting.pld import privacy_loss_distribution as pld
     >>> whole = pld.from_gaussian_mechanism(1.0, value_discretization_interval=1e-3)
@@ -63,8 +63,6 @@ def secret_sample_pld(
     >>> round(whole.get_epsilon_for_delta(1e-5), 2), round(sampled.get_epsilon_for_delta(1e-6), 2)
     (4.38, 2.2)
     """
-    if rate == 1:
-        return inner
     return pld.PrivacyLossDistribution(
         _removed(inner._pmf_remove.to_dense_pmf(), rate, width),
         _added(inner._pmf_add.to_dense_pmf(), rate, width),
@@ -78,7 +76,7 @@ def _removed(inner: pld_pmf.DensePLDPmf, rate: float, width: float) -> pld_pmf.P
     of the arithmetic, times exp(-l), could make it more than one in all. It is counted from the
     largest loss down, and no further than to one: what is left out would lie at the lowest losses.
     """
-    losses, mass = _losses_and_mass(inner, width)
+    losses, mass = _losses_and_mass(inner)
     of_b = mass * np.exp(np.minimum(-losses, FARTHEST))
     counted = np.minimum(np.cumsum(of_b[::-1]), 1.0)
     of_b = np.diff(counted, prepend=0.0)[::-1]
@@ -93,15 +91,15 @@ def _removed(inner: pld_pmf.DensePLDPmf, rate: float, width: float) -> pld_pmf.P
 
 def _added(inner: pld_pmf.DensePLDPmf, rate: float, width: float) -> pld_pmf.PLDPmf:
     """Of the pair (B, (1 - q) B + q A), given that of (B, A)."""
-    losses, mass = _losses_and_mass(inner, width)
+    losses, mass = _losses_and_mass(inner)
     moved = -np.log1p(rate * np.expm1(np.minimum(-losses, FARTHEST)))
     endless = -np.log1p(-rate)
     return _on_grid(np.append(moved, endless), np.append(mass, inner._infinity_mass), 0.0, width)
 
 
-def _losses_and_mass(inner: pld_pmf.DensePLDPmf, width: float) -> tuple[Floats, Floats]:
+def _losses_and_mass(inner: pld_pmf.DensePLDPmf) -> tuple[Floats, Floats]:
     """Losses and their probabilities; what a Fourier transform left below zero counts as zero."""
-    losses = (inner._lower_loss + np.arange(inner.size)) * width
+    losses = (inner._lower_loss + np.arange(inner.size)) * inner._discretization
     return losses, np.maximum(np.asarray(inner._probs, dtype=np.float64), 0.0)
 
 
