@@ -32,6 +32,7 @@ from benchmarks.discovery import RESULTS
 from benchmarks.random_networks import random_network
 from benchmarks.scaling import BATCH, STEPS, WRITTEN, Point, spec_text
 from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.model.planning import plan_for
@@ -122,8 +123,8 @@ def released(net: BayesianNetwork, folder: Path, sample: int | None) -> dict[str
         "rate": planned.rate,
     }
     assert outcome.bundle is not None
-    rows = pd.read_csv(outcome.bundle / "synthetic.csv", dtype=np.uint16)[list(net.levels)]
-    return figures | judged(net, rows.to_numpy(), np.random.default_rng(1))
+    rows, _ = encode(net.domain(), pd.read_csv(outcome.bundle / "synthetic.csv"))
+    return figures | judged(net, rows, np.random.default_rng(1))
 
 
 def main() -> None:

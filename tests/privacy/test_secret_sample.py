@@ -160,6 +160,21 @@ def test_it_is_the_generic_bound_of_a_sample_and_not_more(rate: float) -> None:
         assert cost.get_epsilon_for_delta(rate * delta) == pytest.approx(generic, rel=1e-3)
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.6])
+def test_an_added_unit_costs_what_the_curve_of_the_whole_training_says(rate: float) -> None:
+    """d(a) = (1 - a (1 - q)) d'(a q / (1 - a (1 - q))), and nothing from a = 1 / (1 - q) on."""
+    inner = unit_sampled_gaussian(noise_multiplier=0.9, rate=0.1, rows=1, steps=30)
+    _, added = stated(SecretSampleDpEvent(rate, inner))
+    whole = accounting.compose([inner], "add_remove")._pmf_add
+    for epsilon, says in zip(EPSILONS, added, strict=True):
+        left = 1 - math.exp(epsilon) * (1 - rate)
+        if left <= 0:
+            assert says < 1e-12
+            continue
+        order = math.log(math.exp(epsilon) * rate / left)
+        assert says == pytest.approx(left * whole.get_delta_for_epsilon(order), rel=3e-3, abs=1e-9)
+
+
 def test_a_group_of_units_has_a_coin_for_each() -> None:
     """By integration of two units in a sample: none, one or both of them."""
     rate, noise = 0.3, 0.9

@@ -94,7 +94,7 @@ def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
             yield "calls", where, f"{_kind(one)} and {_kind(two)}", "the same draws for neighbours"
             return
         match one, two:
-            case (CoinCall(), CoinCall()) | (SampleCall(), SampleCall()) if one.rate != two.rate:
+            case CoinCall() | SampleCall(), CoinCall() | SampleCall() if one.rate != two.rate:
                 yield "rate", where, f"{one.rate:.9g} and {two.rate:.9g}", "a public rate"
             case NoiseCall(), NoiseCall():
                 yield from _about_noise(where, one, two)

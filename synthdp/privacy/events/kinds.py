@@ -229,9 +229,9 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
 
     def widened(self, size: int) -> dp_accounting.DpEvent | None:
         """Each of `size` units has a coin of its own. Given that some of a group are in the sample,
-        the output is a mean over who is, each at most as far from that without them as all together
-        can be; so the group is one unit whose coin falls with the chance that any is in [derived
-        here; H is convex].
+        its law is a mean over who is, each at most as far from that without them as the whole group
+        may be, and divergences are convex: the group costs what one unit does that is in the sample
+        with the probability that any of them is [derived here].
         """
         inner = kind_of(self.event).widened(size)
         if inner is None:
