@@ -29,6 +29,7 @@ from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, assemble, build_start, fit, measure, train
 from synthdp.model.sampling import sample
+from synthdp.privacy.calibration import sample_rate
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
@@ -193,7 +194,8 @@ def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
     freed = {"measure": shares.measure + shares.estimands, "estimands": 0.0}
     shares = shares.model_copy(update=freed)
     rows = DeclaredRows(kind="public", value=attack.rows)
-    batch = max(1, math.ceil(attack.rows / 8))
+    trained = sample_rate(spec) * attack.rows  # in a secret sample as small as the release's
+    batch = max(1, math.ceil(trained / 8))
     graph = spec.graph
     if graph.mode != "predict":
         paid = {"measure": shares.measure + shares.graph, "graph": 0.0}
@@ -205,7 +207,11 @@ def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
             "graph": graph,
             "estimands": (),
             "synthesizer": spec.synthesizer.model_copy(
-                update={"steps": attack.steps, "batch": batch}
+                update={
+                    "steps": attack.steps,
+                    "batch": batch,
+                    "sample": None if spec.synthesizer.sample is None else max(1, round(trained)),
+                }
             ),
             "sampling": spec.sampling.model_copy(update={"rows": attack.rows}),
             "evaluation": spec.evaluation.model_copy(update={"holdout": 0.0}),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from synthdp.data.cells import cells_domain
@@ -103,6 +104,12 @@ def expected_fit_rows(spec: ReleaseSpec) -> float:
     return spec.dataset.rows.value * (1 - held_out)
 
 
+def sample_rate(spec: ReleaseSpec) -> float:
+    """With which probability a unit is in the secret sample that is trained on: 1 for all units."""
+    wanted = spec.synthesizer.sample
+    return 1.0 if wanted is None else min(1.0, wanted / expected_fit_rows(spec))
+
+
 def _rough_plan(
     spec: ReleaseSpec,
     domain: Domain,
@@ -117,7 +124,10 @@ def _rough_plan(
         return mu_of(share * of * privacy.epsilon, share * of * privacy.delta)
 
     def training(settings: SynthesizerSettings, share: float) -> DpSgd:
-        return _rough_training(settings, expected_fit_rows(spec), gaussian_mu(share))
+        sample, part = sample_rate(spec), share * (1 - scores)
+        delta = min(0.5, part * privacy.delta / sample)
+        mu = mu_of(_unsampled(part * privacy.epsilon, sample), delta)
+        return _rough_training(settings, expected_fit_rows(spec), mu, sample)
 
     def tables(chosen: Sequence[Columns], share: float) -> NoisyMarginals:
         return NoisyMarginals(domain, tuple(chosen), math.sqrt(len(chosen)) / gaussian_mu(share))
@@ -196,7 +206,9 @@ def _target_settings(settings: SynthesizerSettings) -> SynthesizerSettings:
     )
 
 
-def _rough_training(settings: SynthesizerSettings, rows: float, mu: float) -> DpSgd:
+def _rough_training(settings: SynthesizerSettings, rows: float, mu: float, sample: float) -> DpSgd:
+    """`mu` is that of the steps on a sample of rate `sample`."""
+    rows = sample * rows
     rate = min(1.0, settings.batch / rows)
     # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al.,
     # "Deep Learning with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for
@@ -211,7 +223,15 @@ def _rough_training(settings: SynthesizerSettings, rows: float, mu: float) -> Dp
         learning_rate=settings.learning_rate,
         ema=settings.ema,
         checkpoint_every=settings.checkpoint_every,
+        sample=sample,
     )
+
+
+def _unsampled(epsilon: float, rate: float) -> float:
+    """What gives `epsilon` on a secret sample of `rate`: log(1 + (exp(epsilon) - 1) / rate)."""
+    if rate == 1:
+        return epsilon
+    return float(np.logaddexp(0.0, epsilon + math.log(-math.expm1(-epsilon) / rate)))
 
 
 def mu_of(epsilon: float, delta: float) -> float:

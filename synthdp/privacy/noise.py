@@ -10,10 +10,11 @@ can record what a mechanism wanted to hide and hand it the same noisy values aga
 (`audit.mechanisms.replay`).
 
 Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson
-`sampling` of batches, the `holdout` coins, and the `latent` coins inside a model, which protect
-nothing. Noise on planned tables, and that of searches, is OpenDP's: an exact integer sampler
-[Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", arXiv:2004.00010v4,
-Algorithm 3] that draws from the operating system itself and never rounds a real number.
+`sampling` of batches and of secret samples, the `holdout` coins, and the `latent` coins inside a
+model, which protect nothing. Noise on planned tables, and that of searches, is OpenDP's: an exact
+integer sampler [Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy",
+arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself and never rounds a real
+number.
 """
 
 from __future__ import annotations
@@ -90,6 +91,12 @@ class Randomness(Protocol):
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
         """Positions of the rows in one Poisson batch: an independent coin of chance `rate` for
         each.
+        """
+        ...
+
+    def secret_sample(self, units: int, *, rate: float) -> npt.NDArray[np.intp]:
+        """Positions of the units in the secret sample of a whole training, by an independent coin
+        of chance `rate` for each.
         """
         ...
 
@@ -211,6 +218,10 @@ class Streams:
             last = int(drawn[-1][-1])
         places = np.concatenate(drawn).astype(np.intp)
         return places[: np.searchsorted(places, rows)]
+
+    def secret_sample(self, units: int, *, rate: float) -> npt.NDArray[np.intp]:
+        """From the sampling stream, by the law of a batch."""
+        return self.poisson_batch(units, rate=rate)
 
     def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
         """From the sampling stream; each way to place the rows is as likely as any other.

@@ -19,7 +19,7 @@ from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.events.kinds import event_to_json
+from synthdp.privacy.events.kinds import event_to_json, kind_of
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
@@ -195,20 +195,19 @@ class ReleasePlan:
         known.
 
         Under add/remove a group of k units is one unit with k times the rows, so the events are
-        recomputed for it; under replace-one, and for very large groups, the generic group bound is
-        used.
+        widened to it (`EventKind.widened`); under replace-one, for very large groups, and for
+        events that cannot be widened, the generic group bound is used.
         """
         return {k: self._group_epsilon(k) for k in GROUP_SIZES}
 
     def _group_epsilon(self, size: int) -> float:
         rows = size * self.rows_per_unit
-        if self.adjacency == "replace_one" or rows > accounting.MAX_GROUP_ROWS:
+        widened = [kind_of(event).widened(size) for event in self.events]
+        if self.adjacency == "replace_one" or rows > accounting.MAX_GROUP_ROWS or None in widened:
             return accounting.group_epsilon(
                 self.events, size=size, delta=self.delta, adjacency=self.adjacency
             )
-        return accounting.epsilon(
-            [s.mechanism.event(rows) for s in self.spends], delta=self.delta, adjacency="add_remove"
-        )
+        return accounting.epsilon(widened, delta=self.delta, adjacency="add_remove")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON for `plan --json`, the certificate and tracking."""

@@ -175,7 +175,7 @@ def fit_table(
         raise failed
     misfits = check_misfits(encoded, domain, dataset)
     check_declared_rows(len(codes), dataset)
-    return Table(codes, frame, _coins(len(codes), units, holdout, rng), misfits)
+    return Table(codes, frame, _coins(len(codes), units, holdout, rng), misfits, units)
 
 
 def _levels_only(

@@ -15,17 +15,20 @@ from synthdp.data.encoding import Codes
 if TYPE_CHECKING:  # a plan needs the mechanisms and no rows
     import pandas as pd
 
+    from synthdp.privacy.noise import Randomness
+
 
 @dataclass(frozen=True, repr=False)
 class Table:
     """Rows inside the seal: levels `[rows, columns]`, cleaned values, which rows are held out,
-    misfits by column.
+    misfits by column, and the number of each row's unit `[rows]`, None where a row is a unit.
     """
 
     codes: Codes
     frame: pd.DataFrame
     held_out: npt.NDArray[np.bool_]
     misfits: dict[str, dict[str, int]]
+    units: npt.NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         return "<Table>"  # tracebacks and debuggers print what repr says
@@ -34,3 +37,15 @@ class Table:
     def fit_codes(self) -> Codes:
         """Levels of the rows that mechanisms see."""
         return self.codes[~self.held_out] if self.held_out.any() else self.codes
+
+    def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
+        """Levels of a secret sample of the rows that mechanisms see: each unit is in or out as a
+        whole, by one coin of chance `rate`. Who is in it, and how many, must not get out.
+        """
+        codes = self.fit_codes
+        if self.units is None:
+            return codes[randomness.secret_sample(len(codes), rate=rate)]
+        different, unit = np.unique(self.units[~self.held_out], return_inverse=True)
+        joined = np.zeros(len(different), dtype=bool)
+        joined[randomness.secret_sample(len(different), rate=rate)] = True
+        return codes[joined[unit]]

@@ -97,6 +97,22 @@ def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
 
 def _notes(spec: ReleaseSpec) -> list[str]:
     """What the spends do not say of the model."""
+    return [*_order_notes(spec), *_sample_notes(spec)]
+
+
+def _sample_notes(spec: ReleaseSpec) -> Iterator[str]:
+    from synthdp.privacy.calibration import sample_rate
+
+    rate = sample_rate(spec)
+    if rate < 1 and not tables_only(spec):
+        yield (
+            "the model is trained on a secret sample, drawn once: each unit is in it with"
+            f" probability {rate:.3g}, about {spec.synthesizer.sample:,} rows; epsilon counts on"
+            " nobody knowing who is in it, so a training that is interrupted begins anew"
+        )
+
+
+def _order_notes(spec: ReleaseSpec) -> list[str]:
     if spec.graph.mode != "predict":
         return []
     order = (

@@ -19,7 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.graph.implications import MAX_TABLES
 from synthdp.graph.stage import rounds
-from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.calibration import expected_fit_rows, sample_rate
 from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
 from synthdp.privacy.plan import SERVES
 from synthdp.spec.model import IdUnit, ReleaseSpec
@@ -35,7 +35,7 @@ class PlanLimits:
     """Upper limits of a plan of the spec.
 
     They bound the rows of a unit, purposes, training steps, tables, answers of a search, and
-    expected loss.
+    expected loss; and from below the rate of a secret sample.
     """
 
     rows: int
@@ -43,6 +43,7 @@ class PlanLimits:
     steps: int
     tables: int
     answers: int
+    sample: float
     loss: float
 
     @classmethod
@@ -56,6 +57,7 @@ class PlanLimits:
             steps=spec.synthesizer.steps,
             tables=columns + len(spec.privacy.pairs) + len(spec.estimands) + 2 * MAX_TABLES,
             answers=1000 + columns**2,
+            sample=sample_rate(spec),
             loss=LOSSES * spec.privacy.epsilon + FREE_LOSS,
         )
 

@@ -28,3 +28,10 @@ class FixedBatches(Streams):
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
         return np.sort(self.sampling.permutation(rows)[: int(rows * rate)])
+
+
+class EveryoneSampled(Streams):
+    """All units, where a secret sample is charged."""
+
+    def secret_sample(self, units: int, *, rate: float) -> npt.NDArray[np.intp]:
+        return np.arange(units)

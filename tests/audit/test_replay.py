@@ -114,8 +114,10 @@ def regression(domain: Domain) -> TargetRegression:
 
 
 def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
-    """Units of several rows that are replaced have no accounting in DP-SGD."""
-    return not (isinstance(mechanism, Training) and rows > 1 and adjacency == "replace_one")
+    """Units of several rows, or in a secret sample, have no accounting in DP-SGD if replaced."""
+    if adjacency == "add_remove" or not isinstance(mechanism, Training):
+        return True
+    return rows == 1 and not mechanism.settings.sampled
 
 
 def configurations(domain: Domain) -> Iterator[Configuration]:
@@ -371,7 +373,7 @@ def test_a_sampled_step_may_move_by_what_is_in_the_batch(rows: int) -> None:
     event = unit_sampled_gaussian(noise_multiplier=2.0, rate=0.25, rows=rows, steps=1)
 
     def step(of_unit: int, moved: float, rate: float = 0.25) -> list[tuple[Call, Call]]:
-        coins = (CoinCall(10, rate, 4, 0), CoinCall(11, rate, 5, of_unit))
+        coins = (CoinCall(10, rate, 4, 0, 10), CoinCall(11, rate, 5, of_unit, 11))
         return [coins, (noise("lattice", [0.0], 1.0), noise("lattice", [moved], 1.0))]
 
     assert verdict(event, step(rows, rows * 0.5)) == ([], 1.0)

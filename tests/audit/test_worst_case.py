@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from synthdp.audit.mechanisms import directions, worst_case
-from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores
+from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores, judge
 from synthdp.audit.mechanisms.games import (
     HALF_NOISE,
     BatchGame,
@@ -33,7 +33,7 @@ from synthdp.spec.load.loader import load_spec
 from tests.builders import mostly_trained
 from tests.chance import fails_so_often, seeded
 
-from .broken import FixedBatches, HalfNoise
+from .broken import EveryoneSampled, FixedBatches, HalfNoise
 
 SPECS = Path(__file__).parents[2] / "specs"
 DOMAIN = Domain(tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd"))
@@ -129,6 +129,26 @@ def test_batches_of_fixed_size_are_found_and_poisson_batches_are_not() -> None:
 
     assert not fails_so_often(lambda: not audit(BatchGame(TRAINING), runs=1000).alarm, 5)
     assert not fails_so_often(found, 6)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_secret_sample_hides_half_of_the_units_and_no_more(rows: int) -> None:
+    """With next to no noise an attacker sees those that are in the sample: at rate 1/2, half."""
+    settings = dataclasses.replace(
+        TRAINING, rate=1.0, steps=1, noise_multiplier=0.15 * rows, sample=0.5
+    )
+    game, runs = GradientGame(settings, rows, "add_remove"), 1000
+    claim = CurveClaim.of([game.event()], delta=1e-5, adjacency="add_remove")
+
+    def played(fresh: Callable[[], Streams]) -> tuple[Scores, Scores]:
+        out, inside = (game.play(world, runs, fresh, lambda more: None) for world in (0, 1))
+        return out, inside
+
+    out, inside = played(Streams.fresh)  # by coins of units, not of rows
+    assert abs((inside > out.max()).sum() - runs / 2) < 6 * np.sqrt(runs / 4)
+    assert not fails_so_often(lambda: not judge(*played(Streams.fresh), claim).alarm, 5)
+    assert judge(*played(EveryoneSampled.fresh), claim).alarm
 
 
 def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

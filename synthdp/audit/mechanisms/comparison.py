@@ -13,7 +13,14 @@ import numpy as np
 from synthdp.audit.mechanisms.findings import Differs, ReplayFinding
 from synthdp.audit.mechanisms.fingerprint import Fingerprint
 from synthdp.audit.mechanisms.neighbours import Pair
-from synthdp.audit.mechanisms.recording import Call, CoinCall, KeysCall, LatentCall, NoiseCall
+from synthdp.audit.mechanisms.recording import (
+    Call,
+    CoinCall,
+    KeysCall,
+    LatentCall,
+    NoiseCall,
+    SampleCall,
+)
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.privacy.events.base import Adjacency
 
@@ -87,7 +94,7 @@ def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
             yield "calls", where, f"{_kind(one)} and {_kind(two)}", "the same draws for neighbours"
             return
         match one, two:
-            case CoinCall(), CoinCall() if one.rate != two.rate:
+            case CoinCall() | SampleCall(), CoinCall() | SampleCall() if one.rate != two.rate:
                 yield "rate", where, f"{one.rate:.9g} and {two.rate:.9g}", "a public rate"
             case NoiseCall(), NoiseCall():
                 yield from _about_noise(where, one, two)
@@ -104,9 +111,13 @@ def _each_alone(which: str, run: RecordedRun) -> Iterator[Difference]:
     for number, call in enumerate(run.calls, start=1):
         where = f"draw {number}, {which}"
         if isinstance(call, CoinCall):
-            if call.rows != run.rows:
-                allowed = f"a coin for each of the {run.rows} rows"
+            if call.rows != call.of_rows:
+                allowed = f"a coin for each of the {call.of_rows} rows"
                 yield "coins", where, f"coins for {call.rows} rows", allowed
+        elif isinstance(call, SampleCall):
+            if call.units != call.of_units:
+                allowed = f"a coin for each of the {call.of_units} units"
+                yield "coins", where, f"a secret sample by {call.units} coins", allowed
         elif isinstance(call, KeysCall):
             continue
         elif not np.isfinite(call.rounded).all():
@@ -209,4 +220,6 @@ def _kind(call: Call | None) -> str:
         return "no draw"
     if isinstance(call, KeysCall):
         return "keys above a threshold"
+    if isinstance(call, SampleCall):
+        return "a secret sample"
     return "a batch" if isinstance(call, CoinCall) else f"{call.kind} noise"

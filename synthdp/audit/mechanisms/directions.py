@@ -77,9 +77,18 @@ class DirectionLoss(PerExampleLoss):
 
 
 def train(
-    settings: DpSgd, codes: Codes, module: DirectionLoss, randomness: Randomness, observe: Observer
+    settings: DpSgd,
+    codes: Codes,
+    module: DirectionLoss,
+    randomness: Randomness,
+    observe: Observer,
+    *,
+    units: npt.NDArray[np.int64] | None = None,
 ) -> None:
-    """Run DP-SGD on `codes` `[rows, columns]`; `observe` gets the noisy gradient of every step."""
+    """Run DP-SGD on `codes` `[rows, columns]`; `observe` gets the noisy gradient of every step.
+
+    `units` `[rows]` says whose each row is; without it each row is a unit.
+    """
     unit = settings.expected_batch / settings.sensitivity
 
     def after_step(_done: int, _steps: int) -> None:
@@ -88,7 +97,7 @@ def train(
             raise RuntimeError("the optimizer was given no gradient")
         observe(unit * gradient.detach().cpu().numpy().astype(np.float64).ravel())
 
-    table = Table(codes, pd.DataFrame(), np.zeros(len(codes), dtype=bool), {})
+    table = Table(codes, pd.DataFrame(), np.zeros(len(codes), dtype=bool), {}, units)
     Training(settings, module, after_step, None).run(table, randomness)
 
 
@@ -130,11 +139,12 @@ def simulate(
 ) -> Scores:
     """Scores `[runs]` of training runs as the accountant models them.
 
-    The noise is multiplied by `noise_factor`.
+    The noise is multiplied by `noise_factor`. A unit outside the secret sample joins no batch.
     """
     total = np.zeros(runs)
+    present = rng.random(runs) < settings.sample
     for _ in range(settings.steps):
-        joined = rng.binomial(rows, settings.rate, runs) if rows else 0
+        joined = present * rng.binomial(rows, settings.rate, runs) if rows else 0
         noise = settings.noise_multiplier * noise_factor * rng.standard_normal(runs)
         total += ratio(sign * joined + noise)
     return total

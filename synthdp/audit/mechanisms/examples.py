@@ -112,6 +112,7 @@ def _trainings(domain: Domain) -> tuple[Training, ...]:
         replace(usual, rate=1.0, ema=0.0),
         replace(usual, clip=1e-3, noise_multiplier=20.0, steps=5),
         replace(usual, clip=1e3),
+        replace(usual, sample=0.5),
     )
     trainings = [Training(chosen, SmallModel(domain), no_ticks, None) for chosen in settings]
     models = [

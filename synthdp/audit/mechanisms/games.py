@@ -164,8 +164,9 @@ class TableGame:
 class GradientGame:
     """A unit whose gradients have the clipping norm along one direction, against no unit.
 
-    Under replace-one D has a unit with the opposite gradients. Rate, steps, clip and noise are the
-    plan's.
+    Under replace-one D has a unit with the opposite gradients. Rate, steps, clip, noise and the
+    rate of a secret sample are the plan's. The score is the ratio without a sample, with which the
+    ratio on one grows.
     """
 
     settings: DpSgd
@@ -193,10 +194,9 @@ class GradientGame:
 
     def _train(self, world: int, runs: int, randomness: Randomness) -> Scores:
         """Scores `[runs]` of one training, a direction for each run."""
-        codes = np.empty((0, 1), dtype=np.uint16)
-        if world == 1 or self.adjacency == "replace_one":
-            direction = np.repeat(np.arange(runs), self.rows)
-            codes = directions.row_of(direction, sign=1 if world else -1)[:, None]
+        there = world == 1 or self.adjacency == "replace_one"
+        direction = np.repeat(np.arange(runs if there else 0), self.rows)
+        codes = directions.row_of(direction, sign=1 if world else -1)[:, None]
         total = np.zeros(runs)
 
         def observe(seen: Scores) -> None:
@@ -204,7 +204,7 @@ class GradientGame:
             total = total + self._ratio(seen)
 
         module = directions.DirectionLoss(runs, clip=self.settings.clip)
-        directions.train(self.settings, codes, module, randomness, observe)
+        directions.train(self.settings, codes, module, randomness, observe, units=direction)
         return total
 
     def _ratio(self, seen: Scores) -> Scores:
@@ -240,8 +240,9 @@ class BatchGame:
 
     In a Poisson batch the row comes on top of the others: it moves the sum by clip. Where batches
     have a fixed size it takes another row's place and moves the sum by twice that. Only the sampler
-    is tested, so the settings are not the plan's: rate 1/2 and noise multiplier 1, where a step is
-    most informative. Losses are linear, so each step of a training is a one-step run.
+    of batches is tested, so the settings are not the plan's: rate 1/2 and noise multiplier 1, where
+    a step is most informative, and no secret sample. Losses are linear, so each step of a training
+    is a one-step run.
     """
 
     planned: DpSgd
@@ -257,7 +258,12 @@ class BatchGame:
     def _settings(self, steps: int) -> DpSgd:
         """The plan's settings with the rate and noise of this game."""
         return replace(
-            self.planned, rate=0.5, noise_multiplier=1.0, expected_batch=CROWD / 2, steps=steps
+            self.planned,
+            rate=0.5,
+            noise_multiplier=1.0,
+            expected_batch=CROWD / 2,
+            steps=steps,
+            sample=1.0,
         )
 
     def event(self) -> dp_accounting.DpEvent:

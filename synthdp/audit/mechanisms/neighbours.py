@@ -78,7 +78,9 @@ class Pair:
         held_out[self.place : self.place + len(unit)] = self.held_out
         # As if no row were in the domain: counts that must not get out.
         misfits = {name: {"outside the domain": len(codes)} for name in domain.names}
-        return Side(Table(codes, _values(domain, codes), held_out, misfits), identity[~held_out])
+        units = np.minimum(identity, number) if self.unit_rows > 1 else None
+        table = Table(codes, _values(domain, codes), held_out, misfits, units)
+        return Side(table, identity[~held_out])
 
 
 def _values(domain: Domain, codes: Codes) -> pd.DataFrame:

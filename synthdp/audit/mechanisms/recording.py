@@ -8,7 +8,8 @@ equal to the last bit.
 Coins, places and latents are coupled by row. A shared row has the same in both runs, and the unit's
 rows take free places. `UNIT_IN_BATCH` sets how many of the unit's rows are in a batch: that
 probability belongs to the accounting. The replay tests how far they move a sum when they are in the
-batch, and that nothing moves when they are not.
+batch, and that nothing moves when they are not. So it is with a secret sample: a pair is replayed
+with the unit in it, and without (`Coupling.joins`).
 """
 
 from __future__ import annotations
@@ -62,12 +63,24 @@ class NoiseCall:
 
 @dataclass(frozen=True)
 class CoinCall:
-    """One Poisson batch from `rows` rows: `batch` rows are in it, `of_unit` of them the unit's."""
+    """One Poisson batch from `rows` rows, where a mechanism sees `of_rows`: `batch` rows are in it,
+    `of_unit` of them the unit's.
+    """
 
     rows: int
     rate: float
     batch: int
     of_unit: int
+    of_rows: int
+
+
+@dataclass(frozen=True)
+class SampleCall:
+    """One secret sample of `units` units, where a mechanism sees `of_units`."""
+
+    units: int
+    rate: float
+    of_units: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,7 @@ class KeysCall:
     kept: Mapping[Key, int]
 
 
-Call = NoiseCall | CoinCall | KeysCall
+Call = NoiseCall | CoinCall | SampleCall | KeysCall
 
 
 @dataclass
@@ -103,9 +116,21 @@ class Coupling:
     streams: Randomness
     shared_rows: int
     all_rows: int  # of both tables together
+    joins: bool = True  # whether the unit by which they differ is in the secret sample
+    sample: npt.NDArray[np.bool_] | None = None  # which shared rows are, drawn once
     coins: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     pools: dict[tuple[int, ...], npt.NDArray[np.float32]] = field(default_factory=dict)
     shared_places: dict[tuple[int, int], npt.NDArray[np.intp]] = field(default_factory=dict)
+
+    def in_sample(self, rate: float, identity: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """Which of the rows `identity` are in the secret sample, shape `[rows]`.
+
+        At least half of the shared rows are, so that there are others that a unit might move.
+        """
+        if self.sample is None:
+            joined = self.streams.secret_sample(self.shared_rows, rate=max(rate, 0.5))
+            self.sample = np.isin(np.arange(self.shared_rows), joined)
+        return np.append(self.sample, self.joins)[np.minimum(identity, self.shared_rows)]
 
     def in_batch(
         self, number: int, rate: float, identity: npt.NDArray[np.intp]
@@ -218,6 +243,7 @@ class Recorder:
         self.latent_calls: list[LatentCall] = []
         self._identity, self._coupling, self._answers = side.identity, coupling, answers
         self._batches, self._in_batch = 0, side.identity
+        self._units = _first_rows(side)
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
         """Noisy counts."""
@@ -270,13 +296,26 @@ class Recorder:
             Diverged: asked for another number of rows than mechanisms see.
         """
         if rows != len(self._identity):
-            self.calls.append(CoinCall(rows, rate, 0, 0))
+            self.calls.append(CoinCall(rows, rate, 0, 0, len(self._identity)))
             raise Diverged
         drawn = self._coupling.in_batch(self._batches, rate, self._identity)
         self._batches, self._in_batch = self._batches + 1, self._identity[drawn]
         of_unit = int((self._in_batch >= self._coupling.shared_rows).sum())
-        self.calls.append(CoinCall(rows, rate, len(self._in_batch), of_unit))
+        self.calls.append(CoinCall(rows, rate, len(self._in_batch), of_unit, len(self._identity)))
         return np.flatnonzero(drawn)
+
+    def secret_sample(self, units: int, *, rate: float) -> npt.NDArray[np.intp]:
+        """One coin for each unit of the table, in the order of their numbers; batches are of the
+        sample from then on.
+
+        Raises:
+            Diverged: asked for another number of units than mechanisms see.
+        """
+        self.calls.append(SampleCall(units, rate, len(self._units)))
+        if units != len(self._units):
+            raise Diverged
+        self._identity = self._identity[self._coupling.in_sample(rate, self._identity)]
+        return np.flatnonzero(self._coupling.in_sample(rate, self._units))
 
     def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
         """Places of the rows of the batch at hand.
@@ -301,6 +340,14 @@ class Recorder:
         draws_of_batch = sum(c.batch_number == self._batches for c in self.latent_calls)
         key = self._batches, draws_of_batch, width
         return self._coupling.latents(key, width, self._in_batch)
+
+
+def _first_rows(side: Side) -> npt.NDArray[np.intp]:
+    """The identity of one row of each unit, in the order of the units' numbers."""
+    if side.table.units is None:
+        return side.identity
+    _, first = np.unique(side.table.units[~side.table.held_out], return_index=True)
+    return side.identity[first]
 
 
 class Kept:

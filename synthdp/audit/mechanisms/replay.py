@@ -30,6 +30,7 @@ from synthdp.audit.mechanisms.recording import (
     RealNoise,
     RecordedNoise,
     Recorder,
+    SampleCall,
 )
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.base import Adjacency
@@ -50,7 +51,7 @@ def replay(
 
     The event is for units of `rows_per_unit` rows. The mechanism is copied for each run. If it has
     fields `progress` and `checkpoints`, as trainings have, the ticks and the checkpoints are
-    compared too.
+    compared too. One that draws a secret sample runs twice, with the unit in it and without.
 
     Raises:
         ValueError: a pair has a unit of more rows.
@@ -64,18 +65,22 @@ def replay(
             raise ValueError(
                 f"{pair.name}: a unit of {pair.unit_rows} rows; the event is for {rows_per_unit}"
             )
-        first, second = _both(mechanism, pair, domain, streams())
-        found, used = compare(
-            mechanism.name,
-            pair,
-            event,
-            first,
-            second,
-            adjacency=adjacency,
-            sees_held_out=sees_held_out,
-        )
-        findings += found
-        count, share = count + 1, max(share, used)
+        count += 1
+        for joins in (True, False):
+            first, second = _both(mechanism, pair, domain, streams(), joins=joins)
+            found, used = compare(
+                mechanism.name,
+                pair,
+                event,
+                first,
+                second,
+                adjacency=adjacency,
+                sees_held_out=sees_held_out,
+            )
+            findings += found
+            share = max(share, used)
+            if not any(isinstance(call, SampleCall) for call in first.calls):
+                break
     return Replayed((mechanism.name,), count, share, tuple(findings))
 
 
@@ -91,12 +96,12 @@ def merged(replays: Iterable[Replayed]) -> Replayed:
 
 
 def _both(
-    mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness
+    mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness, *, joins: bool
 ) -> tuple[RecordedRun, RecordedRun]:
     """Both runs of a pair."""
     before, after = pair.sides(domain)
     shared = len(pair.shared)
-    coupling = Coupling(streams, shared, shared + len(pair.before) + len(pair.after))
+    coupling = Coupling(streams, shared, shared + len(pair.before) + len(pair.after), joins=joins)
     first = _run(mechanism, before, coupling, RealNoise(streams))
     return first, _run(mechanism, after, coupling, RecordedNoise(first.calls))
 

@@ -14,6 +14,8 @@ each charge the hidden values of two neighbours may move, in units of the noise:
 - A Poisson-sampled Gaussian of noise m: one batch of that very rate, one draw, moved by 1/m for
   each row of the unit in the batch. The mixture of Gaussians for units of several rows is treated
   alike, if its probabilities are those of that rate.
+- A secret sample: one draw of that very rate, then what is charged on it, of which a unit outside
+  the sample may move nothing.
 - A pass of the sparse vector: its batch if it is sampled, a threshold that does not move, and
   queries up to the first that is above, each moved by at most s for each row of the unit in the
   batch.
@@ -42,7 +44,7 @@ import numpy.typing as npt
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from scipy.stats import norm
 
-from synthdp.audit.mechanisms.recording import Call, CoinCall, KeysCall, NoiseCall
+from synthdp.audit.mechanisms.recording import Call, CoinCall, KeysCall, NoiseCall, SampleCall
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
@@ -50,6 +52,7 @@ from synthdp.privacy.events.kernel import (
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
 )
+from synthdp.privacy.events.kinds import SecretSampleDpEvent
 from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 from synthdp.privacy.noise import NoiseKind
 
@@ -176,7 +179,7 @@ def _charges(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting
 
 
 def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
-    """The events of a composition, in order."""
+    """The events of a composition, in order; a secret sample, then those on it."""
     match event:
         case dp_accounting.NoOpDpEvent():
             return
@@ -186,6 +189,9 @@ def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
         case dp_accounting.ComposedDpEvent(events=parts):
             for part in parts:
                 yield from _leaves(part)
+        case SecretSampleDpEvent(event=inner):
+            yield event
+            yield from _leaves(inner)
         case _:
             yield event
 
@@ -203,6 +209,8 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
             standard_deviation=noise, sensitivities=moves, sampling_probs=probabilities
         ) if walk.factor == 1:
             _sampled(walk, moves, probabilities, noise)
+        case SecretSampleDpEvent(rate=rate):
+            _secret_sample(walk, rate)
         case SparseVectorDpEvent():
             _sparse_vector(walk, charge)
         case ThresholdedGaussianDpEvent():
@@ -243,6 +251,15 @@ def _sampled(
     walk.at += 1
     allowed = sum(moves[min(r, len(moves) - 1)] for r in rows) / noise
     walk.spend(_in_noise(pair), allowed, "of the noise", since=walk.at - 1)
+
+
+def _secret_sample(walk: _Walk, rate: float) -> None:
+    """One sample of that very rate."""
+    match walk.left():
+        case (SampleCall() as first, SampleCall()) if first.rate == rate:
+            walk.at += 1
+        case _:
+            walk.refuse(f"a secret sample of rate {rate:g}")
 
 
 def _batch(walk: _Walk, probabilities: Sequence[float]) -> tuple[int, int]:
@@ -343,4 +360,6 @@ def _described(call: Call) -> str:
         return f"counts of keys, told from {call.threshold} on, with noise of scale {call.sigma:g}"
     if isinstance(call, CoinCall):
         return f"a Poisson batch of rate {call.rate:g}"
+    if isinstance(call, SampleCall):
+        return f"a secret sample of rate {call.rate:g}"
     return f"{call.kind} noise of scale {call.sigma:g} on {call.exact.size} values"

@@ -18,7 +18,7 @@ from synthdp.bundle.certificate.limits_text import assumed_markdown, not_covered
 from synthdp.bundle.certificate.scores_text import scores_markdown
 from synthdp.bundle.wording import code, plain, up
 from synthdp.errors import BudgetError
-from synthdp.privacy.events.kinds import event_from_json, kind_of
+from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, kind_of
 
 
 def render(certificate: Certificate) -> str:
@@ -253,6 +253,7 @@ def _spends(c: Certificate) -> str:
             *purposes,
             f"| **everything together** | **{up(c.epsilon)}** | |",
             *_unused(c),
+            *_secret_sample(c),
             (
                 "\nOne epsilon and delta are one point of a curve. `profile.json` and `profile.svg`"
                 " hold the whole of it: delta at every epsilon. At epsilon 0, delta bounds the"
@@ -272,6 +273,19 @@ def _unused(c: Certificate) -> list[str]:
         f" {up(c.epsilon_spent)}. That describes this outcome; it is no bound for the run, as other"
         " outcomes might have taken more looks. The steward's ledger counts what was reserved for"
         " all of them."
+    ]
+
+
+def _secret_sample(c: Certificate) -> list[str]:
+    """What a training on a secret sample of the units counts on."""
+    events = (event_from_json(p.event) for p in c.planned)
+    rates = {e.rate for e in events if isinstance(e, SecretSampleDpEvent)}
+    if not rates:
+        return []
+    return [
+        "\nThe model was trained on a secret sample of the data points, drawn once: each was in it"
+        f" with probability {min(rates):.6g}, by a coin of its own. Who was in it, and how many, is"
+        " published nowhere and was not stored; epsilon counts on that."
     ]
 
 

@@ -48,7 +48,8 @@ def train_stacked(
     """
     if not len(modules) == len(tables) == len(randomness) > 0:
         raise BoundaryError("each model needs its own module, table and randomness")
-    trainer = _StackedTrainer(settings, modules, [table.fit_codes for table in tables], randomness)
+    rows = [settings.rows_of(t, draws) for t, draws in zip(tables, randomness, strict=True)]
+    trainer = _StackedTrainer(settings, modules, rows, randomness)
     for step in range(settings.steps):
         trainer.step(step)
     return trainer.averaged()

@@ -2,16 +2,34 @@
 of the batches.
 
 Apart from `dpsgd`, so that a plan can be made without importing torch.
+
+Secret sample [derived here]. Where `DpSgd.sample` is below 1, all steps draw their batches from one
+sample of the units, by coins that are drawn once, are in memory alone and are told to nobody. The
+steps are those of `training`, on a table that is the sample, and any table may be it: their proof
+holds for each. `amplification` has the proof of what the sample gains. The coupling of two runs
+puts the same others into both samples. Over both kinds of coins a row is in a batch as if it were
+drawn from all rows at the product of the rates, so chunks have the same room. Nothing that leaves a
+training depends on the sample but through the noisy sums: ticks count steps, shapes are public. It
+has no checkpoints: a run that was killed would go on with another sample, where one for all steps
+is charged. What it had done was used by nobody, as are steps after a last checkpoint; it begins
+anew, under the same charge.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import dp_accounting
 
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
+from synthdp.privacy.events.kinds import SecretSampleDpEvent
+
+if TYPE_CHECKING:
+    from synthdp.data.encoding import Codes
+    from synthdp.privacy.noise import Randomness
+    from synthdp.privacy.table import Table
 
 # What arithmetic adds to a clipped sum, relative to the clipping norm: 32-bit norms (proof in
 # `layers`), and the sums of blocks of examples (proof in `clipped_layer.stable_sum`). Larger blocks
@@ -32,7 +50,11 @@ LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bit
 
 @dataclass(frozen=True)
 class DpSgd:
-    """Public settings of DP-SGD; states its event, its noise and the rate of its batches."""
+    """Public settings of DP-SGD; states its event, its noise and the rate of its batches.
+
+    Below 1, `sample` is the probability with which a unit is in the secret sample that all steps
+    draw their batches from, each of its rows with probability `rate`.
+    """
 
     rate: float
     steps: int
@@ -42,23 +64,37 @@ class DpSgd:
     learning_rate: float
     ema: float
     checkpoint_every: int
+    sample: float = 1.0
 
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
+        sample = f", on a secret sample of {self.sample:.4g} of the units" if self.sampled else ""
         return (
             f"DP-SGD, {self.steps} steps, rate {self.rate:.4g}, clip {self.clip:g}, noise"
-            f" multiplier {self.noise_multiplier:.4g}"
+            f" multiplier {self.noise_multiplier:.4g}{sample}"
         )
 
+    @property
+    def sampled(self) -> bool:
+        """Whether a secret sample is trained on."""
+        return self.sample < 1
+
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """Poisson-subsampled Gaussians, `steps` of them."""
-        return unit_sampled_gaussian(
+        """Poisson-subsampled Gaussians, `steps` of them; all on one secret sample, if there is
+        one.
+        """
+        steps = unit_sampled_gaussian(
             noise_multiplier=self.noise_multiplier,
             rate=self.rate,
             rows=rows_per_unit,
             steps=self.steps,
         )
+        return SecretSampleDpEvent(self.sample, steps) if self.sampled else steps
+
+    def rows_of(self, table: Table, randomness: Randomness) -> Codes:
+        """Levels of the rows that all steps of one training draw their batches from."""
+        return table.sampled_codes(self.sample, randomness) if self.sampled else table.fit_codes
 
     def scaled(self, factor: float) -> DpSgd:
         """The same training with `factor` times the noise."""

@@ -41,10 +41,6 @@ another slot; it counts for what was charged if its numbers stay the same there,
 than the slack leaves: that is measured, and not proved.
 
 Besides, it is assumed that the 64-bit generator's normals are normal.
-
-After each step weights are clamped to +-`MAX_WEIGHT`, which is post-processing. Training does not
-get there (weights of a few units); it keeps every number of a pass far below where 32 bits
-overflow, and inputs small enough for what `layers` says of underflow.
 """
 
 from __future__ import annotations
@@ -141,11 +137,13 @@ class Training:
         """Train and return the averaged weights.
 
         Checkpoints hold noisy weights only, which are released content; steps after the last
-        checkpoint of a killed run were used by nobody and are done again under the same charge.
+        checkpoint of a killed run were used by nobody and are done again under the same charge. On
+        a secret sample there are none (`settings`).
         """
-        codes = table.fit_codes
+        codes = self.settings.rows_of(table, randomness)
         trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
-        kept = self.checkpoints.last() if self.checkpoints else None
+        checkpoints = None if self.settings.sampled else self.checkpoints
+        kept = checkpoints.last() if checkpoints else None
         first = trainer.load(kept) if kept is not None else 0
         with warnings.catch_warnings():
             # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all
@@ -155,11 +153,11 @@ class Training:
                 trainer.step(codes, step)
                 done = step + 1
                 if (
-                    self.checkpoints
+                    checkpoints
                     and done % self.settings.checkpoint_every == 0
                     and done < self.settings.steps
                 ):
-                    self.checkpoints.keep(done, trainer.state(done))
+                    checkpoints.keep(done, trainer.state(done))
                 self.progress(done, self.settings.steps)
         return trainer.averaged()
 

@@ -27,7 +27,7 @@ MAX_ROWS, MAX_MOVED = 64, 10_000_000
 
 class WorkLimits(Protocol):
     """What a stranger's events may repeat at most: the steps of a training, tables, answers of a
-    search, and rows of a unit.
+    search, and rows of a unit; and the smallest rate of a secret sample, 1 for none.
     """
 
     @property
@@ -38,6 +38,8 @@ class WorkLimits(Protocol):
     def tables(self) -> int: ...
     @property
     def answers(self) -> int: ...
+    @property
+    def sample(self) -> float: ...
 
 
 class EventKind:

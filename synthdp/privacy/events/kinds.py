@@ -11,15 +11,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, reduce
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
+import attrs
 import dp_accounting
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
+from synthdp.privacy.amplification import secret_sample_pld
 from synthdp.privacy.concentrated import concentrated_pld
-from synthdp.privacy.events.base import Adapter, Adjacency, EventKind, WorkLimits, whole
+from synthdp.privacy.events.base import (
+    Adapter,
+    Adjacency,
+    EventKind,
+    WorkLimits,
+    positive,
+    whole,
+)
 from synthdp.privacy.events.gaussian import Gaussian, MixtureOfGaussians, PoissonSampled
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
@@ -30,6 +39,11 @@ from synthdp.privacy.events.kernel import (
 from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 
 MAX_PARTS = 200  # of one purpose, in a stranger's bundle
+OF_BATCHES = (PoissonSampled.name, MixtureOfGaussians.name)  # events of one step of a training
+SAME = 1e-9  # relative: two rates that are computed differently
+# Width of the grid of losses on a secret sample, which makes them smaller: a finer one takes most
+# of the time of a plan, for the fifth digit of epsilon.
+INSIDE = 5e-4
 
 
 class Nothing(Adapter):
@@ -182,6 +196,80 @@ class All(Adapter):
         return "; and ".join(kind_of(part).words() for part in self.parts)
 
 
+@attrs.frozen
+class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
+    """`event` on a secret sample of the units, drawn once for all of it: each unit is in by its own
+    coin of chance `rate`, with all its rows.
+
+    `amplification` has the proof for a unit added or removed. No pair is known here that dominates
+    a replaced unit.
+    """
+
+    rate: float
+    event: dp_accounting.DpEvent
+
+    name = "secret_sample"
+
+    @property
+    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
+        return (self.event,)
+
+    @property
+    def squared_mu(self) -> float:
+        """Of what runs on the sample: its distribution is the one that takes time."""
+        return kind_of(self.event).squared_mu
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        if adjacency != "add_remove":
+            return super().cost(adjacency, width)
+        if self.rate == 1:
+            return cost_of(self.event, adjacency, width)
+        inner = cost_of(self.event, adjacency, max(width, INSIDE))
+        return secret_sample_pld(inner, self.rate, width=width)
+
+    def widened(self, size: int) -> dp_accounting.DpEvent | None:
+        """Each of `size` units has a coin of its own. Given that some of a group are in the sample,
+        its law is a mean over who is, each at most as far from that without them as the whole group
+        may be, and divergences are convex: the group costs what one unit does that is in the sample
+        with the probability that any of them is [derived here].
+        """
+        inner = kind_of(self.event).widened(size)
+        if inner is None:
+            return None
+        some = -math.expm1(size * math.log1p(-self.rate)) if self.rate < 1 else 1.0
+        return SecretSampleDpEvent(some, inner)
+
+    def too_narrow(self, rows: int) -> str | None:
+        return kind_of(self.event).too_narrow(rows)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        """That of what runs on the sample, which is what takes time; the sample makes it no larger.
+
+        A sample that the spec does not ask for, or a smaller one, is none that a release draws.
+        """
+        if positive(self.rate, 1) < limits.sample * (1 - SAME):
+            raise ValueError(f"a sample of {self.rate:g} of the units, smaller than the spec's")
+        return kind_of(self.event).expected_loss(limits, times)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.name, "rate": self.rate, "of": event_to_json(self.event)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        inner = data["of"]
+        if inner["event"] != Repeated.name or inner["of"]["event"] not in OF_BATCHES:
+            raise ValueError(
+                f"a secret sample for {str(inner)[:60]}: it is for steps of a training"
+            )
+        return cls(positive(data["rate"], 1), event_from_json(inner))
+
+    def words(self) -> str:
+        return (
+            f"on a secret sample that each unit is in with probability {self.rate:.6g}, drawn once:"
+            f" {kind_of(self.event).words()}"
+        )
+
+
 ADAPTERS: Mapping[type, type[Adapter]] = MappingProxyType(
     {
         dp_accounting.NoOpDpEvent: Nothing,
@@ -198,6 +286,7 @@ _KERNEL_KINDS: tuple[type[EventKind], ...] = (
     ThresholdedGaussianDpEvent,
     SparseVectorDpEvent,
     GumbelMaxDpEvent,
+    SecretSampleDpEvent,
 )
 KINDS: Mapping[str, type[EventKind]] = MappingProxyType(
     {kind.name: kind for kind in (*_KERNEL_KINDS, *ADAPTERS.values())}
@@ -226,7 +315,7 @@ def cost_of(
 def leaves(event: dp_accounting.DpEvent) -> Iterator[EventKind]:
     """The events inside `event` that are made of no others, each named once for all its repeats."""
     kind = kind_of(event)
-    if isinstance(kind, Repeated | All):
+    if isinstance(kind, Repeated | All | SecretSampleDpEvent):
         for part in kind.parts:
             yield from leaves(part)
     else:

@@ -93,6 +93,7 @@ CHECKS = (
         budgetchecks.target_levels,
     ),
     _Check(("dataset.rows", "synthesizer.batch"), datasetchecks.batch),
+    _Check(("synthesizer.sample", "synthesizer.batch", "privacy.adjacency"), datasetchecks.sample),
     _Check(("dataset.rows", "attacks.membership"), datasetchecks.attack_rows),
     _Check(("dataset.privacy_unit", "privacy.adjacency"), datasetchecks.unit),
     _Check(("dataset.privacy_unit", "columns"), datasetchecks.unit_column),

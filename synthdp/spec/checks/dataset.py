@@ -29,6 +29,25 @@ def batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         )
 
 
+def sample(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """A secret sample has room for a batch, and is accounted for under add_remove."""
+    wanted, batch = spec.synthesizer.sample, spec.synthesizer.batch
+    if wanted is None:
+        return
+    if wanted < batch:
+        yield CrossProblem(
+            ("synthesizer", "sample"),
+            f"got {wanted}, less than the {batch} rows of an expected batch",
+            f"leave it out, or ask for many batches, e.g. {100 * batch}",
+        )
+    if spec.privacy.adjacency == "replace_one":
+        yield CrossProblem(
+            ("synthesizer", "sample"),
+            "no sound accounting for a secret sample under adjacency replace_one",
+            "leave it out, or use adjacency add_remove",
+        )
+
+
 def attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """The membership attack asks for no more rows than the table has."""
     attack, rows = spec.attacks.membership, spec.dataset.rows.value

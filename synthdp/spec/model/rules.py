@@ -40,7 +40,7 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
         "latent": latent(spec),
         "hidden": hidden(spec),
         "steps": steps(spec),
-        "batch": batch(spec.dataset.rows.value),
+        "batch": batch(min(spec.dataset.rows.value, synthesizer.sample or math.inf)),
     }
     missing = {
         name: value for name, value in rules.items() if name not in synthesizer.model_fields_set
@@ -118,15 +118,16 @@ def tables_only(spec: ReleaseSpec) -> bool:
     return spec.graph.mode == "predict" and spec.privacy.shares.train == 0
 
 
-def batch(rows: int) -> int:
-    """A tenth of a small table, 512 rows of one with thousands, and a 48th, rounded, beyond.
+def batch(rows: float) -> int:
+    """Of the rows that are trained on, of which a secret sample may be a part: a tenth of a small
+    table, 512 rows of one with thousands, and a 48th, rounded, beyond.
 
     Large batches have less noise relative to the gradients, but cost time.
 
     A step that takes all rows would gain no privacy from nobody knowing which rows it took.
     """
     if rows < SMALL_BATCH * 10:
-        return max(1, rows // 10)
+        return max(1, int(rows // 10))
     return min(LARGE_BATCH, max(SMALL_BATCH, round(rows / 48 / ROUND) * ROUND))
 
 

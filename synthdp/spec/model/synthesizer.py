@@ -50,6 +50,14 @@ class SynthesizerSettings(Model):
         ),
         examples=[512],
     )
+    sample: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = Field(
+        default=None,
+        description=(
+            "expected rows of a secret sample of the units, drawn once, that the model is trained"
+            " on; default: all rows. For tables of many millions of rows"
+        ),
+        examples=[1_000_000],
+    )
     clip: Annotated[Real, Field(gt=0, le=1e6), Unit("gradient norm")] = Field(
         default=1.0, description="bound on a unit's gradient norm", examples=[0.5]
     )

@@ -38,17 +38,18 @@ SETTINGS = DpSgd(
 
 @dataclass(frozen=True)
 class Planted(Training):
-    """A training with holes where bugs go: its trainer, its settings in the light of the rows, and
-    when it stops.
+    """A training with holes where bugs go: its trainer, its rows, its settings in the light of
+    them, and when it stops.
     """
 
     trainer: type[_Trainer] = _Trainer
     seen: Callable[[DpSgd, Codes], DpSgd] = lambda settings, codes: settings
     stops: Callable[[_Trainer, Codes], bool] = lambda trainer, codes: False
     tick: Callable[[int, Codes], int] = lambda done, codes: done
+    rows: Callable[[DpSgd, Table, Randomness], Codes] = DpSgd.rows_of
 
     def run(self, table: Table, randomness: Randomness) -> Any:
-        codes = table.fit_codes
+        codes = self.rows(self.settings, table, randomness)
         settings = self.seen(self.settings, codes)
         trainer = self.trainer(settings, self.module, randomness)
         with warnings.catch_warnings():
@@ -68,10 +69,11 @@ def training(
     *,
     module: Callable[[Domain], Any] = SmallModel,
     checkpoints: Kept | None = None,
+    settings: DpSgd = SETTINGS,
     **holes: Any,
 ) -> Callable[[Domain], Planted]:
     return lambda domain: Planted(
-        SETTINGS, module(domain), lambda done, total: None, checkpoints, trainer=trainer, **holes
+        settings, module(domain), lambda done, total: None, checkpoints, trainer=trainer, **holes
     )
 
 
@@ -327,6 +329,32 @@ class TwoRates(OtherBatches):
         return self.randomness.poisson_batch(rows, rate=self.settings.rate * 1.5)
 
 
+# --- secret samples ---
+
+SAMPLED = replace(SETTINGS, sample=0.5)
+
+
+def coin_for_each_row(settings: DpSgd, table: Table, randomness: Randomness) -> Codes:
+    codes = table.fit_codes
+    return codes[randomness.secret_sample(len(codes), rate=settings.sample)]
+
+
+def rare_rows_too(settings: DpSgd, table: Table, randomness: Randomness) -> Codes:
+    """Rows of the last level of the first column are always in the sample."""
+    codes = table.fit_codes
+    rare = codes[codes[:, 0] == codes[:, 0].max(initial=0)]
+    return np.concatenate([settings.rows_of(table, randomness), rare])
+
+
+class SampleOfEachStep(_Trainer):
+    """Each step draws a sample of its own, charged as one for all steps."""
+
+    def step(self, codes: Codes, step: int) -> None:
+        if step:
+            codes = codes[self.randomness.secret_sample(len(codes), rate=0.5)]
+        super().step(codes, step)
+
+
 # --- latents ---
 
 
@@ -480,5 +508,31 @@ BUGS: dict[str, Bug] = {
         "moved",
     ),
     "charged as if not sampled": (with_event(gaussian_of_all), "charged"),
+    "a secret sample by a coin for each row": (
+        training(settings=SAMPLED, rows=coin_for_each_row),
+        "coins",
+    ),
+    "a secret sample and all rare rows": (training(settings=SAMPLED, rows=rare_rows_too), "coins"),
+    "all rows, charged as a secret sample": (
+        training(settings=SAMPLED, rows=lambda settings, table, randomness: table.fit_codes),
+        "charged",
+    ),
+    "a secret sample of each step": (training(SampleOfEachStep, settings=SAMPLED), "charged"),
+    "a larger secret sample than charged": (
+        with_event(lambda s, rows: replace(s, sample=0.25).event(rows), sample=0.5),
+        "charged",
+    ),
+    "a secret sample that is charged to nobody": (
+        with_event(lambda s, rows: replace(s, sample=1.0).event(rows), sample=0.5),
+        "charged",
+    ),
+    "size of a secret sample in the learning rate": (
+        training(RateOfRows, settings=SAMPLED),
+        "output",
+    ),
+    "size of a secret sample in the ticks": (
+        training(settings=SAMPLED, tick=lambda done, codes: done + len(codes)),
+        "progress",
+    ),
     "event that forgets the unit's rows": (with_event(lambda s, rows: s.event(1)), "moved"),
 }
