@@ -38,9 +38,7 @@ class Table:
         """Levels of the rows that mechanisms see."""
         return self.codes[~self.held_out] if self.held_out.any() else self.codes
 
-    def count(
-        self, groups: LevelGroups, tables: Sequence[Columns]
-    ) -> list[npt.NDArray[np.int64]]:
+    def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[npt.NDArray[np.int64]]:
         """Exact counts of the rows that mechanisms see, one array for each of `tables`.
 
         Each has an axis for each of its columns, of that column's groups of levels. Exact counts
