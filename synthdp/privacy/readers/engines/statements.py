@@ -7,7 +7,6 @@ gives back are numbers of rows, and where a sample is drawn, its levels.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,10 +34,16 @@ class Dialect:
     digest: str  # sha256 of a text, as hexadecimal digits; the text stands for {}
     collate: str = ""  # after a text that is compared: by its bytes
     whole: str = "{} ~ '^[+-]?[0-9]+([.]0*)?$'"  # whether a text is a plain whole number
+    nan: str = "{} = CAST('NaN' AS FLOAT8)"  # whether a number is none, whatever its bits
     sets: int = 16  # tables of one GROUP BY
 
 
-DUCKDB = Dialect("$", "sha256({})", whole="regexp_full_match({}, '[+-]?[0-9]+([.]0*)?')")
+DUCKDB = Dialect(
+    "$",
+    "sha256({})",
+    whole="regexp_full_match({}, '[+-]?[0-9]+([.]0*)?')",
+    nan="isnan({})",
+)
 POSTGRESQL = Dialect(":", "encode(sha256(convert_to({}, 'UTF8')), 'hex')", ' COLLATE "C"')
 
 
@@ -70,7 +75,7 @@ class Statement:
         )
         gone = f"{cell} IS NULL"
         if kind in REALS:
-            gone += f" OR {value} = {self.bound(math.nan, 'FLOAT8')}"
+            gone += f" OR {self.dialect.nan.format(value)}"
         branches = f"WHEN {gone} THEN {group[found.null]}"
         for code, level in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
@@ -80,7 +85,7 @@ class Statement:
     def misfits(self, cell: str, column: ColumnDomain, kind: Kind) -> list[str]:
         """Conditions: of a wrong type, outside the domain, unexpectedly missing."""
         found, value = levels_of(column, kind), self._comparable(cell, column, kind)
-        nan = f" OR {value} = {self.bound(math.nan, 'FLOAT8')}" if kind in REALS else ""
+        nan = f" OR {self.dialect.nan.format(value)}" if kind in REALS else ""
         gone = f"({cell} IS NULL{nan})"
         for code, _ in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
