@@ -60,7 +60,10 @@ COLUMNS: dict[str, tuple[Column, pa.DataType]] = {
     ),
     "code": (
         TextCode(
-            type="text-code", codes=("E11.9", "E11.65", "I10", "é1"), prefix=3, missing=True,
+            type="text-code",
+            codes=("E11.9", "E11.65", "I10", "é1"),
+            prefix=3,
+            missing=True,
             missing_codes=("I10x",),
         ),
         pa.string(),
@@ -69,16 +72,20 @@ COLUMNS: dict[str, tuple[Column, pa.DataType]] = {
     "truth as number": (whole(), pa.bool_()),
     "digits": (
         Categorical(
-            type="categorical", categories=("1", "-3", "01", "0", "9007199254740993", "+1", "1.0"),
-            missing=True, missing_codes=("20",),
+            type="categorical",
+            categories=("1", "-3", "01", "0", "9007199254740993", "+1", "1.0"),
+            missing=True,
+            missing_codes=("20",),
         ),
         pa.int64(),
     ),
     "small": (Categorical(type="categorical", categories=("1", "200", "-3", "0")), pa.uint8()),
     "points": (
         Categorical(
-            type="categorical", categories=("1", "0.5", "inf", "0", "-0.0", "nan", "1e+22"),
-            missing=True, missing_codes=("2.5", "-3"),
+            type="categorical",
+            categories=("1", "0.5", "inf", "0", "-0.0", "nan", "1e+22"),
+            missing=True,
+            missing_codes=("2.5", "-3"),
         ),
         pa.float64(),
     ),
@@ -91,9 +98,7 @@ COLUMNS: dict[str, tuple[Column, pa.DataType]] = {
     "real": (number(missing_codes=("99", "0.1")), pa.float64()),
     "short real": (number(), pa.float32()),
     "real of whole": (number(), pa.int32()),
-    "edged": (
-        Integer(type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4)), pa.float64()
-    ),
+    "edged": (Integer(type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4)), pa.float64()),
     "day": (day(missing_codes=("1999-09-09",)), pa.date32()),
     "day of instants": (day(missing_codes=("1999-09-09",)), pa.timestamp("us")),
     "hour": (Datetime(type="datetime", bins=3, **HOUR), pa.timestamp("ms")),
@@ -104,8 +109,29 @@ DOMAIN = Domain.from_spec(
     {ROW: Integer(type="integer", lower=0, upper=ROWS - 1, bins=ROWS), **SPEC}
 )
 NUMBERS = [
-    0.0, -0.0, 0.5, 1.0, -1.5, 2.5, 2.0, 4.0, -3.0, 20.0, 21.0, 0.1, 99.0, -9.0, 1e22, 3.5, 1e308,
-    math.inf, -math.inf, math.nan, 5e-324, 9007199254740992.0, 0.10000000149011612,
+    0.0,
+    -0.0,
+    0.5,
+    1.0,
+    -1.5,
+    2.5,
+    2.0,
+    4.0,
+    -3.0,
+    20.0,
+    21.0,
+    0.1,
+    99.0,
+    -9.0,
+    1e22,
+    3.5,
+    1e308,
+    math.inf,
+    -math.inf,
+    math.nan,
+    5e-324,
+    9007199254740992.0,
+    0.10000000149011612,
 ]
 EDGES = [e for c in DOMAIN.columns if c.ranged and c.step_seconds is None for e in c.edges]
 
@@ -115,24 +141,44 @@ def cells(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if pa.types.is_boolean(kind):
         return st.none() | st.booleans()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        strange = ("", " a", "a ", "A", "I10x", "I10", "é1", "é1x", "E11.42", "c99", "missing", "İ", "e\u0301")
-        return st.none() | st.sampled_from([*WORDS, *MANY, *strange]) | st.text(
-            st.characters(codec="utf-8"), max_size=4
+        strange = (
+            "",
+            " a",
+            "a ",
+            "A",
+            "I10x",
+            "I10",
+            "é1",
+            "é1x",
+            "E11.42",
+            "c99",
+            "missing",
+            "İ",
+            "e\u0301",
+        )
+        return (
+            st.none()
+            | st.sampled_from([*WORDS, *MANY, *strange])
+            | st.text(st.characters(codec="utf-8"), max_size=4)
         )
     if pa.types.is_floating(kind):
         near = [x for e in [*EDGES, *NUMBERS] for x in (e, np.nextafter(e, -9), np.nextafter(e, 9))]
         narrow = [float(np.float32(x)) for x in near if not abs(x) > 1e38 or math.isinf(x)]
         width = 32 if kind == pa.float32() else 64
-        return st.none() | st.sampled_from(narrow if width == 32 else list(map(float, near))) | (
-            st.floats(width=width)
+        return (
+            st.none()
+            | st.sampled_from(narrow if width == 32 else list(map(float, near)))
+            | (st.floats(width=width))
         )
     if pa.types.is_integer(kind):
         low, high = (0, 255) if kind == pa.uint8() else (-(2**31), 2**31 - 1)
         if kind == pa.int64():
             low, high = -(2**63), 2**63 - 1
         near = [*range(-10, 30), 200, 9007199254740992, 9007199254740993, low, high]
-        return st.none() | st.sampled_from([n for n in near if low <= n <= high]) | st.integers(
-            low, high
+        return (
+            st.none()
+            | st.sampled_from([n for n in near if low <= n <= high])
+            | st.integers(low, high)
         )
     first, last = dt.datetime(2020, 1, 30), dt.datetime(2021, 3, 3)
     instants = st.datetimes(first, last) | st.datetimes() | st.just(dt.datetime(1999, 9, 9, 23))
@@ -178,9 +224,7 @@ def reading_of(domain: Domain, id_column: str | None = None, max_rows: int = 1) 
 
 def levels_of(domain: Domain, table: pa.Table) -> np.ndarray:
     """Levels `[rows, columns]` by the function that reads tables."""
-    return np.column_stack(
-        [encode_column(c, table.column(c.name)).codes for c in domain.columns]
-    )
+    return np.column_stack([encode_column(c, table.column(c.name)).codes for c in domain.columns])
 
 
 def expected(domain: Domain, table: pa.Table, tables: list[tuple[str, ...]]) -> list[np.ndarray]:

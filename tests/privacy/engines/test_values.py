@@ -51,7 +51,10 @@ def check(values: dict[str, list[Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(table, Path(folder))
         parts = find_parts(".", Path(folder))
-        for engine in (ArrowEngine(reading_of(DOMAIN), parts), DuckDbEngine(reading_of(DOMAIN), parts)):
+        for engine in (
+            ArrowEngine(reading_of(DOMAIN), parts),
+            DuckDbEngine(reading_of(DOMAIN), parts),
+        ):
             found, wanted = engine.count(ALL, BY_ROW), expected(DOMAIN, table, BY_ROW)
             wrong = {
                 (name, repr(values[name][row]), int(a[row].argmax()), int(b[row].argmax()))
@@ -84,13 +87,33 @@ def test_the_identity_is_seen_to_fail_where_a_step_is_off(monkeypatch: pytest.Mo
         test_every_value_has_the_level_that_it_has_in_memory()
 
 
-MIXED: list[Any] = [None, 1, 1.0, "1", "01", " 1", b"1", 0.5, "a", "", float("inf"), -0.0, 2**62, "2020-02-01"]
+MIXED: list[Any] = [
+    None,
+    1,
+    1.0,
+    "1",
+    "01",
+    " 1",
+    b"1",
+    0.5,
+    "a",
+    "",
+    float("inf"),
+    -0.0,
+    2**62,
+    "2020-02-01",
+]
 
 
 @pytest.mark.parametrize(
     "column",
     [
-        Categorical(type="categorical", categories=("1", "a", "01", "0.5"), missing=True, missing_codes=("inf",)),
+        Categorical(
+            type="categorical",
+            categories=("1", "a", "01", "0.5"),
+            missing=True,
+            missing_codes=("inf",),
+        ),
         Number(type="number", lower=0, upper=2, bins=3),
         Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=3),
     ],
@@ -98,8 +121,9 @@ MIXED: list[Any] = [None, 1, 1.0, "1", "01", " 1", b"1", 0.5, "a", "", float("in
 def test_sqlite_reads_each_value_by_its_own_type(
     column: Column, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from synthdp.data.encoding import encode_column
     import pandas as pd
+
+    from synthdp.data.encoding import encode_column
 
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.execute("create table t (v)")
