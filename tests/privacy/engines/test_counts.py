@@ -139,7 +139,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=24)
 def test_what_stays_of_one_id_is_a_function_of_its_own_rows(
     others: list[tuple[int, int]], own: list[int], order: Any
 ) -> None:
-    """A unit more changes nothing of others, wherever its rows stand, and adds at most `max_rows`."""
+    """A unit more changes nothing of others, wherever it stands, and adds at most `max_rows`."""
 
     def stays(rows: list[tuple[str, int]]) -> Counter[tuple[str, int]]:
         ids = np.array([u for u, _ in rows], dtype=object)

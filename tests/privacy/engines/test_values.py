@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.readers.engines import steps
@@ -36,7 +38,7 @@ from tests.privacy.engines.tables import (
 
 # Shrinking takes minutes: a failure names its column and value.
 QUICK = settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
@@ -121,10 +123,6 @@ MIXED: list[Any] = [
 def test_sqlite_reads_each_value_by_its_own_type(
     column: Column, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import pandas as pd
-
-    from synthdp.data.encoding import encode_column
-
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.execute("create table t (v)")
         connection.executemany("insert into t values (?)", [(v,) for v in MIXED])
