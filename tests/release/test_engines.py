@@ -5,7 +5,6 @@ paid for where the engine is away, and resumed when it was killed.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,7 +74,6 @@ def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None) 
     for name in ("memory", engine):
         outcome = release(write_spec(folder, name), out=folder / name)
         found[name] = tables(outcome.bundle)
-        shutil.rmtree(folder / ".synthdp")
     assert found["memory"] == found[engine]
     assert sum(found[engine][0]["counts"]) == PREDICT_ROWS
 

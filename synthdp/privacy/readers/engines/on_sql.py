@@ -43,13 +43,14 @@ POSTGRESQL_KINDS: Mapping[int, Kind] = {
     23: "whole",
     25: "text",
     1043: "text",
-    700: "real",
     701: "real",
     1700: "decimal",
     1082: "day",
     1114: "instant",
 }
-"""By the number of a type: fixed since they exist (pg_type.dat)."""
+"""By the number of a type: fixed since they exist (pg_type.dat). Not `real` of 32 bits: a driver
+reads the digits that are printed of it, another number of 64 bits than PostgreSQL casts it to.
+"""
 
 
 @dataclass(frozen=True)
