@@ -46,6 +46,7 @@ T = TypeVar("T")
 SHARD_ROWS = 1 << 21
 DEAL_KEY = "synthdp shards .."  # of the hash that deals ids; any 16 characters do
 TIMEOUT_S = 30
+ASKED = 5  # times that four workers may die of one task, or beside it
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class DaskEngine:
         """A client of the cluster.
 
         Raises:
-            DataError: there is none, or another version of synthdp runs there.
+            DataError: there is none.
         """
         try:
             from distributed import Client, LocalCluster
@@ -153,12 +154,6 @@ class DaskEngine:
                 hint="start `dask scheduler` and `dask worker`, or correct compute.address",
             )
         with client:
-            versions = set(client.run(_version).values())
-            if versions != {synthdp.__version__}:
-                raise DataError(
-                    f"the workers at {shown} have another version of synthdp",
-                    hint=f"install {synthdp.__version__} there: values must be read alike",
-                )
             yield client
 
 
@@ -168,29 +163,33 @@ def shown_scheduler(address: str) -> str:
     return scheme + mark + rest.rpartition("@")[2]
 
 
-def _version() -> str:
-    return synthdp.__version__
-
-
 def _gathered(futures: list[Any]) -> Iterator[Any]:
     """What each task gave, once, in their order; each is let go when it was read."""
     futures.reverse()
     while futures:
-        future = futures.pop()
-        failed = ""
-        try:
-            value = future.result()
-        except Exception as error:
-            failed = type(error).__name__
-        if failed or isinstance(value, Failed):
+        value = _result(futures.pop())
+        if isinstance(value, Failed):
             raise DataError(
-                f"a task of compute.engine dask failed ({failed or value.kind})",
+                f"a task of compute.engine dask failed ({value.kind})",
                 hint=(
-                    "see that its workers live, have memory, and can read dataset.source.path at"
-                    " the same path"
+                    f"see that its workers live, have memory and synthdp {synthdp.__version__}, and"
+                    " can read dataset.source.path at the same path"
                 ),
             )
         yield value
+
+
+def _result(future: Any) -> Any:
+    """What a task gave. One whose workers died, as Dask tells of after four, is asked again."""
+    for _ in range(ASKED):
+        try:
+            return future.result()
+        except Exception as error:
+            failed = Failed(type(error).__name__)
+        if failed.kind != "KilledWorker":
+            break
+        future.retry()
+    return failed
 
 
 @dataclass(frozen=True)
@@ -208,8 +207,11 @@ class _Quiet:
     """A task whose `repr`, which Dask logs, shows nothing, and which raises nothing."""
 
     job: Callable[[Any], Any] = field(repr=False)
+    version: str = synthdp.__version__
 
     def __call__(self, task: Any) -> Any:
+        if self.version != synthdp.__version__:
+            return Failed("another version of synthdp")
         given = task if isinstance(task, list) else []
         if failed := [one for one in given if isinstance(one, Failed)]:
             return failed[0]
