@@ -43,7 +43,7 @@ from synthdp.privacy.readers.checks import (
 )
 from synthdp.privacy.readers.chosen import choice, chosen_frame
 from synthdp.privacy.readers.dataframe import open_dataframe
-from synthdp.privacy.readers.engines.opening import open_table
+from synthdp.privacy.readers.engines.opening import open_table, reach
 from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_parquet_files
 from synthdp.privacy.readers.query import read_query
 from synthdp.privacy.readers.streaming import BATCH_ROWS, encode_batches
@@ -115,6 +115,15 @@ def read_private(
         check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
+
+
+def reach_engine(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -> None:
+    """See that the engine of a spec answers, before anything depends on it. No row is read.
+
+    Raises:
+        DataError: it does not, or the table has other columns.
+    """
+    _guarded(dataset.source, lambda: reach(dataset, compute, domain, folder=folder))
 
 
 def read_texts(

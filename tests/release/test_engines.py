@@ -156,3 +156,26 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     assert caught.value.__cause__ is None
     for secret in ("secret", "canary"):
         assert secret not in str(caught.value)
+
+
+def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Callable[..., Any]) -> None:
+    path = write_spec(folder, "duckdb")
+    text = synthdp("plan", path).out
+    assert "engine duckdb: rows stay where they are" in text and "fetches the levels" not in text
+    found = json.loads(synthdp("doctor", path, "--json").out)["findings"]
+    (told,) = [f for f in found if f["what"] == "engine"]
+    assert told["state"] == "ok" and "answers" in told["found"]
+    assert kinds(folder) == []
+
+
+@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, other_type])
+def test_doctor_tells_what_is_wrong(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    synthdp: Callable[..., Any],
+    spoil: Callable[[Path, pytest.MonkeyPatch], tuple[Path, str]],
+) -> None:
+    path, told = spoil(folder, monkeypatch)
+    done = synthdp("doctor", path, "--json")
+    (found,) = [f for f in json.loads(done.out)["findings"] if f["what"] == "engine"]
+    assert found["state"] == "wrong" and told in found["found"] and "secret" not in done.out

@@ -67,6 +67,11 @@ class DaskEngine:
     address: str | None = field(default=None, repr=False)
     local: list[Any] = field(default_factory=list, repr=False, compare=False)
 
+    def check(self) -> None:
+        """See that the cluster answers."""
+        with self._client():
+            pass
+
     def survey(self) -> Survey:
         """By one pass over all columns."""
         (found,) = summed(self._each(partial(survey_part, self.reading), self.parts.parts))

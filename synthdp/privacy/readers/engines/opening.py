@@ -58,6 +58,17 @@ def open_table(
     return EngineTable(engine, misfits)
 
 
+def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -> None:
+    """See that the engine answers and that the table has the declared columns. No row is read.
+
+    Raises:
+        DataError: it does not, or it has not.
+    """
+    engine = _engine(dataset, compute, domain, folder, "", 0.0)
+    if isinstance(engine, DaskEngine):
+        engine.check()
+
+
 def _engine(
     dataset: Dataset, compute: Compute, domain: Domain, folder: Path, key: str, delta: float
 ) -> Engine:
