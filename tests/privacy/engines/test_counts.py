@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import sqlite3
+import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
@@ -32,6 +34,7 @@ from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, summed
 from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.privacy.readers.engines.statements import SPACES
 from synthdp.spec.model import Categorical, Integer, SqlSource
 from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write
 
@@ -122,7 +125,7 @@ def test_a_window_over_all_rows_of_an_id_is_seen_to_be_needed(
     write(table, tmp_path)
     engine = DuckDbEngine(reading_of(DOMAIN, "id", 3), find_parts(".", tmp_path))
     wanted = expected(DOMAIN, kept(table, 3), TABLES)
-    for wrong in ("CAST(j AS TEXT)", "sha256(l0 || u)"):
+    for wrong in ("CAST(j AS TEXT)", "sha256(synthdp_l0 || synthdp_u)"):
         with monkeypatch.context() as patch:
             patch.setattr(
                 "synthdp.privacy.readers.engines.statements.Statement.place",
@@ -233,6 +236,85 @@ def test_a_part_that_is_added_twice_is_seen(tmp_path: Path) -> None:
     assert same(engine.count(LevelGroups(DOMAIN, {}), TABLES), wanted)
     twice = summed(iter([[w.copy() for w in wanted], [w.copy() for w in wanted]]))
     assert not same(twice, wanted)
+
+
+SPELLINGS = (
+    *("1", "1.0", " 1", "01", "+1", "-1", "-01.00", "-0", "0", "00", "+0.", "1.", ".0", "1.0.0"),
+    *("++1", "1.01", "1e0", "A1", "a1", "\u00a0a1\u2003", "\x1ca1\x85", "\u200ba1", "١", "", " "),
+    *("é", "e\u0301", "ß", "1\n", "1\n.0", "'; --", "%", "_", "\\", "0.0", "-", "+", "-a"),
+)
+WITH_ROW = Domain.from_spec({"row": Integer(type="integer", lower=0, upper=63, bins=64)})
+IDS = st.lists(
+    st.none() | st.sampled_from(SPELLINGS) | st.text(st.characters(codec="utf-8"), max_size=3),
+    min_size=64,
+    max_size=64,
+)
+
+
+def check_ids(engine: Engine, ids: list[str | None], most: int) -> None:
+    """Which rows stay says which ids are one; the survey says which are none."""
+    texts = np.array(["" if v is None else id_text(v) for v in ids], dtype=object)
+    codes = np.arange(64, dtype=np.uint16)[:, None]
+    wanted = np.bincount(
+        np.flatnonzero(kept_rows(texts, codes, max_rows=most, key=KEY)), minlength=64
+    )
+    (found,) = engine.count(LevelGroups(WITH_ROW, {}), [("row",)])
+    assert found.tolist() == wanted.tolist()
+    assert engine.survey().without_id == int((texts == "").sum())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(IDS)
+def test_ids_are_compared_as_in_memory(ids: list[str | None]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        table = pa.table({"row": pa.array(range(64)), "id": pa.array(ids, pa.string())})
+        write(table, Path(folder))
+        check_ids(
+            DuckDbEngine(reading_of(WITH_ROW, "id", 1), find_parts(".", Path(folder))), ids, 1
+        )
+
+
+def test_white_space_is_what_python_takes_off() -> None:
+    assert set(SPACES) == {chr(i) for i in range(sys.maxunicode + 1) if chr(i).isspace()}
+
+
+def test_strange_names_of_columns_are_read_and_ambiguous_ones_refused(tmp_path: Path) -> None:
+    names = ["u", "l0", "j", 'a"b', "select", "$v0", ":x", "c0"]
+    domain = Domain.from_spec(
+        {n: Integer(type="integer", lower=0, upper=9, bins=10) for n in names}
+    )
+    rng = np.random.default_rng(4)
+    table = pa.table({n: pa.array(rng.integers(0, 10, 50)) for n in names})
+    write(table.append_column("id", pa.array(range(50))), tmp_path)
+    tables = [(n,) for n in names]
+    for own in (reading_of(domain), reading_of(domain, "id", 1)):
+        engine = DuckDbEngine(own, find_parts(".", tmp_path))
+        assert same(engine.count(LevelGroups(domain, {}), tables), expected(domain, table, tables))
+    for pair in (["A", "a"], ["synthdp_l0", "b"]):
+        folder = tmp_path / pair[0]
+        folder.mkdir()
+        write(pa.table({n: pa.array([1]) for n in pair}), folder)
+        two = Domain.from_spec(
+            {n: Integer(type="integer", lower=0, upper=9, bins=10) for n in pair}
+        )
+        with pytest.raises(DataError, match="cannot tell"):
+            DuckDbEngine(reading_of(two), find_parts(".", folder))
+
+
+@pytest.mark.parametrize("kind", [ArrowEngine, DuckDbEngine])
+def test_an_engine_that_breaks_off_quotes_nothing(tmp_path: Path, kind: Any) -> None:
+    write(people(300, ids=50), tmp_path, files=3)
+    table = EngineTable(kind(reading_of(DOMAIN), find_parts(".", tmp_path)), {})
+    (tmp_path / "01.parquet").write_text("canary-4711" * 9)
+    for ask in (
+        lambda: table.count(LevelGroups(DOMAIN, {}), TABLES),
+        lambda: table.sampled_codes(0.5, Streams.fresh()),
+    ):
+        with pytest.raises(DataError, match="the engine broke off") as caught:
+            ask()
+        assert "canary" not in str(caught.value)
+        assert caught.value.__context__ is None and caught.value.__cause__ is None
+    assert table.count(LevelGroups(DOMAIN, {}), []) == []
 
 
 # --- addresses ---

@@ -206,6 +206,21 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
     assert sorted(map(tuple, drawn.tolist())) == sorted(map(tuple, wanted.tolist()))
 
 
+@settings(LONG, max_examples=5, derandomize=True)
+@given(counts.IDS.map(lambda ids: [v and v.replace("\0", "") for v in ids]))
+def test_ids_are_compared_as_in_memory(server: Server, ids: list[str | None]) -> None:
+    url = filled(
+        server,
+        "t",
+        {"row": "integer", "id": "text"},
+        [{"row": i, "id": v} for i, v in enumerate(ids)],
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEST_DB_URL", url)
+        source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+        counts.check_ids(SqlEngine(source, reading_of(counts.WITH_ROW, "id", 1), list), ids, 1)
+
+
 @pytest.mark.parametrize("kind", ["real", "char(3)", "timestamptz", "jsonb"])
 def test_types_that_are_not_proved_are_refused(
     server: Server, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -8,9 +8,9 @@ mechanisms, which add noise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,12 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import BoundaryError
+from synthdp.errors import BoundaryError, DataError, SynthdpError
 from synthdp.privacy.mechanisms.counting import MAX_CELLS, Columns
 from synthdp.privacy.noise import Randomness, Streams
 from synthdp.privacy.table import Table
 
+T = TypeVar("T")
 Integers = npt.NDArray[np.int64]
 
 
@@ -125,18 +126,54 @@ class EngineTable(Table):
         return self.sampled_codes(1.0, Streams.fresh())
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
-        """By the engine."""
+        """By the engine.
+
+        Raises:
+            DataError: it broke off. What it said is left out, since it may quote a row.
+        """
         check_cells(groups, tables)
         engine: Engine = self._engine  # type: ignore[attr-defined]
-        return engine.count(groups, tables)
+        return _quiet(lambda: engine.count(groups, tables)) if tables else []
 
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels `[rows drawn, columns]`: each unit in or out as a whole, by a fresh coin.
 
         Each call draws coins of its own.
+
+        Raises:
+            DataError: the engine broke off.
         """
         engine: Engine = self._engine  # type: ignore[attr-defined]
-        return engine.sample(rate, randomness)
+        return _quiet(lambda: engine.sample(rate, randomness))
+
+
+def _quiet(ask: Callable[[], T]) -> T:
+    """What `ask` gives; of an error of a library its kind alone."""
+    try:
+        return ask()
+    except SynthdpError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    raise DataError(
+        f"the engine broke off ({kind})",
+        hint="see that it runs, and that the table is where it was; then resume",
+    )
+
+
+def check_names(names: Sequence[str], *, engine: str) -> None:
+    """Refuse columns that an engine cannot tell apart, or not from those of our statements.
+
+    Raises:
+        DataError: two names are the same but for capitals, or one begins with synthdp_.
+    """
+    folded = [name.casefold() for name in names]
+    if len(set(folded)) < len(names) or any(name.startswith("synthdp_") for name in folded):
+        raise DataError(
+            f"compute.engine {engine} cannot tell columns of the source apart whose names differ"
+            " in capitals alone, nor one whose name begins with synthdp_ from its own",
+            hint="rename it in the source",
+        )
 
 
 def empty_counts(groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:

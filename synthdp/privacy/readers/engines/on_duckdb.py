@@ -24,7 +24,13 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey, empty_counts
+from synthdp.privacy.readers.engines.engine import (
+    Integers,
+    Reading,
+    Survey,
+    check_names,
+    empty_counts,
+)
 from synthdp.privacy.readers.engines.parts import Parts
 from synthdp.privacy.readers.engines.statements import DUCKDB, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
@@ -60,6 +66,7 @@ class DuckDbEngine:
                 "compute.engine duckdb reads local files whose names hold no * ? or [",
                 hint="set compute.engine: arrow or dask, which read them",
             )
+        check_names(self.parts.schema.names, engine="duckdb")
         check_kinds(self.reading.domain, self._kinds, engine="duckdb")
         if (unit := self.reading.id_column) is not None:
             check_id_kind(unit, self._kinds[unit], engine="duckdb")

@@ -28,7 +28,13 @@ from synthdp.data.one_value import id_text, is_missing
 from synthdp.errors import DataError
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey, empty_counts
+from synthdp.privacy.readers.engines.engine import (
+    Integers,
+    Reading,
+    Survey,
+    check_names,
+    empty_counts,
+)
 from synthdp.privacy.readers.engines.on_duckdb import add_cell
 from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
@@ -53,6 +59,9 @@ reads the digits that are printed of it, another number of 64 bits than PostgreS
 """
 
 
+REFUSED = {700: "real of 32 bits", 1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
+
+
 @dataclass(frozen=True)
 class SqlEngine:
     """The rows of a query, counted by its database.
@@ -72,9 +81,11 @@ class SqlEngine:
         with self._connection() as (connection, name):
             types = self._types(connection)
             self.check(list(types))
+            check_names(list(types), engine="sql")
             if name == "postgresql":
-                own = {n: POSTGRESQL_KINDS.get(t, f"number {t}") for n, t in types.items()}
-                self.kinds.update(own)
+                for column, number in types.items():
+                    other = f"PostgreSQL's {REFUSED.get(number, f'number {number}')}"
+                    self.kinds[column] = POSTGRESQL_KINDS.get(number, other)
                 check_kinds(self.reading.domain, self.kinds, engine="sql")
                 if (unit := self.reading.id_column) is not None:
                     check_id_kind(unit, self.kinds[unit], engine="sql")

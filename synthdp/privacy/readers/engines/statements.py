@@ -19,6 +19,7 @@ from synthdp.privacy.readers.engines.engine import Reading
 from synthdp.privacy.readers.engines.steps import Kind, Levels, levels_of, outside_of
 
 REALS = ("real", "decimal")
+LEVEL, UNIT = "synthdp_l", "synthdp_u"
 LEAF = 4  # branches of one CASE; a search of more halves them first
 # What Python's `strip` takes from both ends of a text.
 SPACES = "".join(map(chr, (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680))) + "".join(
@@ -182,44 +183,44 @@ class Statement:
     def levels(
         self, rows: str, reading: Reading, kinds: Mapping[str, Kind], *, apart: bool = False
     ) -> str:
-        """The rows that stay, as levels `l0`, `l1` ...: a SELECT.
+        """The rows that stay, as levels `LEVEL`0, `LEVEL`1 ...: a SELECT.
 
-        With ids there is the unit `u` too; and with ids, or where rows are told `apart`, `j`, the
-        number of a row among its equals.
+        With ids there is the unit `UNIT` too; and with ids, or where rows are told `apart`, `j`,
+        the number of a row among its equals.
         """
         levels = [
             self.level(quoted(reading.names[c.name]), c, kinds[c.name], range(c.levels))
             for c in reading.domain.columns
         ]
-        own = [f"{level} AS l{i}" for i, level in enumerate(levels)]
-        listed = ", ".join(f"l{i}" for i in range(len(own)))
+        own = [f"{level} AS {LEVEL}{i}" for i, level in enumerate(levels)]
+        listed = ", ".join(f"{LEVEL}{i}" for i in range(len(own)))
         if reading.id_column is None:
             found = f"SELECT {', '.join(own)} FROM {rows}"
             if not apart:
                 return found
             return (
-                f"SELECT *, '' AS u, row_number() OVER (PARTITION BY {listed}) AS j"
+                f"SELECT *, '' AS {UNIT}, row_number() OVER (PARTITION BY {listed}) AS j"
                 f" FROM ({found}) AS s0"
             )
         unit = self.unit(quoted(reading.names[reading.id_column]), kinds[reading.id_column])
         numbered = (
-            f"SELECT *, row_number() OVER (PARTITION BY u, {listed}) AS j,"
-            " count(*) OVER (PARTITION BY u) AS m"
-            f" FROM (SELECT {unit} AS u, {', '.join(own)} FROM {rows}) AS s0"
+            f"SELECT *, row_number() OVER (PARTITION BY {UNIT}, {listed}) AS j,"
+            f" count(*) OVER (PARTITION BY {UNIT}) AS m"
+            f" FROM (SELECT {unit} AS {UNIT}, {', '.join(own)} FROM {rows}) AS s0"
         )
         place = self.place(self.bound(reading.key, "TEXT"), len(own))
         crowded = f"CASE WHEN m > {reading.max_rows} THEN {place} ELSE '' END"
         ranked = (
             "SELECT *, row_number() OVER"
-            f" (PARTITION BY u ORDER BY {crowded}{self.dialect.collate}) AS r"
+            f" (PARTITION BY {UNIT} ORDER BY {crowded}{self.dialect.collate}) AS r"
             f" FROM ({numbered}) AS s1"
         )
-        return f"SELECT u, j, {listed} FROM ({ranked}) AS s2 WHERE r <= {reading.max_rows}"
+        return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE r <= {reading.max_rows}"
 
     def place(self, key: str, columns: int) -> str:
         """`bounding.place` of a row."""
-        levels = " || ',' || ".join(f"CAST(l{i} AS TEXT)" for i in range(columns))
-        text = f"{key} || '|' || CAST(j AS TEXT) || '|' || {levels} || '|' || u"
+        levels = " || ',' || ".join(f"CAST({LEVEL}{i} AS TEXT)" for i in range(columns))
+        text = f"{key} || '|' || CAST(j AS TEXT) || '|' || {levels} || '|' || {UNIT}"
         return self.dialect.digest.format(text)
 
     def counted(
@@ -248,7 +249,7 @@ class Statement:
     def _cell(self, index: Any, groups: LevelGroups, columns: Columns) -> str:
         cell = "0"
         for name in columns:
-            level, size = f"l{index(name)}", groups.coarse[name].levels
+            level, size = f"{LEVEL}{index(name)}", groups.coarse[name].levels
             if name in groups.starts:
                 level = self._search(level, "whole", self._grouped(groups, name), 0)
             cell = f"({cell} * {size} + {level})"
@@ -267,9 +268,9 @@ class Statement:
         toss = (
             self.place(secret, count)
             if reading.id_column is None
-            else self.dialect.digest.format(f"{secret} || '|' || u")
+            else self.dialect.digest.format(f"{secret} || '|' || {UNIT}")
         )
-        listed = ", ".join(f"l{i}" for i in range(count))
+        listed = ", ".join(f"{LEVEL}{i}" for i in range(count))
         return (
             f"SELECT {listed} FROM ({found}) AS t0 WHERE"
             f" substr({toss}, 1, {COIN_BITS // 4}){self.dialect.collate}"
