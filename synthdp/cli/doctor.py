@@ -63,6 +63,7 @@ def examine(spec: ReleaseSpec | None, folder: Path) -> tuple[Diagnosis, ...]:
         _ledger(spec, folder),
         _store(spec, folder),
         _gpu(spec),
+        *_engine(spec, folder),
     ]
     return (*found, _signing(spec))
 
@@ -269,6 +270,23 @@ def _gpu(spec: ReleaseSpec | None) -> Diagnosis:
             "say compute.device: cpu; it is the same code",
         )
     return Diagnosis("gpu", "ok", "none, and none is needed")
+
+
+def _engine(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
+    """The engine that counts the table answers, and knows the columns. No row is read."""
+    from synthdp.spec.model.rules import engine_of
+
+    if spec is None or (name := engine_of(spec.dataset.source, spec.compute)) == "memory":
+        return
+    from synthdp.data.domain import Domain
+    from synthdp.privacy.source import reach_engine
+
+    try:
+        reach_engine(spec.dataset, spec.compute, Domain.from_spec(spec.columns), folder=folder)
+    except SynthdpError as error:
+        yield Diagnosis("engine", "wrong", f"{name}: {error.message}", error.hint)
+    else:
+        yield Diagnosis("engine", "ok", f"{name} answers, and has the declared columns")
 
 
 def _signing(spec: ReleaseSpec | None) -> Diagnosis:

@@ -80,8 +80,20 @@ def unit_numbers(values: pd.Series[Any] | pa.ChunkedArray) -> npt.NDArray[np.int
 
     Two rows have the same number exactly where `id_text` of their ids is the same.
     """
-    known: dict[str, int] = {}
+    return _units(values, {})
 
+
+def unit_texts(values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.object_]:
+    """`id_text` of each row's id, empty where there is none."""
+    known: dict[str, int] = {}
+    numbers = _units(values, known)
+    texts: npt.NDArray[np.object_] = np.array([*known, ""], dtype=object)[numbers]
+    return texts
+
+
+def _units(
+    values: pd.Series[Any] | pa.Array | pa.ChunkedArray, known: dict[str, int]
+) -> npt.NDArray[np.int64]:
     def number(value: Any) -> float:
         text = id_text(value)
         return known.setdefault(text, len(known)) if text else math.nan

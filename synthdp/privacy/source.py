@@ -38,10 +38,12 @@ from synthdp.privacy.readers.checks import (
     check_misfits,
     check_size,
     check_some,
+    check_without_ids,
     id_column_of,
 )
 from synthdp.privacy.readers.chosen import choice, chosen_frame
 from synthdp.privacy.readers.dataframe import open_dataframe
+from synthdp.privacy.readers.engines.opening import open_table, reach
 from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_parquet_files
 from synthdp.privacy.readers.query import read_query
 from synthdp.privacy.readers.streaming import BATCH_ROWS, encode_batches
@@ -49,6 +51,7 @@ from synthdp.privacy.table import Table
 from synthdp.spec.addresses import shown_path
 from synthdp.spec.model import (
     BuiltinSource,
+    Compute,
     CsvSource,
     DataFrameSource,
     Dataset,
@@ -58,6 +61,7 @@ from synthdp.spec.model import (
     Source,
     SqlSource,
 )
+from synthdp.spec.model.rules import engine_of
 
 T = TypeVar("T")
 Integers = npt.NDArray[np.int64]
@@ -72,12 +76,14 @@ def read_private(
     streams: Streams,
     delta: float = 0.0,
     given: Private[pd.DataFrame] | None = None,
+    compute: Compute | None = None,
 ) -> Private[Table]:
     """Read, fit and seal a table. `folder` is the spec's; `holdout` the chance of each unit to be
     held out.
 
     `delta` is the release's: a table of 1 / delta rows or more is refused (0: none is). `given`
-    holds the rows of a source of kind `dataframe`, and belongs to no other.
+    holds the rows of a source of kind `dataframe`, and belongs to no other. `compute` says in which
+    engine the rows stay, if not in memory.
 
     Raises:
         DataError: the source cannot be read, or holds what the spec does not declare.
@@ -88,7 +94,15 @@ def read_private(
             f"a DataFrame was given, and dataset.source is of kind {source.kind}",
             hint="give none, or declare `source: {kind: dataframe}`",
         )
-    if isinstance(source, ParquetSource) and source.levels_only:
+    settings = compute or Compute()
+    table: Table
+    if engine_of(source, settings) != "memory":
+        key = streams.holdout.bytes(16).hex()
+        table = _guarded(
+            source,
+            lambda: open_table(dataset, settings, domain, folder=folder, key=key, delta=delta),
+        )
+    elif isinstance(source, ParquetSource) and source.levels_only:
         parquet = source
         table = _guarded(
             source,
@@ -101,6 +115,15 @@ def read_private(
         check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
+
+
+def reach_engine(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -> None:
+    """See that the engine of a spec answers, before anything depends on it. No row is read.
+
+    Raises:
+        DataError: it does not, or the table has other columns.
+    """
+    _guarded(dataset.source, lambda: reach(dataset, compute, domain, folder=folder))
 
 
 def read_texts(
@@ -281,14 +304,7 @@ def _bound_rows(
     if not isinstance(unit, IdUnit):
         return raw, None
     units = unit_numbers(raw[unit.column])
-    if (units < 0).any():
-        raise DataError(
-            f"column {unit.column!r} (the privacy unit) has missing ids",
-            hint=(
-                "every row must belong to a unit; ids are compared as text without white space"
-                " around it, whole numbers as numbers (01 is 1.0)"
-            ),
-        )
+    check_without_ids(int((units < 0).sum()), unit)
     order = rng.permutation(len(raw))
     rank = pd.Series(units[order]).groupby(units[order], sort=False).cumcount().to_numpy()
     kept = order[rank < unit.max_rows]

@@ -4,6 +4,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
+from synthdp.privacy.mechanisms.counting import Columns, count_tables, cut
 
 if TYPE_CHECKING:  # a plan needs the mechanisms and no rows
     import pandas as pd
@@ -49,3 +52,15 @@ class Table:
         joined = np.zeros(len(different), dtype=bool)
         joined[randomness.secret_sample(len(different), rate=rate)] = True
         return codes[joined[unit]]
+
+    def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[npt.NDArray[np.int64]]:
+        """Exact counts of the rows that mechanisms see, one array for each of `tables`.
+
+        Each has an axis for each of its columns, of that column's groups of levels. Exact counts
+        never leave the kernel. A table whose rows lie elsewhere counts them there
+        (`privacy.readers.engines`).
+        """
+        codes = self.fit_codes
+        return count_tables(
+            map(groups.of, cut(codes)) if groups.starts else codes, groups.coarse, tables
+        )

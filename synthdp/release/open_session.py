@@ -77,6 +77,7 @@ def _read(job: Job, streams: Streams) -> Private[Table]:
         streams=streams,
         delta=spec.privacy.delta,
         given=job.given,
+        compute=spec.compute,
     )
 
 

@@ -14,7 +14,7 @@ from synthdp.ledger.balance import Balance
 from synthdp.ledger.connect import cap_of
 from synthdp.spec.checks.traps import traps
 from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.model.rules import tables_only
+from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:
     from synthdp.privacy.plan import ReleasePlan
@@ -70,7 +70,7 @@ def plan_facts(
         },
         "quality": quality.to_json(),
         "estimands": _estimands(spec, plan),
-        "notes": _notes(spec),
+        "notes": [*_engine(spec, plan), *_notes(spec)],
         "warnings": [*warnings, *traps(spec), *quality.warnings, *_failing(spec, quality.tv1)],
     }
 
@@ -93,6 +93,27 @@ def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
     from synthdp.release.expected_estimands import expected_estimands
 
     return expected_estimands(spec, plan)
+
+
+def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
+    """Where the table is counted, and what that takes by the declared number of rows."""
+    name = engine_of(spec.dataset.source, spec.compute)
+    if name == "memory":
+        return
+    rows, columns = spec.dataset.rows.value, len(spec.modelled)
+    trains = spec.privacy.shares.train > 0
+    yield (
+        f"engine {name}: rows stay where they are, and are passed over about"
+        f" {1 + len(plan.spends) - trains} times; {rows:,} declared rows of {columns} columns, of 8"
+        f" bytes a value at most, are up to {rows * columns * 8e-9:,.1f} GB each time, of which"
+        " this process holds a batch"
+    )
+    if trains and name != "sql":
+        wide = max(column.level_count for column in spec.modelled.values()) > 256
+        yield (
+            "training fetches the levels of all rows into memory, about"
+            f" {rows * columns * (1 + wide) * 1e-9:,.1f} GB"
+        )
 
 
 def _notes(spec: ReleaseSpec) -> list[str]:

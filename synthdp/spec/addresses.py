@@ -174,6 +174,19 @@ def shown_address(address: str) -> str:
     return f"{found['scheme']}://{found['host']}{found['port'] or ''}" if found else UNSHOWN
 
 
+def is_url(path: str) -> bool:
+    """Whether a path is an address that files are read from by fsspec.
+
+    It is encrypted, or of this machine.
+    """
+    return bool(re.match(r"(s3|gs|https)://|http://(127\.0\.0\.1|localhost)[:/]", path))
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path may stand for several files."""
+    return bool(re.search(r"[*?[]", path))
+
+
 def shown_path(path: str) -> str:
     """A path as it was given; nothing of what looks like an address that was put in its place."""
     return UNSHOWN if looks_like_address(path) else path

@@ -15,6 +15,7 @@ from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.metadata.datacard import NOT_FOR
 from synthdp.bundle.metadata.front_matter import front_matter
 from synthdp.bundle.wording import code, plain, up
+from synthdp.spec.addresses import is_pattern
 from synthdp.spec.model import (
     ChosenColumns,
     Compute,
@@ -46,11 +47,9 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     if isinstance(source, ChosenColumns):
         source = source.model_copy(update={"drop": (), "rename": {}})
     if isinstance(source, CsvSource | ParquetSource):
-        source = source.model_copy(
-            update={
-                "path": source.path.replace("\\", "/").rstrip("/").rpartition("/")[2] or WITHHELD
-            }
-        )
+        last = source.path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        shown = last if last and not is_pattern(last) else WITHHELD
+        source = source.model_copy(update={"path": shown})
     elif isinstance(source, SqlSource):
         source = SqlSource(kind="sql", url_env=WITHHELD.upper(), query=WITHHELD)
     return spec.model_copy(

@@ -17,7 +17,6 @@ from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
 from synthdp.privacy.mechanisms.counting import Columns as Columns
-from synthdp.privacy.mechanisms.counting import count_tables, cut
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -111,7 +110,7 @@ class NoisyMarginals:
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
-        counted = count_tables(table.fit_codes, self.domain, self.tables)
+        counted = table.count(LevelGroups(self.domain, {}), self.tables)
         return _noisy(
             self.tables,
             [
@@ -195,9 +194,7 @@ class ChosenMarginals(Prepaid[AdaptiveMarginals]):
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
-        groups = LevelGroups(self.budget.domain, self.starts)
-        blocks = map(groups.of, cut(table.fit_codes)) if self.starts else table.fit_codes
-        counted = count_tables(blocks, groups.coarse, self.tables)
+        counted = table.count(LevelGroups(self.budget.domain, self.starts), self.tables)
         return _noisy(
             self.tables,
             [randomness.rounded_gaussian(counts, sigma=self.sigma) for counts in counted],

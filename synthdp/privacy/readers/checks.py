@@ -13,6 +13,7 @@ from synthdp.spec.model import (
     CsvSource,
     Dataset,
     IdUnit,
+    PrivacyUnit,
     Source,
 )
 
@@ -61,6 +62,18 @@ def _written_as(source: Source, columns: Sequence[ColumnDomain]) -> str:
         )
         told.append(f"{missing} is read as missing (dataset.source.missing_values)")
     return ", ".join(told)
+
+
+def check_without_ids(rows: int, unit: PrivacyUnit) -> None:
+    """Raise `DataError` where some rows have no id, and ids are the unit."""
+    if rows and isinstance(unit, IdUnit):
+        raise DataError(
+            f"column {unit.column!r} (the privacy unit) has missing ids",
+            hint=(
+                "every row must belong to a unit; ids are compared as text without white space"
+                " around it, whole numbers as numbers (01 is 1.0)"
+            ),
+        )
 
 
 def check_declared_rows(rows: int, dataset: Dataset) -> None:

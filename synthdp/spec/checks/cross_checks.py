@@ -17,6 +17,7 @@ from synthdp.spec.checks import budget as budgetchecks
 from synthdp.spec.checks import columns as columnchecks
 from synthdp.spec.checks import dataset as datasetchecks
 from synthdp.spec.checks import derived as derivedchecks
+from synthdp.spec.checks import engine as enginechecks
 from synthdp.spec.checks import estimands as estimandchecks
 from synthdp.spec.checks import evaluation as evaluationchecks
 from synthdp.spec.checks import gates as gatechecks
@@ -153,6 +154,21 @@ CHECKS = (
             "graph.algorithm",
         ),
         datasetchecks.levels_only,
+    ),
+    _Check(("dataset.source", "dataset.privacy_unit", "compute"), enginechecks.engine),
+    _Check(
+        (
+            "dataset.source",
+            "compute",
+            "evaluation.enabled",
+            "graph.mode",
+            "graph.algorithm",
+            "estimands",
+            "privacy.shares",
+            "attacks.membership",
+            "synthesizer",
+        ),
+        enginechecks.values,
     ),
     _Check(("privacy.ledger", "tracking.uri"), datasetchecks.addresses),
     _Check(("columns", "graph.groups"), graphchecks.groups),

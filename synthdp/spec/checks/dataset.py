@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from synthdp.spec.addresses import is_url
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.model import (
     ADDRESS,
@@ -11,7 +13,9 @@ from synthdp.spec.model import (
     ChosenColumns,
     CsvSource,
     IdUnit,
+    ParquetSource,
     ReleaseSpec,
+    Source,
     rules,
 )
 from synthdp.spec.wording import nearest
@@ -91,11 +95,12 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "a path cannot be empty or hold control characters",
             "give the file's path, relative to this spec's folder",
         )
-    elif path is not None and ADDRESS.match(path):
+    elif path is not None and ADDRESS.match(path) and not _read_from(spec.dataset.source):
         yield CrossProblem(
             (*where, "path"),
             "an address or a home folder is not read, only a local file",
-            "copy the file here and give its path",
+            "copy the file here and give its path; Parquet is read from s3://, gs:// and https://,"
+            " too, with passwords and keys in the environment",
         )
     delimiter = getattr(spec.dataset.source, "delimiter", ",")
     if delimiter in '"\r\n':
@@ -104,6 +109,12 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             f"{delimiter!r} cannot part the fields of a CSV file",
             'use ",", ";", "|" or "\\t"',
         )
+
+
+def _read_from(source: Source) -> bool:
+    """Whether the path is an address that is read: one that holds no password."""
+    path = getattr(source, "path", "")
+    return isinstance(source, ParquetSource) and is_url(path) and not re.search("[@?#]", path)
 
 
 def chosen(spec: ReleaseSpec) -> Iterator[CrossProblem]:

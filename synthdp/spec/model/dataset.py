@@ -57,11 +57,14 @@ class CsvSource(ChosenColumns):
 
 
 class ParquetSource(ChosenColumns):
-    """A Parquet file, or a folder of them."""
+    """Parquet files: one, a folder of them, those that a pattern names, or those at an address."""
 
     kind: Literal["parquet"] = Field(description="Parquet", examples=["parquet"])
     path: str = Field(
-        description="the file or folder, relative to the spec's folder",
+        description=(
+            "the file or folder, or a pattern such as data/*.parquet, relative to the spec's"
+            " folder; or an address of s3://, gs:// or https://, with keys in the environment"
+        ),
         examples=["data/people.parquet"],
     )
     levels_only: Flag = Field(

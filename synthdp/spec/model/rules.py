@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
-from synthdp.spec.model import Ranged, ReleaseSpec, Shares
+from synthdp.spec.addresses import is_pattern, is_url
+from synthdp.spec.model import Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
 from synthdp.spec.model.columns.fine_bins import with_fine_bins
+from synthdp.spec.model.running import EngineName
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
@@ -116,6 +118,14 @@ def _left_out(spec: ReleaseSpec) -> dict[str, Ranged]:
 def tables_only(spec: ReleaseSpec) -> bool:
     """Whether noisy tables alone make the model, without a step of training."""
     return spec.graph.mode == "predict" and spec.privacy.shares.train == 0
+
+
+def engine_of(source: Source, compute: Compute) -> EngineName:
+    """The engine that counts the table: that of the spec, and never `auto`."""
+    if compute.engine != "auto":
+        return compute.engine
+    away = isinstance(source, ParquetSource) and (is_url(source.path) or is_pattern(source.path))
+    return "arrow" if away else "memory"
 
 
 def batch(rows: float) -> int:

@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 
 from synthdp.spec.model.fields import Flag, Model, Whole, wrong
 
+EngineName = Literal["auto", "memory", "arrow", "dask", "duckdb", "sql"]
+
 
 class Tracking(Model):
     """The log of a release in MLflow: for the steward only."""
@@ -39,14 +41,28 @@ class Compute(Model):
     backend: Literal["loky", "dask"] = Field(
         default="loky", description="where fleets of shadow models run", examples=["dask"]
     )
+    engine: EngineName = Field(
+        default="auto",
+        description=(
+            "where the table is counted: read into memory; arrow, dask and duckdb count Parquet"
+            " files part by part, sql counts in the database of a source of kind sql, and rows stay"
+            " where they are; auto: memory, or arrow for files at an address or of a pattern"
+        ),
+        examples=["duckdb"],
+    )
     address: str | None = Field(
         default=None,
-        description="address of the Dask scheduler",
+        description=(
+            "address of the Dask scheduler; engine dask without one starts processes of this"
+            " machine"
+        ),
         examples=["tcp://cluster.example:8786"],
     )
 
     @model_validator(mode="after")
     def _address(self) -> Compute:
-        if (self.backend == "dask") != (self.address is not None):
-            raise wrong(("", "backend dask needs an address, and only that backend takes one"))
+        if self.backend == "dask" and self.address is None:
+            raise wrong(("", "backend dask needs an address"))
+        if self.address is not None and "dask" not in (self.backend, self.engine):
+            raise wrong(("", "an address is that of Dask, and neither backend nor engine is dask"))
         return self

@@ -1,0 +1,249 @@
+"""How a table that is never in memory is counted: time and memory against rows, by engine.
+
+    python -m benchmarks.engines [--rows 1000000 10000000] [--engines arrow duckdb dask levels_only]
+        [--ids] [--threads 2] [--keep FOLDER]
+
+Makes a table of 20 columns in Parquet files of 2^20 rows (ten texts of a random network, five whole
+and five real numbers that depend on them), and does two things with it, each in a process of its
+own: `synthdp graph validate` of the declared graph, and a release of mode predict, where noisy
+tables are the model. `levels_only` reads levels into memory, for comparison. Told are seconds, CPU
+seconds of the process and of those that it started, the most memory that the process held
+(libraries included; not that of Dask's workers), and how often the table was passed over. With
+`--ids` a unit is an id of three rows on average, of which two stay. The table is deleted afterwards
+unless a folder to keep it is named. Writes results/engines.csv; points that it holds are not run
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.discovery import RESULTS
+from benchmarks.discovery_scaling import random_network
+from benchmarks.memory import peak_mb
+from synthdp.graph.formats.bif import BayesianNetwork
+
+ROOT = Path(__file__).parent.parent
+TABLE = RESULTS / "engines.csv"
+FILE_ROWS, POOL = 1 << 20, 1 << 17
+TEXTS, WHOLES, REALS = 10, 5, 5
+ENGINES = ("levels_only", "arrow", "duckdb", "dask")
+WORK = ("validate", "release")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run over a table of `rows` rows."""
+
+    rows: int
+    engine: str
+    work: str
+    ids: bool = False
+    threads: int = 2
+
+
+@cache
+def network() -> BayesianNetwork:
+    """The network of the texts, always the same."""
+    return random_network(TEXTS, rng=np.random.default_rng(20))
+
+
+def write_table(rows: int, folder: Path) -> None:
+    """The table; rows of a pool come again and again, in one file after another."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(rows)
+    codes = network().sample(POOL, rng=rng)
+    columns: dict[str, Any] = {
+        name: pa.array([labels[code] for code in codes[:, i]])
+        for i, (name, labels) in enumerate(network().levels.items())
+    }
+    for i in range(WHOLES):
+        columns[f"w{i}"] = pa.array(codes[:, i] * 20 + rng.integers(0, 40, POOL))
+    for i in range(REALS):
+        columns[f"r{i}"] = pa.array(np.round(codes[:, i] + rng.normal(0, 1, POOL), 2))
+    pool = pa.table(columns)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, start in enumerate(range(0, rows, FILE_ROWS)):
+        size = min(FILE_ROWS, rows - start)
+        whole = pa.concat_tables([pool] * -(-size // POOL)).slice(0, size)
+        ids = pa.array(rng.integers(0, max(1, rows // 3), size))
+        with pq.ParquetWriter(
+            folder / f"{number:05d}.parquet",
+            whole.schema.append(pa.field("id", pa.int64())),
+            compression="zstd",
+        ) as writer:
+            writer.write_table(whole.append_column("id", ids), row_group_size=FILE_ROWS)
+
+
+def spec_text(point: Point) -> str:
+    """The spec of a point, for a table in the folder t beside it."""
+    texts = "\n".join(
+        f"  {name}: {{type: categorical, categories: [{', '.join(levels)}]}}"
+        for name, levels in network().levels.items()
+    )
+    names = list(network().levels)
+    wholes = "\n".join(
+        f"  w{i}: {{type: integer, lower: 0, upper: 119, bins: 12}}" for i in range(WHOLES)
+    )
+    reals = "\n".join(
+        f"  r{i}: {{type: number, lower: -6, upper: 10, bins: 16, decimals: 2}}"
+        for i in range(REALS)
+    )
+    edges = [f"{', '.join(own)} -> {name}" for name, own in network().parents.items() if own]
+    edges += [f"{names[i]} -> w{i}, r{i}" for i in range(WHOLES)]
+    listed = "\n".join(f"    - {edge}" for edge in edges)
+    graph = (
+        f"  mode: validate\n  edges:\n{listed}" if point.work == "validate" else "  mode: predict"
+    )
+    shares = (
+        "{measure: 0.2, graph: 0.2, train: 0.6}"
+        if point.work == "validate"
+        else "{measure: 0.2, graph: 0.8, train: 0}"
+    )
+    unit = "{kind: row, meaning: one simulated row}"
+    if point.ids:
+        unit = "{kind: id, column: id, max_rows: 2, meaning: one simulated person}"
+    only = ", levels_only: true" if point.engine == "levels_only" else ""
+    drop = "" if point.ids else ", drop: [id]"
+    engine = "memory" if point.engine == "levels_only" else point.engine
+    return f"""\
+synthdp: 1
+dataset:
+  id: engines
+  source: {{kind: parquet, path: t{drop}{only}}}
+  privacy_unit: {unit}
+  rows: {{kind: approximate, value: {point.rows}}}
+columns:
+{texts}
+{wholes}
+{reals}
+privacy: {{epsilon: 1, delta: {0.1 / point.rows:.3e}, shares: {shares}}}
+graph:
+{graph}
+sampling: {{rows: 10000}}
+evaluation: {{enabled: false}}
+attacks: {{membership: {{enabled: false}}}}
+tracking: {{enabled: false}}
+compute: {{threads: {point.threads}, engine: {engine}}}
+"""
+
+
+def run_here(point: Point, folder: Path) -> dict[str, float]:
+    """The work of a point, whose table lies in `folder`, in this process."""
+    from synthdp.privacy.readers.engines.engine import EngineTable
+    from synthdp.release.graph_only import run_graph
+    from synthdp.release.run import release
+
+    passes, true_count = [1], EngineTable.count
+
+    def count(self: EngineTable, groups: Any, tables: Any) -> Any:
+        passes.append(len(tables))
+        return true_count(self, groups, tables)
+
+    EngineTable.count = count  # type: ignore[method-assign]
+    began = time.perf_counter()
+    spec, out = folder / "spec.yaml", folder / "out"
+    if point.work == "validate":
+        run_graph(spec, mode="validate", out=out)
+    else:
+        release(spec, out=out)
+    seconds = time.perf_counter() - began
+    own, others = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return {
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(sum(u.ru_utime + u.ru_stime for u in (own, others)), 1),
+        "peak_mb": round(peak_mb()),
+        "passes": len(passes),
+        "tables": sum(passes[1:]),
+    }
+
+
+def run_apart(point: Point, table: Path) -> dict[str, Any]:
+    """The same in a process of its own."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "t").symlink_to(table)
+        (folder / "spec.yaml").write_text(spec_text(point), encoding="utf-8")
+        command = [sys.executable, "-m", "benchmarks.engines", "--here", json.dumps(asdict(point))]
+        done = subprocess.run(
+            [*command, made],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return asdict(point) | figures
+
+
+def measure(points: list[Point], keep: Path | None) -> None:
+    """Run what is not in the results yet; each table is made once for its points."""
+    held = pd.read_csv(TABLE).to_dict("records") if TABLE.exists() else []
+    known = {tuple(row[k] for k in asdict(points[0])) for row in held}
+    for rows in dict.fromkeys(p.rows for p in points):
+        wanted = [p for p in points if p.rows == rows and tuple(asdict(p).values()) not in known]
+        if not wanted:
+            continue
+        with tempfile.TemporaryDirectory() as made:
+            table = (keep or Path(made)).resolve() / f"rows{rows}"
+            if not table.exists():
+                write_table(rows, table)
+            size = sum(f.stat().st_size for f in table.iterdir()) / 1e6
+            for point in wanted:
+                held.append(run_apart(point, table) | {"megabytes": round(size)})
+                print(held[-1], flush=True)
+                pd.DataFrame(held).to_csv(TABLE, index=False)
+            if keep is None:
+                shutil.rmtree(table)
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", nargs="+", type=int, default=[10**6, 10**7])
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--work", nargs="+", choices=WORK, default=WORK)
+    parser.add_argument("--ids", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--here", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        print(json.dumps(run_here(Point(**json.loads(options.here[0])), Path(options.here[1]))))
+        return
+    points = [
+        Point(rows, engine, work, options.ids, options.threads)
+        for rows in options.rows
+        for engine in options.engines
+        for work in options.work
+        if not (options.ids and engine in ("levels_only", "arrow"))
+    ]
+    measure(points, options.keep)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Counting Parquet files with Arrow in this process: part by part, batch by batch, on some threads.
+
+Each part is read by `encode_column`, the function that reads a table into memory, and gives
+vectors of whole numbers; their sum over parts does not depend on the order of parts. What is in
+memory is a batch of rows a thread, and the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.level_groups import LevelGroups
+from synthdp.data.values import unit_texts
+from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.counting import Columns, count_tables
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey
+from synthdp.privacy.readers.engines.parts import Part, Parts, batches
+from synthdp.privacy.readers.files import _is_text
+from synthdp.privacy.readers.streaming import BATCH_ROWS
+
+Job = Callable[[Part], list[Integers]]
+"""What is done to a part: vectors that are summed over all parts."""
+
+
+@dataclass(frozen=True)
+class ArrowEngine:
+    """Parquet files, counted on `threads` threads. Every row is a unit.
+
+    Raises:
+        DataError: units have ids, whose rows may lie in any part.
+    """
+
+    reading: Reading
+    parts: Parts
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.reading.id_column is not None:
+            raise DataError(
+                "compute.engine arrow counts each part of the table by itself, and the rows of an"
+                " id may lie in many",
+                hint="set compute.engine: duckdb or dask, which bring the rows of an id together",
+            )
+
+    def survey(self) -> Survey:
+        """By one pass over all columns."""
+        (found,) = self._sum(partial(survey_part, self.reading))
+        return Survey.of(found)
+
+    def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
+        """By one pass over the columns of the tables."""
+        reading, own = self.reading.of(groups, tables)
+        return self._sum(partial(count_part, reading, own, tuple(tables)))
+
+    def sample(self, rate: float, randomness: Randomness) -> Codes:
+        """A Poisson batch of all rows, in the order of parts."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = pool.map(
+                partial(sample_part, self.reading), *drawn_of(self.parts, rate, randomness)
+            )
+            return np.concatenate(list(found))
+
+    def _sum(self, job: Job) -> list[Integers]:
+        with ThreadPoolExecutor(self.threads) as pool:
+            return summed(pool.map(job, self.parts.parts))
+
+
+def summed(found: Iterator[list[Integers]]) -> list[Integers]:
+    """The sum of what each part gave, once."""
+    total: list[Integers] = next(found)
+    for vectors in found:
+        for so_far, vector in zip(total, vectors, strict=True):
+            so_far += vector
+    return total
+
+
+def blocks(reading: Reading, part: Part) -> Iterator[pa.RecordBatch]:
+    """Batches of a part under the spec's names."""
+    wanted = [*reading.domain.names, *([reading.id_column] if reading.id_column else [])]
+    texts = [reading.names[c.name] for c in reading.domain.columns if not c.ranged]
+    for batch in batches(
+        part, [reading.names[name] for name in wanted], as_levels=texts, rows=BATCH_ROWS
+    ):
+        yield batch.rename_columns(wanted)
+
+
+def levels(domain: Domain, batch: pa.RecordBatch) -> Codes:
+    """Levels `[rows, columns]` of a batch: one byte each where that does."""
+    narrow = np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16
+    codes = np.empty((batch.num_rows, len(domain)), dtype=narrow, order="F")
+    for i, column in enumerate(domain.columns):
+        codes[:, i] = encode_column(column, batch.column(column.name)).codes
+    return codes
+
+
+def count_part(
+    reading: Reading, groups: LevelGroups, tables: Sequence[Columns], part: Part
+) -> list[Integers]:
+    """Counts of one part."""
+    found = (levels(reading.domain, batch) for batch in blocks(reading, part))
+    return count_tables(map(groups.of, found) if groups.starts else found, groups.coarse, tables)
+
+
+def survey_part(reading: Reading, part: Part) -> list[Integers]:
+    """What does not fit in one part (`Survey.of`)."""
+    total = np.zeros(2 + 3 * len(reading.domain), dtype=np.int64)
+    for batch in blocks(reading, part):
+        total[0] += batch.num_rows
+        if reading.id_column:
+            total[1] += int((unit_texts(batch.column(reading.id_column)) == "").sum())
+        for i, column in enumerate(reading.domain.columns):
+            own = encode_column(column, batch.column(column.name))
+            total[2 + 3 * i : 5 + 3 * i] += [own.wrong_type, own.outside, own.unexpected_missing]
+    return [total]
+
+
+def drawn_of(
+    parts: Parts, rate: float, randomness: Randomness
+) -> tuple[list[Part], list[npt.NDArray[np.intp]]]:
+    """The parts, and the positions in each of the rows of one Poisson batch of all rows."""
+    ends = np.cumsum([0, *(part.rows for part in parts.parts)])
+    drawn = randomness.secret_sample(parts.rows, rate=rate) if rate < 1 else np.arange(ends[-1])
+    cuts = np.searchsorted(drawn, ends)
+    own = [drawn[a:b] - first for a, b, first in zip(cuts, cuts[1:], ends, strict=False)]
+    return list(parts.parts), own
+
+
+def sample_part(reading: Reading, part: Part, rows: npt.NDArray[np.intp]) -> Codes:
+    """Levels of the rows at these positions of one part."""
+    found, first = [], 0
+    for batch in blocks(reading, part):
+        own = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
+        found.append(levels(reading.domain, batch)[own])
+        first += batch.num_rows
+    return np.concatenate(found)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether cells are texts, perhaps as a dictionary."""
+    return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)

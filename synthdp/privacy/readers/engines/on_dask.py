@@ -1,0 +1,279 @@
+"""Counting Parquet files on a Dask cluster: a task counts a part, and its counts come back.
+
+A task is a function of the part alone, so that Dask may run it again where its worker died; what
+each task gave is added once. Where units have ids, tasks first deal the rows of each part into
+shards by id, as texts and levels; a second task bounds and counts each shard. A task catches its
+own errors and gives their kind alone: Dask would log them, and they may quote a row.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from operator import getitem
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+import synthdp
+from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
+from synthdp.data.values import unit_texts
+from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.counting import Columns, count_tables
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.readers.engines.bounding import Ids, coin, kept_rows, limit
+from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey
+from synthdp.privacy.readers.engines.on_arrow import (
+    blocks,
+    count_part,
+    drawn_of,
+    levels,
+    sample_part,
+    summed,
+    survey_part,
+)
+from synthdp.privacy.readers.engines.parts import Part, Parts
+
+T = TypeVar("T")
+SHARD_ROWS = 1 << 21
+DEAL_KEY = "synthdp shards .."  # of the hash that deals ids; any 16 characters do
+TIMEOUT_S = 30
+ASKED = 5  # times that four workers may die of one task, or beside it
+
+
+@dataclass(frozen=True)
+class DaskEngine:
+    """Parquet files that the workers of the cluster at `address` can read at the same paths.
+
+    Without an address the first pass starts a cluster of `threads` processes of this machine, which
+    lives as long as the engine. `rows` is the declared number of rows.
+
+    Raises:
+        DataError: Dask is not installed, or the scheduler does not answer.
+    """
+
+    reading: Reading
+    parts: Parts
+    rows: int
+    threads: int = 1
+    address: str | None = field(default=None, repr=False)
+    local: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    def check(self) -> None:
+        """See that the cluster answers."""
+        with self._client():
+            pass
+
+    def survey(self) -> Survey:
+        """By one pass over all columns."""
+        (found,) = summed(self._each(partial(survey_part, self.reading), self.parts.parts))
+        return Survey.of(found)
+
+    def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
+        """By a task for each part, or for each shard of ids."""
+        reading, own = self.reading.of(groups, tables)
+        if reading.id_column is None:
+            job = partial(count_part, reading, own, tuple(tables))
+            return summed(self._each(job, self.parts.parts))
+        return summed(self._each_shard(partial(count_shard, reading, own, tuple(tables))))
+
+    def sample(self, rate: float, randomness: Randomness) -> Codes:
+        """A Poisson batch of all rows; of units with ids, by hashes under a key that is used
+        once.
+        """
+        if self.reading.id_column is not None:
+            key = secrets.token_hex(16)
+            found = self._each_shard(partial(sample_shard, self.reading, rate, key))
+            return np.concatenate(list(found))
+        tasks = list(zip(*drawn_of(self.parts, rate, randomness), strict=True))
+        return np.concatenate(list(self._each(partial(_sample_task, self.reading), tasks)))
+
+    def _each(self, job: Callable[[Any], T], tasks: Sequence[Any]) -> Iterator[T]:
+        with self._client() as client:
+            name = f"count-{secrets.token_hex(8)}"
+            futures = client.map(_Quiet(job), tasks, pure=False, key=name)
+            yield from _gathered(futures)
+
+    def _each_shard(self, job: Callable[[list[Shard]], T]) -> Iterator[T]:
+        """`job` of all rows of each shard: of all ids whose hash is one number."""
+        shards = max(1, -(-self.rows // SHARD_ROWS))
+        with self._client() as client:
+            run = secrets.token_hex(8)
+            deal = _Quiet(partial(dealt, self.reading, shards))
+            hands = client.map(deal, self.parts.parts, pure=False, key=f"deal-{run}")
+            futures = []
+            for i in range(shards):
+                own = [
+                    client.submit(getitem, hand, i, pure=False, key=f"shard-{run}-{i}-{j}")
+                    for j, hand in enumerate(hands)
+                ]
+                futures.append(client.submit(_Quiet(job), own, pure=False, key=f"count-{run}-{i}"))
+            del hands
+            yield from _gathered(futures)
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        """A client of the cluster.
+
+        Raises:
+            DataError: there is none.
+        """
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError:
+            raise DataError(
+                "compute.engine dask needs dask.distributed, which is not installed",
+                hint="pip install 'synthdp[dist]'",
+            ) from None
+        if self.address is None:
+            if not self.local:
+                cluster = LocalCluster(
+                    n_workers=self.threads,
+                    threads_per_worker=1,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                )
+                self.local.append(cluster)
+                weakref.finalize(self, cluster.close)
+            with Client(self.local[0], set_as_default=False) as client:
+                yield client
+            return
+        shown = shown_scheduler(self.address)
+        failed = ""
+        try:
+            client = Client(self.address, timeout=TIMEOUT_S, set_as_default=False)
+            client.wait_for_workers(1, timeout=TIMEOUT_S)
+        except Exception as error:
+            failed = type(error).__name__
+        if failed:
+            raise DataError(
+                f"no Dask cluster answers at {shown} ({failed})",
+                hint="start `dask scheduler` and `dask worker`, or correct compute.address",
+            )
+        with client:
+            yield client
+
+
+def shown_scheduler(address: str) -> str:
+    """An address without user and password."""
+    scheme, mark, rest = address.rpartition("://")
+    return scheme + mark + rest.rpartition("@")[2]
+
+
+def _gathered(futures: list[Any]) -> Iterator[Any]:
+    """What each task gave, once, in their order; each is let go when it was read."""
+    futures.reverse()
+    while futures:
+        value = _result(futures.pop())
+        if isinstance(value, Failed):
+            raise DataError(
+                f"a task of compute.engine dask failed ({value.kind})",
+                hint=(
+                    f"see that its workers live, have memory and synthdp {synthdp.__version__}, and"
+                    " can read dataset.source.path at the same path"
+                ),
+            )
+        yield value
+
+
+def _result(future: Any) -> Any:
+    """What a task gave. One whose workers died, as Dask tells of after four, is asked again."""
+    for _ in range(ASKED):
+        try:
+            return future.result()
+        except Exception as error:
+            failed = Failed(type(error).__name__)
+        if failed.kind != "KilledWorker":
+            break
+        future.retry()
+    return failed
+
+
+@dataclass(frozen=True)
+class Failed:
+    """In place of what a task should have given: the kind of its error, and nothing else of it."""
+
+    kind: str
+
+    def __getitem__(self, _: int) -> Failed:
+        return self
+
+
+@dataclass(frozen=True)
+class _Quiet:
+    """A task whose `repr`, which Dask logs, shows nothing, and which raises nothing."""
+
+    job: Callable[[Any], Any] = field(repr=False)
+    version: str = synthdp.__version__
+
+    def __call__(self, task: Any) -> Any:
+        if self.version != synthdp.__version__:
+            return Failed("another version of synthdp")
+        given = task if isinstance(task, list) else []
+        if failed := [one for one in given if isinstance(one, Failed)]:
+            return failed[0]
+        try:
+            return self.job(task)
+        except Exception as error:
+            return Failed(type(error).__name__)
+
+
+# --- shards of ids ---
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some rows of some ids: their texts and levels."""
+
+    ids: Ids = field(repr=False)
+    codes: Codes = field(repr=False)
+
+
+def dealt(reading: Reading, shards: int, part: Part) -> list[Shard]:
+    """The rows of a part by the shard of their id."""
+    assert reading.id_column is not None
+    ids, codes = list[Ids](), list[Codes]()
+    for batch in blocks(reading, part):
+        ids.append(unit_texts(batch.column(reading.id_column)))
+        codes.append(levels(reading.domain, batch))
+    whose, own = np.concatenate(ids), np.concatenate(codes)
+    number = pd.util.hash_array(whose, hash_key=DEAL_KEY[:16]) % np.uint64(shards)
+    return [Shard(whose[number == i], own[number == i]) for i in range(shards)]
+
+
+def bounded(reading: Reading, shards: Sequence[Shard]) -> tuple[Ids, Codes]:
+    """Ids and levels of the rows that stay, of all rows of some ids."""
+    ids = np.concatenate([s.ids for s in shards])
+    codes = np.concatenate([s.codes for s in shards])
+    kept = kept_rows(ids, codes, max_rows=reading.max_rows, key=reading.key)
+    return ids[kept], codes[kept]
+
+
+def count_shard(
+    reading: Reading, groups: LevelGroups, tables: Sequence[Columns], shards: list[Shard]
+) -> list[Integers]:
+    """Counts of the rows that stay."""
+    _, codes = bounded(reading, shards)
+    return count_tables(groups.of(codes) if groups.starts else codes, groups.coarse, tables)
+
+
+def sample_shard(reading: Reading, rate: float, key: str, shards: list[Shard]) -> Codes:
+    """Levels of the rows of units whose coin is below the rate."""
+    ids, codes = bounded(reading, shards)
+    below = limit(rate)
+    inside = {unit: coin(key, unit) < below for unit in set(ids.tolist())}
+    drawn = np.array([inside[unit] for unit in ids], dtype=bool)
+    own: Codes = codes[drawn]
+    return own
+
+
+def _sample_task(reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]) -> Codes:
+    return sample_part(reading, *task)

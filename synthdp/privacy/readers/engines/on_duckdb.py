@@ -1,0 +1,161 @@
+"""Counting local Parquet files with DuckDB: levels, tables and the bound of a unit's rows are its
+own statements, so that it takes the columns that it needs, on its threads, and sorts on disk.
+
+What it writes there when memory is short lies in a folder of its own, which is deleted after each
+statement.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.counting import Columns
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.readers.engines.engine import (
+    Integers,
+    Reading,
+    Survey,
+    check_names,
+    empty_counts,
+)
+from synthdp.privacy.readers.engines.parts import Parts
+from synthdp.privacy.readers.engines.statements import DUCKDB, Statement
+from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
+from synthdp.privacy.readers.files import _is_text
+from synthdp.spec.addresses import is_pattern, is_url
+
+MEMORY = "1GB"  # of which DuckDB keeps what it sorts; the rest is on disk
+
+
+@dataclass(frozen=True)
+class DuckDbEngine:
+    """Local Parquet files, counted by DuckDB on `threads` threads.
+
+    Raises:
+        DataError: DuckDB is not installed, the files are not local, or a column has a type of which
+            its levels are not proved to be ours.
+    """
+
+    reading: Reading
+    parts: Parts
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        try:
+            import duckdb  # noqa: F401
+        except ImportError:
+            raise DataError(
+                "compute.engine duckdb needs the package duckdb, which is not installed",
+                hint="pip install 'synthdp[dist]'",
+            ) from None
+        if any(is_url(file) or is_pattern(file) for file in self._files):
+            raise DataError(
+                "compute.engine duckdb reads local files whose names hold no * ? or [",
+                hint="set compute.engine: arrow or dask, which read them",
+            )
+        check_names(self.parts.schema.names, engine="duckdb")
+        check_kinds(self.reading.domain, self._kinds, engine="duckdb")
+        if (unit := self.reading.id_column) is not None:
+            check_id_kind(unit, self._kinds[unit], engine="duckdb")
+
+    def survey(self) -> Survey:
+        """By one statement."""
+        made = Statement(DUCKDB)
+        text = made.survey(self._rows(made), self.reading, self._kinds)
+        (row,) = self._run(made, text, lambda result: result.fetchall())
+        return Survey.of(np.array([int(n or 0) for n in row], dtype=np.int64))
+
+    def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
+        """By a GROUP BY for every few tables."""
+        counts, most = empty_counts(groups, tables), DUCKDB.sets
+        for first in range(0, len(tables), most):
+            some = tables[first : first + most]
+            reading, own = self.reading.of(groups, some)
+            made = Statement(DUCKDB)
+            text = made.counted(self._rows(made), reading, self._kinds, own, some)
+            for row in self._run(made, text, lambda result: result.fetchall()):
+                add_cell(counts[first : first + most], row)
+        return counts
+
+    def sample(self, rate: float, randomness: Randomness) -> Codes:
+        """By keyed hashes of the units, under a key that is used once."""
+        made = Statement(DUCKDB)
+        text = made.sampled(
+            self._rows(made), self.reading, self._kinds, rate=rate, key=secrets.token_hex(16)
+        )
+        columns = self._run(made, text, lambda result: result.fetchnumpy())
+        return np.column_stack([np.asarray(c) for c in columns.values()]).astype(np.uint16)
+
+    @property
+    def _files(self) -> list[str]:
+        return list(dict.fromkeys(part.file for part in self.parts.parts))
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, Any]:
+        types = {f.name: f.type for f in self.parts.schema}
+        return {name: kind_of(types[own]) for name, own in self.reading.names.items()}
+
+    def _rows(self, made: Statement) -> str:
+        made.values["files"] = self._files
+        return "read_parquet($files, hive_partitioning = false)"
+
+    def _run(self, made: Statement, text: str, read: Callable[[Any], Any]) -> Any:
+        with self._connection() as connection:
+            return read(connection.execute(text, made.values))
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        import duckdb
+
+        with tempfile.TemporaryDirectory(prefix="synthdp-duckdb-") as spill:
+            Path(spill).chmod(0o700)
+            settings: dict[str, Any] = {
+                "threads": self.threads,
+                "memory_limit": MEMORY,
+                "temp_directory": spill,
+                "preserve_insertion_order": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            }
+            with duckdb.connect(":memory:", config=settings) as connection:
+                yield connection
+
+
+def add_cell(counts: Sequence[Integers], row: Sequence[Any]) -> None:
+    """Add one row of `Statement.counted` to the counts of its table."""
+    *cells, rows = row
+    at = next(i for i, cell in enumerate(cells) if cell is not None)
+    counts[at].reshape(-1)[int(cells[at])] += int(rows)
+
+
+def kind_of(type_: pa.DataType) -> Kind | str:
+    """The kind of cells of a type, or the type's name where DuckDB may read them otherwise."""
+    is_ = pa.types
+    if is_.is_dictionary(type_):
+        type_ = type_.value_type
+    if _is_text(type_) and not (is_.is_binary(type_) or is_.is_large_binary(type_)):
+        return "text"
+    if is_.is_boolean(type_):
+        return "truth"
+    if is_.is_integer(type_) and type_ != pa.uint64():
+        return "whole"
+    if is_.is_float32(type_) or is_.is_float64(type_):
+        return "real"
+    if is_.is_date32(type_):
+        return "day"
+    if is_.is_timestamp(type_) and type_.tz is None and type_.unit in ("ms", "us"):
+        return "instant"
+    return str(type_)

@@ -1,0 +1,232 @@
+"""Counting the answer to a query inside its database: each table is one GROUP BY, and what comes
+back are numbers of rows.
+
+PostgreSQL finds levels by CASE (`steps`). SQLite runs in this process and holds a type for each
+value, not for a column: there levels, ids and hashes are our own functions, which it calls for each
+value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sqlalchemy
+
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.level_groups import LevelGroups
+from synthdp.data.one_value import id_text, is_missing
+from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.counting import Columns
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.readers.engines.engine import (
+    Integers,
+    Reading,
+    Survey,
+    check_names,
+    empty_counts,
+)
+from synthdp.privacy.readers.engines.on_duckdb import add_cell
+from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement
+from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
+from synthdp.privacy.readers.query import ASK, FORM, RUNS, _told
+from synthdp.spec.model import SqlSource
+
+SQLITE = Dialect(":", "synthdp_sha256({})", sets=1)
+POSTGRESQL_KINDS: Mapping[int, Kind] = {
+    16: "truth",
+    20: "whole",
+    21: "whole",
+    23: "whole",
+    25: "text",
+    1043: "text",
+    701: "real",
+    1700: "decimal",
+    1082: "day",
+    1114: "instant",
+}
+"""By the number of a type: fixed since they exist (pg_type.dat). Not `real` of 32 bits: a driver
+reads the digits that are printed of it, another number of 64 bits than PostgreSQL casts it to.
+"""
+
+
+REFUSED = {700: "real of 32 bits", 1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
+
+
+@dataclass(frozen=True)
+class SqlEngine:
+    """The rows of a query, counted by its database.
+
+    Raises:
+        DataError: the database does not answer, is another one, or a column has a type of which its
+            levels are not proved to be ours.
+    """
+
+    source: SqlSource
+    reading: Reading
+    check: Callable[[Sequence[str]], object]
+    kinds: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Find out what the columns are; `check` sees their names."""
+        with self._connection() as (connection, name):
+            types = self._types(connection)
+            self.check(list(types))
+            check_names(list(types), engine="sql")
+            if name == "postgresql":
+                for column, number in types.items():
+                    other = f"PostgreSQL's {REFUSED.get(number, f'number {number}')}"
+                    self.kinds[column] = POSTGRESQL_KINDS.get(number, other)
+                check_kinds(self.reading.domain, self.kinds, engine="sql")
+                if (unit := self.reading.id_column) is not None:
+                    check_id_kind(unit, self.kinds[unit], engine="sql")
+            else:
+                self.kinds.update(dict.fromkeys(types, "text"))
+
+    def survey(self) -> Survey:
+        """By one statement, whose answer is one row of sums."""
+        with self._connection() as (connection, name):
+            made = _statement(name)
+            text = made.survey(self._rows, self.reading, self.kinds)
+            (row,) = _answer(connection, made, text)
+        return Survey.of(np.array([int(n or 0) for n in row], dtype=np.int64))
+
+    def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
+        """By a GROUP BY for every few tables; for each one in SQLite."""
+        counts = empty_counts(groups, tables)
+        with self._connection() as (connection, name):
+            most = _statement(name).dialect.sets
+            for first in range(0, len(tables), most):
+                some, made = tables[first : first + most], _statement(name)
+                reading, own = self.reading.of(groups, some)
+                text = made.counted(self._rows, reading, self.kinds, own, some)
+                for row in _answer(connection, made, text):
+                    add_cell(counts[first : first + most], row)
+        return counts
+
+    def sample(self, rate: float, randomness: Randomness) -> Codes:
+        """By keyed hashes of the units, under a key that is used once."""
+        with self._connection() as (connection, name):
+            made = _statement(name)
+            key = secrets.token_hex(16)
+            text = made.sampled(self._rows, self.reading, self.kinds, rate=rate, key=key)
+            rows = [tuple(row) for row in _answer(connection, made, text)]
+        return np.array(rows, dtype=np.uint16).reshape(-1, len(self.reading.domain))
+
+    @property
+    def _rows(self) -> str:
+        return f"({self.source.query.rstrip().rstrip(';')}) AS synthdp_source"
+
+    @contextmanager
+    def _connection(self) -> Iterator[tuple[sqlalchemy.Connection, str]]:
+        """A connection that writes nothing, and the database's name."""
+        url = os.environ.get(self.source.url_env)
+        if not url:
+            raise DataError(
+                f"the environment variable {self.source.url_env} is not set",
+                hint="it holds the database URL, with its password",
+            )
+        engine = _told(
+            lambda: sqlalchemy.create_engine(url),
+            f"the URL in {self.source.url_env} cannot be read",
+            FORM,
+        )
+        name = engine.dialect.name
+        if name not in ("postgresql", "sqlite"):
+            raise DataError(
+                f"compute.engine sql counts in PostgreSQL and SQLite, and this is {name}",
+                hint="set compute.engine: memory, or export the table to Parquet",
+            )
+        try:
+            with _told(
+                engine.connect, f"the database of {self.source.url_env} does not answer", RUNS
+            ) as connection:
+                if name == "postgresql":
+                    connection = connection.execution_options(postgresql_readonly=True)
+                    _check_utf8(connection)
+                else:
+                    _teach(connection, self.reading)
+                yield connection, name
+        finally:
+            engine.dispose()
+
+    def _types(self, connection: sqlalchemy.Connection) -> dict[str, Any]:
+        """The database's own type of each column that is read, without a row."""
+        text = f"SELECT * FROM {self._rows} LIMIT 0"
+        cursor = _told(
+            lambda: connection.execute(sqlalchemy.text(text)).cursor,
+            "the database refuses the query of dataset.source",
+            ASK,
+        )
+        return {column[0]: column[1] for column in (cursor.description if cursor else ())}
+
+
+def _statement(name: str) -> Statement:
+    return Statement(POSTGRESQL) if name == "postgresql" else _InSqlite(SQLITE)
+
+
+def _answer(
+    connection: sqlalchemy.Connection, made: Statement, text: str
+) -> list[sqlalchemy.Row[Any]]:
+    return _told(
+        lambda: list(connection.execute(sqlalchemy.text(text), made.values)),
+        "the database broke off its answer",
+        RUNS,
+    )
+
+
+def _check_utf8(connection: sqlalchemy.Connection) -> None:
+    """Texts are compared by their bytes, so the bytes must be UTF-8."""
+    (encoding,) = connection.execute(sqlalchemy.text("SHOW server_encoding")).one()
+    if encoding != "UTF8":
+        raise DataError(
+            f"the database has the encoding {encoding}, and compute.engine sql compares UTF-8",
+            hint="set compute.engine: memory",
+        )
+
+
+# --- SQLite ---
+
+
+class _InSqlite(Statement):
+    """A statement whose levels, misfits and ids are functions of this process (`_teach`)."""
+
+    def level(self, cell: str, column: ColumnDomain, kind: Kind, group: Sequence[int]) -> str:
+        return f"synthdp_level({self.bound(column.name, 'TEXT')}, {cell})"
+
+    def misfits(self, cell: str, column: ColumnDomain, kind: Kind) -> list[str]:
+        found = f"synthdp_misfit({self.bound(column.name, 'TEXT')}, {cell})"
+        return [f"{found} = {i}" for i in range(3)]
+
+    def unit(self, cell: str, kind: Kind) -> str:
+        return f"synthdp_unit({cell})"
+
+
+def _teach(connection: sqlalchemy.Connection, reading: Reading) -> None:
+    """Give SQLite the functions that read one value."""
+    domain = reading.domain
+
+    @lru_cache(maxsize=1 << 18, typed=True)
+    def read(name: str, value: Any) -> tuple[int, int]:
+        found = encode_column(domain[name], pd.Series([value], dtype=object))
+        wrong = (found.wrong_type, found.outside, found.unexpected_missing)
+        return int(found.codes[0]), wrong.index(1) if any(wrong) else -1
+
+    functions: dict[str, tuple[int, Callable[..., Any]]] = {
+        "synthdp_level": (2, lambda name, value: read(name, value)[0]),
+        "synthdp_misfit": (2, lambda name, value: read(name, value)[1]),
+        "synthdp_unit": (1, lambda value: "" if is_missing(value) else id_text(value)),
+        "synthdp_sha256": (1, lambda text: hashlib.sha256(text.encode()).hexdigest()),
+    }
+    driver: Any = connection.connection.driver_connection
+    for name, (arguments, function) in functions.items():
+        driver.create_function(name, arguments, function, deterministic=True)

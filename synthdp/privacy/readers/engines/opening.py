@@ -1,0 +1,99 @@
+"""The table of a spec in the engine that its spec names: opened, surveyed, and held against what is
+declared, before anything is spent.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from synthdp.data.domain import Domain
+from synthdp.data.kinds.kind import EncodedColumn
+from synthdp.errors import DataError
+from synthdp.privacy.readers.checks import (
+    check_declared_rows,
+    check_file,
+    check_misfits,
+    check_without_ids,
+    id_column_of,
+)
+from synthdp.privacy.readers.chosen import choice
+from synthdp.privacy.readers.engines.engine import Engine, EngineTable, Reading
+from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
+from synthdp.privacy.readers.engines.on_dask import DaskEngine
+from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
+from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.spec.model import Compute, Dataset, IdUnit, ParquetSource, SqlSource
+from synthdp.spec.model.rules import engine_of
+
+
+def open_table(
+    dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path, key: str, delta: float
+) -> EngineTable:
+    """The table, whose rows stay where they are. `key` chooses the rows of ids of many rows.
+
+    Raises:
+        DataError: the engine does not answer or lacks a package, or the table is not the declared
+            one. Unlike in memory, what does not fit is looked for in all rows, also of those that
+            a unit has beyond its `max_rows`.
+    """
+    engine = _engine(dataset, compute, domain, folder, key, delta)
+    found = engine.survey()
+    check_file(found.rows, dataset, delta)
+    check_without_ids(found.without_id, dataset.privacy_unit)
+    nothing = np.zeros(0, dtype=np.uint16)
+    misfits = check_misfits(
+        {
+            name: EncodedColumn(nothing, wrong, outside, missing)
+            for name, (wrong, outside, missing) in zip(
+                domain.names, found.misfits.tolist(), strict=True
+            )
+        },
+        domain,
+        dataset,
+    )
+    check_declared_rows(found.rows, dataset)
+    return EngineTable(engine, misfits)
+
+
+def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -> None:
+    """See that the engine answers and that the table has the declared columns. No row is read.
+
+    Raises:
+        DataError: it does not, or it has not.
+    """
+    engine = _engine(dataset, compute, domain, folder, "", 0.0)
+    if isinstance(engine, DaskEngine):
+        engine.check()
+
+
+def _engine(
+    dataset: Dataset, compute: Compute, domain: Domain, folder: Path, key: str, delta: float
+) -> Engine:
+    source, unit = dataset.source, dataset.privacy_unit
+    id_column = id_column_of(dataset)
+    choose = choice(source, domain, id_column)
+    most = unit.max_rows if isinstance(unit, IdUnit) else 1
+    wanted = [*domain.names, *([id_column] if id_column else [])]
+    if isinstance(source, SqlSource):
+        from synthdp.privacy.readers.engines.on_sql import SqlEngine
+
+        own = Reading(domain, {name: name for name in wanted}, id_column, most, key)
+        return SqlEngine(source, own, choose)
+    if not isinstance(source, ParquetSource):
+        raise DataError(
+            f"compute.engine {compute.engine} does not read {source.kind}",
+            hint="leave compute.engine out, or export the table to Parquet",
+        )
+    parts = find_parts(source.path, folder)
+    kept = choose(parts.schema.names)
+    check_file(parts.rows, dataset, delta)
+    names = {name: parts.schema.names[at] for at, name in kept.items() if name in wanted}
+    reading = Reading(domain, names, id_column, most, key)
+    threads = compute.threads or os.cpu_count() or 1
+    name = engine_of(source, compute)
+    if name == "dask":
+        return DaskEngine(reading, parts, dataset.rows.value, threads, compute.address)
+    return (DuckDbEngine if name == "duckdb" else ArrowEngine)(reading, parts, threads)

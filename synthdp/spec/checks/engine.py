@@ -1,0 +1,99 @@
+"""Checks of `compute.engine`: what it reads, and what of a spec would ask it for values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from synthdp.spec.addresses import is_pattern, is_url
+from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.model import IdUnit, ParquetSource, ReleaseSpec, SqlSource, TableEstimand
+from synthdp.spec.model.rules import engine_of, tables_only
+
+ENGINE = ("compute", "engine")
+
+
+def engine(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """The engine reads the source, and units of it as they are."""
+    source, name = spec.dataset.source, engine_of(spec.dataset.source, spec.compute)
+    path = getattr(source, "path", "")
+    if name == "memory":
+        if isinstance(source, ParquetSource) and (is_url(path) or is_pattern(path)):
+            message = "memory reads a local file or folder, and the source is elsewhere"
+            yield CrossProblem(ENGINE, message, "set it to arrow or dask")
+        return
+    if not isinstance(source, SqlSource if name == "sql" else ParquetSource):
+        kind = "sql" if name == "sql" else "parquet"
+        yield CrossProblem(
+            ENGINE,
+            f"{name} counts a source of kind {kind}, and this one is of kind {source.kind}",
+            f"leave it out, or declare a source of kind {kind}",
+        )
+    elif getattr(source, "levels_only", False):
+        message = f"levels_only keeps levels in memory, and engine {name} keeps nothing"
+        yield CrossProblem(("dataset", "source", "levels_only"), message, "leave one of them out")
+    elif name == "duckdb" and is_url(path):
+        hint = "set it to arrow or dask, or copy the files here"
+        yield CrossProblem(ENGINE, "duckdb reads local files, and the source is elsewhere", hint)
+    if name == "arrow" and isinstance(spec.dataset.privacy_unit, IdUnit):
+        yield CrossProblem(
+            ("dataset", "privacy_unit"),
+            "arrow counts each part of the table by itself, and the rows of an id may lie in many",
+            "set compute.engine: duckdb or dask, which bring the rows of an id together",
+        )
+
+
+def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Nothing asks an engine for values; nor one that gives counts alone for rows."""
+    name = engine_of(spec.dataset.source, spec.compute)
+    if name == "memory":
+        return
+    message, elsewhere = f"engine {name} gives no values", "or compute.engine: memory"
+    if spec.evaluation.enabled:
+        yield CrossProblem(
+            ("evaluation", "enabled"),
+            f"{message}, and judging reads them",
+            f"set evaluation.enabled: false, {elsewhere}",
+        )
+    if spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc":
+        yield CrossProblem(
+            ("graph", "algorithm"),
+            f"{message}, and rcit_pc reads them",
+            f"use measured_pc, {elsewhere}",
+        )
+    for i, estimand in enumerate(spec.estimands):
+        if not isinstance(estimand, TableEstimand):
+            yield CrossProblem(
+                ("estimands", i, "kind"),
+                f"{message}, and this estimand reads them",
+                f"use kind: table, {elsewhere}",
+            )
+    if name == "sql":
+        yield from _rows(spec)
+
+
+def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """What would fetch the levels of all rows from a database that is to give counts."""
+    message = "engine sql gives counts, and no rows"
+    if not tables_only(spec) and _trains_on_all(spec):
+        yield CrossProblem(
+            ENGINE,
+            f"{message}, and this spec trains on all rows",
+            "let noisy tables be the model: graph.mode: predict, without a share for train",
+        )
+    if spec.attacks.membership.enabled:
+        yield CrossProblem(
+            ("attacks", "membership", "enabled"),
+            f"{message}, and the attack reads them",
+            "set attacks.membership.enabled: false",
+        )
+    if spec.graph.mode == "learn" and spec.graph.algorithm != "measured_pc":
+        yield CrossProblem(
+            ("graph", "algorithm"),
+            f"{message}, and {spec.graph.algorithm} looks at them",
+            "use measured_pc, or compute.engine: memory",
+        )
+
+
+def _trains_on_all(spec: ReleaseSpec) -> bool:
+    """Whether a training sees every row, and not a secret sample of them."""
+    return float(getattr(spec.synthesizer, "sample", 1.0)) >= 1

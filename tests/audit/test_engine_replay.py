@@ -1,0 +1,111 @@
+"""Record and replay over an engine: the rows of a unit move its own counts, and nothing else.
+
+The tables of each pair are written to files, with an id for each row, and counted by DuckDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from synthdp.audit.mechanisms.neighbours import Pair, Side
+from synthdp.audit.mechanisms.replay import replay
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.readers.engines.engine import EngineTable, Reading
+from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
+from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.spec.model import Categorical
+
+MOST = 2
+DOMAIN = Domain.from_spec(
+    {
+        "x": Categorical(type="categorical", categories=("a", "b", "c")),
+        "y": Categorical(type="categorical", categories=("p", "q"), missing=True),
+    }
+)
+TABLES = (("x",), ("x", "y"))
+MECHANISMS = [
+    NoisyMarginals(DOMAIN, TABLES, 2.0).for_unit(MOST),
+    AdaptiveMarginals(DOMAIN, 3.0).choose(TABLES),
+]
+
+
+@dataclass(frozen=True, eq=False)
+class OnEngine(Pair):
+    """A pair whose tables lie in files; the unit `new` may have more rows than stay.
+
+    `most` rows of an id stay: `MOST`, but in a falsifier.
+    """
+
+    folder: Path = field(default_factory=Path)
+    most: int = MOST
+
+    @property
+    def unit_rows(self) -> int:
+        return MOST
+
+    def sides(self, domain: Domain) -> tuple[Side, Side]:
+        return self._side(domain, self.before, "before"), self._side(domain, self.after, "after")
+
+    def _side(self, domain: Domain, own: Codes, name: str) -> Side:
+        codes = np.insert(self.shared, [self.place] * len(own), own, axis=0)
+        ids = np.insert(
+            np.array([f"u{i // 3}" for i in range(len(self.shared))], dtype=object),
+            [self.place] * len(own),
+            ["new"] * len(own),
+        )
+        cells: dict[str, Any] = {"id": pa.array(ids, pa.string())}
+        for i, column in enumerate(domain.columns):
+            labels = [*column.labels[: column.levels - column.missing], *[None] * column.missing]
+            cells[column.name] = pa.array([labels[code] for code in codes[:, i]], pa.string())
+        folder = self.folder / name
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(cells), folder / "t.parquet", row_group_size=5)
+        reading = Reading(domain, {n: n for n in domain.names}, "id", self.most, "ab" * 16)
+        reading = replace(reading, names={**reading.names, "id": "id"})
+        engine = DuckDbEngine(reading, find_parts(".", folder))
+        return Side(EngineTable(engine, {}), np.arange(len(codes)))
+
+
+def pairs(folder: Path, most: int = MOST) -> Iterator[OnEngine]:
+    """A unit of one to seven rows more, or one of other rows in its place."""
+    rng = np.random.default_rng(2)
+    shared = np.column_stack([rng.integers(0, 3, 24), rng.integers(0, 3, 24)]).astype(np.uint16)
+    nothing = np.zeros((0, 2), dtype=np.uint16)
+    for number, rows in enumerate((1, 2, 3, 7)):
+        own = np.column_stack([rng.integers(0, 3, rows), rng.integers(0, 3, rows)])
+        same = np.tile(np.array([[2, 1]]), (rows, 1))
+        for kind, unit in (("mixed", own), ("alike", same)):
+            name = f"{number}-{kind}"
+            yield OnEngine(
+                name,
+                shared,
+                nothing,
+                unit.astype(np.uint16),
+                5 * number,
+                folder=folder / name,
+                most=most,
+            )
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=["planned", "late"])
+def test_a_unit_more_moves_what_is_charged_and_no_more(mechanism: Any, tmp_path: Path) -> None:
+    found = replay(mechanism, pairs(tmp_path), domain=DOMAIN, rows_per_unit=MOST)
+    assert found.findings == () and found.largest_share > 0.99
+
+
+@pytest.mark.check
+def test_an_engine_that_does_not_bound_is_seen(tmp_path: Path) -> None:
+    """Falsifier: seven rows of the unit stay, and two are charged."""
+    found = replay(MECHANISMS[0], pairs(tmp_path, most=64), domain=DOMAIN, rows_per_unit=MOST)
+    assert found.findings

@@ -1,0 +1,115 @@
+"""Dask as an engine: the same counts on a cluster, whichever of its workers die."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import DataError
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines import on_dask
+from synthdp.privacy.readers.engines.on_dask import DaskEngine
+from synthdp.privacy.readers.engines.parts import find_parts
+from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write
+from tests.privacy.engines.test_counts import DOMAIN, TABLES, kept, people
+
+LocalCluster: Any = pytest.importorskip("distributed").LocalCluster
+
+PLAIN = LevelGroups(DOMAIN, {})
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster whose scheduler and one worker are threads of this process."""
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+    ) as running:
+        yield running
+
+
+@pytest.mark.check
+def test_a_cluster_counts_bounds_and_samples_alike(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)  # five shards
+    table = people(900, ids=120)
+    write(table, tmp_path, files=4)
+    parts, address = find_parts(".", tmp_path), cluster.scheduler_address
+    rows = DaskEngine(reading_of(DOMAIN), parts, 900, address=address)
+    assert same(rows.count(PLAIN, TABLES), expected(DOMAIN, table, TABLES))
+    assert np.array_equal(rows.sample(1.0, Streams.fresh()), levels_of(DOMAIN, table))
+    assert rows.survey().rows == 900
+    ids = DaskEngine(reading_of(DOMAIN, "id", 3), parts, 900, address=address)
+    stay = kept(table, 3)
+    assert same(ids.count(PLAIN, TABLES), expected(DOMAIN, stay, TABLES))
+    wanted = sorted(map(tuple, levels_of(DOMAIN, stay).tolist()))
+    assert sorted(map(tuple, ids.sample(1.0, Streams.fresh()).tolist())) == wanted
+    assert ids.survey().without_id == 0
+
+
+@pytest.mark.check
+def test_an_error_names_its_kind_and_no_log_has_more(
+    cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(people(300, ids=50), tmp_path, files=3)
+    engine = DaskEngine(
+        reading_of(DOMAIN), find_parts(".", tmp_path), 300, address=cluster.scheduler_address
+    )
+    (tmp_path / "01.parquet").write_text("canary-4711")
+    with (
+        caplog.at_level(logging.DEBUG),
+        pytest.raises(DataError, match="task of compute") as caught,
+    ):
+        engine.count(PLAIN, TABLES)
+    assert "canary" not in str(caught.value) + caplog.text + str(cluster.scheduler.get_events())
+    assert str(tmp_path) not in str(caught.value) + caplog.text
+
+
+@pytest.mark.slow
+def test_workers_that_die_change_no_count(tmp_path: Path) -> None:
+    """Twenty workers are killed at random points of counting; what they had is counted once."""
+    table = people(40_000, ids=9_000)
+    write(table, tmp_path, files=80, rows_of_group=500)
+    parts, rng = find_parts(".", tmp_path), np.random.default_rng(11)
+    wanted = expected(DOMAIN, table, TABLES)
+    stay = expected(DOMAIN, kept(table, 3), TABLES)
+    killed, over = 0, threading.Event()
+    with LocalCluster(
+        n_workers=3,
+        threads_per_worker=1,
+        dashboard_address=None,
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+
+        def kill() -> None:
+            nonlocal killed
+            while not over.is_set() and killed < 20:
+                time.sleep(rng.uniform(0.3, 1.5))
+                alive = [w.pid for w in cluster.workers.values() if getattr(w, "pid", None)]
+                if len(alive) > 1:
+                    os.kill(alive[rng.integers(len(alive))], signal.SIGKILL)
+                    killed += 1
+
+        killer = threading.Thread(target=kill, daemon=True)
+        address = cluster.scheduler_address
+        rows = DaskEngine(reading_of(DOMAIN), parts, 40_000, address=address)
+        ids = DaskEngine(reading_of(DOMAIN, "id", 3), parts, 10_000_000, address=address)
+        killer.start()
+        for _ in range(30):
+            assert same(rows.count(PLAIN, TABLES), wanted)
+            assert same(ids.count(PLAIN, TABLES), stay)
+            if killed >= 20:
+                break
+        over.set()
+        killer.join()
+    assert killed >= 20

@@ -1,0 +1,232 @@
+"""PostgreSQL as an engine: a server of our own counts, and its log shows that no row left it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode_column
+from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines.on_sql import SqlEngine
+from synthdp.spec.model import Categorical, SqlSource
+from tests.fire import postgres
+from tests.fire.postgres import Server, private_server
+from tests.privacy.engines import test_counts as counts
+from tests.privacy.engines.tables import (
+    COLUMNS,
+    DOMAIN,
+    ROW,
+    ROWS,
+    SPEC,
+    number,
+    reading_of,
+    rows,
+    same,
+)
+from tests.privacy.engines.test_values import LONG
+
+pytestmark = pytest.mark.check
+
+TYPES = {
+    "string": "text",
+    "large_string": "varchar",
+    "bool": "boolean",
+    "int64": "bigint",
+    "int32": "integer",
+    "uint8": "smallint",
+    "double": "double precision",
+    "date32[day]": "date",
+    "timestamp[us]": "timestamp",
+    "timestamp[ms]": "timestamp",
+}
+SHORT = {"short points", "short real"}  # numbers of 32 bits, which are refused
+EXACT = "exact"
+OWN = Domain.from_spec(
+    {n: c for n, c in {**SPEC, EXACT: number(missing_codes=("0.1",))}.items() if n not in SHORT}
+)
+JOINED = Domain((DOMAIN[ROW], *OWN.columns))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    binaries = postgres._find()
+    if binaries is None:
+        pytest.skip("no PostgreSQL on this machine; install the package `postgresql`")
+    with private_server(binaries) as running:
+        running.run("ALTER SYSTEM SET log_statement = 'all'")
+        running.run("SELECT pg_reload_conf()")
+        yield running
+
+
+def filled(server: Server, name: str, columns: dict[str, str], values: list[dict[str, Any]]) -> str:
+    """The URL of a new database with one table."""
+    url = server.new_database()
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+        connection.exec_driver_sql(f"CREATE TABLE {name} ({listed})")
+        places = ", ".join(f"%(c{i})s" for i in range(len(columns)))
+        for row in values:
+            own = {f"c{i}": value for i, value in enumerate(row.values())}
+            connection.exec_driver_sql(f"INSERT INTO {name} VALUES ({places})", own)
+    engine.dispose()
+    return url
+
+
+def kinds() -> dict[str, str]:
+    own = {n: TYPES[str(kind)] for n, (_, kind) in COLUMNS.items() if n not in SHORT}
+    return {ROW: "integer", **own, EXACT: "numeric"}
+
+
+def check(server: Server, values: dict[str, list[Any]], exact: list[Any]) -> None:
+    own = {ROW: list(range(ROWS)), **{n: values[n] for n in SPEC if n not in SHORT}}
+    own[EXACT] = exact
+    listed = [dict(zip(own, row, strict=True)) for row in zip(*own.values(), strict=True)]
+    url = filled(server, "t", kinds(), listed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEST_DB_URL", url)
+        source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+        engine = SqlEngine(source, reading_of(JOINED), list)
+        tables = [(ROW, name) for name in OWN.names]
+        found, survey = engine.count(LevelGroups(JOINED, {}), tables), engine.survey()
+    reader = sa.create_engine(url)
+    with reader.connect() as connection:  # as `readers.query` gives the driver's own objects
+        read = [tuple(row) for row in connection.exec_driver_sql("select * from t")]
+    reader.dispose()
+    objects = dict(zip(own, zip(*read, strict=True), strict=True))
+    encoded = [
+        encode_column(c, pd.Series(list(objects[c.name]), dtype=object)) for c in JOINED.columns
+    ]
+    wanted = count_tables(np.column_stack([e.codes for e in encoded]), JOINED, tables)
+    wrong = {
+        (name, repr(own[name][row]), int(a[row].argmax()), int(b[row].argmax()))
+        for (_, name), a, b in zip(tables, found, wanted, strict=True)
+        for row in np.flatnonzero((a != b).any(axis=1))
+    }
+    assert not wrong
+    told = [[e.wrong_type, e.outside, e.unexpected_missing] for e in encoded]
+    assert survey.misfits.tolist() == told
+
+
+def without_nul(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """PostgreSQL holds no text with the character 0."""
+    return {
+        name: [v.replace("\0", "") if isinstance(v, str) else v for v in own]
+        for name, own in values.items()
+    }
+
+
+EXACTS = st.lists(
+    st.none()
+    | st.sampled_from([Decimal(t) for t in ("0.1", "0.10", "-1.5", "2.5", "NaN", "0", "-0.0")])
+    | st.decimals(-3, 3, places=3),
+    min_size=ROWS,
+    max_size=ROWS,
+)
+
+
+@settings(LONG, max_examples=5, derandomize=True)
+@given(values=rows().map(without_nul), exact=EXACTS)
+def test_every_value_has_the_level_that_it_has_in_memory(
+    server: Server, values: dict[str, list[Any]], exact: list[Any]
+) -> None:
+    check(server, values, exact)
+
+
+@pytest.mark.slow
+@settings(LONG, max_examples=200)
+@given(values=rows().map(without_nul), exact=EXACTS)
+def test_every_value_has_the_level_that_it_has_in_memory_at_length(
+    server: Server, values: dict[str, list[Any]], exact: list[Any]
+) -> None:
+    check(server, values, exact)
+
+
+def test_no_row_leaves_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own log: each statement that reads the table is grouped, or one row of sums, or takes
+    no row.
+    """
+    table = counts.people(900, ids=120)
+    columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
+    url = filled(server, "t", columns, table.to_pylist())
+    monkeypatch.setenv("TEST_DB_URL", url)
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+    before = len(log_of(server))
+    plain = LevelGroups(counts.DOMAIN, {})
+    whole = SqlEngine(source, reading_of(counts.DOMAIN), list)
+    assert same(
+        whole.count(plain, counts.TABLES), counts.expected(counts.DOMAIN, table, counts.TABLES)
+    )
+    bounded = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list)
+    wanted = counts.expected(counts.DOMAIN, counts.kept(table, 3), counts.TABLES)
+    assert same(bounded.count(plain, counts.TABLES), wanted) and whole.survey().rows == 900
+    assert bounded.survey().without_id == 0
+    said = [line for line in log_of(server)[before:] if "from t" in line]
+    assert len(said) == 6, "two without a row, two GROUP BYs, two surveys"
+    for line in said:
+        assert (
+            line.endswith("LIMIT 0")
+            or "GROUP BY GROUPING SETS" in line
+            or "SELECT count(*), sum(" in line
+            or "SELECT count(*), 0, sum(" in line
+        )
+    assert not any("insert" in line.lower() or "copy" in line.lower() for line in said)
+
+
+def log_of(server: Server) -> list[str]:
+    text = (Path(server.folder) / "log").read_text(errors="replace")
+    return [line for line in text.splitlines() if "statement: " in line or "execute " in line]
+
+
+def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels alone leave the server, of those units whose coins are drawn."""
+    table = counts.people(300, ids=60)
+    columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
+    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, table.to_pylist()))
+    monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+    drawn = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list).sample(0.4, Streams.fresh())
+    stay = counts.kept(table, 3)
+    ids = [counts.id_text(v) for v in stay.column("id").to_pylist()]
+    inside = [counts.coin("ab" * 16, unit) < counts.limit(0.4) for unit in ids]
+    wanted = counts.levels_of(counts.DOMAIN, stay)[inside]
+    assert sorted(map(tuple, drawn.tolist())) == sorted(map(tuple, wanted.tolist()))
+
+
+@settings(LONG, max_examples=5, derandomize=True)
+@given(counts.IDS.map(lambda ids: [v and v.replace("\0", "") for v in ids]))
+def test_ids_are_compared_as_in_memory(server: Server, ids: list[str | None]) -> None:
+    url = filled(
+        server,
+        "t",
+        {"row": "integer", "id": "text"},
+        [{"row": i, "id": v} for i, v in enumerate(ids)],
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEST_DB_URL", url)
+        source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+        counts.check_ids(SqlEngine(source, reading_of(counts.WITH_ROW, "id", 1), list), ids, 1)
+
+
+@pytest.mark.parametrize("kind", ["real", "char(3)", "timestamptz", "jsonb"])
+def test_types_that_are_not_proved_are_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", {"v": kind}, []))
+    domain = Domain.from_spec({"v": Categorical(type="categorical", categories=("a",))})
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t")
+    with pytest.raises(DataError, match="not proved to read them"):
+        SqlEngine(source, reading_of(domain), list)

@@ -1,0 +1,188 @@
+"""Each engine reads each value as reading into memory does, or refuses its type before it looks."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode_column
+from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import DataError
+from synthdp.privacy.readers.engines import steps
+from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
+from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
+from synthdp.privacy.readers.engines.on_sql import SqlEngine
+from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.spec.model import Categorical, Column, Datetime, Number, SqlSource
+from tests.privacy.engines.tables import (
+    ALL,
+    BY_ROW,
+    DOMAIN,
+    arrow,
+    expected,
+    misfits_of,
+    reading_of,
+    rows,
+    same,
+    write,
+)
+
+# Shrinking takes minutes: a failure names its column and value.
+QUICK = settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+    database=None,
+    derandomize=True,
+)
+LONG = settings(QUICK, max_examples=1500, derandomize=False)
+
+
+def check(values: dict[str, list[Any]]) -> None:
+    table = arrow(values)
+    with tempfile.TemporaryDirectory() as folder:
+        write(table, Path(folder))
+        parts = find_parts(".", Path(folder))
+        for engine in (
+            ArrowEngine(reading_of(DOMAIN), parts),
+            DuckDbEngine(reading_of(DOMAIN), parts),
+        ):
+            found, wanted = engine.count(ALL, BY_ROW), expected(DOMAIN, table, BY_ROW)
+            wrong = {
+                (name, repr(values[name][row]), int(a[row].argmax()), int(b[row].argmax()))
+                for (_, name), a, b in zip(BY_ROW, found, wanted, strict=True)
+                for row in np.flatnonzero((a != b).any(axis=1))
+            }
+            assert not wrong, (type(engine).__name__, wrong)
+            assert engine.survey().misfits.tolist() == misfits_of(DOMAIN, table)
+
+
+@QUICK
+@given(rows())
+def test_every_value_has_the_level_that_it_has_in_memory(values: dict[str, list[Any]]) -> None:
+    check(values)
+
+
+@pytest.mark.slow
+@LONG
+@given(rows())
+def test_every_value_has_the_level_that_it_has_in_memory_at_length(
+    values: dict[str, list[Any]],
+) -> None:
+    check(values)
+
+
+def test_the_identity_is_seen_to_fail_where_a_step_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Falsifier: a number of 64 bits next to an edge is all that tells the two apart."""
+    monkeypatch.setattr(steps.np, "nextafter", lambda x, _: x + 1e-3)
+    with pytest.raises(AssertionError):
+        test_every_value_has_the_level_that_it_has_in_memory()
+
+
+MIXED: list[Any] = [
+    None,
+    1,
+    1.0,
+    "1",
+    "01",
+    " 1",
+    b"1",
+    0.5,
+    "a",
+    "",
+    float("inf"),
+    -0.0,
+    2**62,
+    "2020-02-01",
+]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Categorical(
+            type="categorical",
+            categories=("1", "a", "01", "0.5"),
+            missing=True,
+            missing_codes=("inf",),
+        ),
+        Number(type="number", lower=0, upper=2, bins=3),
+        Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=3),
+    ],
+)
+def test_sqlite_reads_each_value_by_its_own_type(
+    column: Column, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("create table t (v)")
+        connection.executemany("insert into t values (?)", [(v,) for v in MIXED])
+    connection.close()
+    monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 's.db'}")
+    domain = Domain.from_spec({"v": column})
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t;")
+    engine = SqlEngine(source, reading_of(domain), list)
+    whole = encode_column(domain["v"], pd.Series(MIXED, dtype=object))
+    (found,) = engine.count(LevelGroups(domain, {}), [("v",)])
+    assert found.tolist() == np.bincount(whole.codes, minlength=domain["v"].levels).tolist()
+    wanted = [[whole.wrong_type, whole.outside, whole.unexpected_missing]]
+    assert engine.survey().misfits.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "told"),
+    [
+        (Number(type="number", lower=0, upper=2, bins=2), pa.array(["1"]), "holds texts"),
+        (
+            Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=2),
+            pa.array(["2020-01-01"]),
+            "holds texts",
+        ),
+        (
+            Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=2),
+            pa.array([0], pa.timestamp("us", tz="UTC")),
+            "values of type timestamp",
+        ),
+        (
+            Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=2),
+            pa.array([0], pa.timestamp("ns")),
+            "values of type timestamp",
+        ),
+        (
+            Categorical(type="categorical", categories=("a",)),
+            pa.array([0], pa.date32()),
+            "holds dates",
+        ),
+        (Categorical(type="categorical", categories=("a",)), pa.array([1], pa.uint64()), "uint64"),
+    ],
+)
+def test_types_that_are_not_proved_are_refused(
+    column: Column, cells: pa.Array, told: str, tmp_path: Path
+) -> None:
+    write(pa.table({"v": cells}), tmp_path)
+    domain = Domain.from_spec({"v": column})
+    with pytest.raises(DataError, match=told) as caught:
+        DuckDbEngine(reading_of(domain), find_parts(".", tmp_path))
+    assert "arrow" in str(caught.value) and caught.value.exit_code == 5
+
+
+def test_groups_of_levels_are_sums_of_levels(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    domain = Domain.from_spec({"x": Number(type="number", lower=0, upper=1, bins=12, missing=True)})
+    values = np.where(rng.random(500) < 0.1, np.nan, rng.random(500))
+    write(pa.table({"x": pa.array(values)}), tmp_path, files=3)
+    groups = LevelGroups(domain, {"x": (0, 1, 5, 12)})
+    parts = find_parts("*.parquet", tmp_path)
+    (fine,) = ArrowEngine(reading_of(domain), parts).count(LevelGroups(domain, {}), [("x",)])
+    wanted = [fine[0], fine[1:5].sum(), fine[5:12].sum(), fine[12]]
+    for engine in (ArrowEngine(reading_of(domain), parts), DuckDbEngine(reading_of(domain), parts)):
+        assert same(engine.count(groups, [("x",)]), [np.array(wanted)])

@@ -1,0 +1,181 @@
+"""A whole release whose rows stay in an engine: the same numbers as in memory, told before it is
+paid for where the engine is away, and resumed when it was killed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from synthdp.errors import DataError
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines.engine import EngineTable
+from synthdp.release.run import release, resume
+from synthdp.verify.checks import verify_bundle
+from tests.builders import PREDICT_ROWS, predict_spec, predict_table
+
+pytestmark = pytest.mark.check
+
+
+def write_spec(folder: Path, engine: str, **dataset: Any) -> Path:
+    own = predict_spec(
+        evaluation={"enabled": False},
+        attacks={"membership": {"enabled": False}},
+        compute={"threads": 1, "engine": engine},
+    )
+    own["dataset"] |= {"source": {"kind": "parquet", "path": "t"}, **dataset}
+    path = folder / f"{engine}.yaml"
+    path.write_text(yaml.safe_dump(own), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    frame = predict_table().assign(id=lambda f: np.arange(len(f)) % 600)
+    frame["grade"] = frame["grade"].replace("", None)
+    for name, columns in {"t": [c for c in frame if c != "id"], "ids": list(frame)}.items():
+        (tmp_path / name).mkdir()
+        table = pa.Table.from_pandas(frame[columns], preserve_index=False)
+        for i in range(3):
+            pq.write_table(table.slice(500 * i, 500), tmp_path / name / f"{i}.parquet")
+    return tmp_path
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("discrete_gaussian", "rounded_gaussian"):
+        monkeypatch.setattr(Streams, kind, lambda self, counts, *, sigma: counts.copy())
+
+
+def kinds(folder: Path) -> list[str]:
+    file = folder / ".synthdp" / "ledger.db"
+    return [e.kind for e in Ledger(f"sqlite:///{file}").entries()] if file.exists() else []
+
+
+def tables(bundle: Path | None) -> Any:
+    """Without noise `verify` refuses them, rightly."""
+    assert bundle is not None
+    return json.loads((bundle / "marginals.json").read_text())["tables"]
+
+
+@pytest.mark.parametrize("engine", ["arrow", "duckdb"])
+def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None) -> None:
+    found = {}
+    for name in ("memory", engine):
+        outcome = release(write_spec(folder, name), out=folder / name)
+        found[name] = tables(outcome.bundle)
+    assert found["memory"] == found[engine]
+    assert sum(found[engine][0]["counts"]) == PREDICT_ROWS
+
+
+def test_ids_are_bounded_in_duckdb(folder: Path, no_noise: None) -> None:
+    unit = {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"}
+    source = {"kind": "parquet", "path": "ids/*.parquet"}
+    outcome = release(
+        write_spec(folder, "duckdb", privacy_unit=unit, source=source), out=folder / "out"
+    )
+    assert sum(tables(outcome.bundle)[0]["counts"]) == 1200
+    text = (outcome.bundle / "spec.yaml").read_text()  # type: ignore[operator]
+    assert "*" not in text and "engine: auto" in text
+
+
+def test_a_run_that_was_killed_goes_on_without_a_second_look(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, true_count = list[int](), EngineTable.count
+
+    def count(self: EngineTable, groups: Any, tables: Any) -> Any:
+        looks.append(len(tables))
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        return true_count(self, groups, tables)
+
+    monkeypatch.setattr(EngineTable, "count", count)
+    with pytest.raises(KeyboardInterrupt):
+        release(write_spec(folder, "duckdb"), out=folder / "out")
+    outcome = resume(folder / "out")
+    assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
+    assert kinds(folder).count("charge") == len(looks) - 1, "one look was broken off"
+    assert kinds(folder).count("reserve") == kinds(folder).count("settle") == 1
+
+
+def away_dask(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    path = write_spec(folder, "dask")
+    own = yaml.safe_load(path.read_text())
+    own["compute"]["address"] = "tcp://user:secret@127.0.0.1:9"
+    path.write_text(yaml.safe_dump(own))
+    monkeypatch.setattr("synthdp.privacy.readers.engines.on_dask.TIMEOUT_S", 1)
+    return path, "no Dask cluster answers at tcp://127.0.0.1:9"
+
+
+def away_sql(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    monkeypatch.setenv("AWAY_URL", "postgresql+psycopg://user:secret@127.0.0.1:9/db")
+    source = {"kind": "sql", "url_env": "AWAY_URL", "query": "select * from t"}
+    return write_spec(folder, "sql", source=source), "the database of AWAY_URL does not answer"
+
+
+def no_files(folder: Path, _: pytest.MonkeyPatch) -> tuple[Path, str]:
+    source = {"kind": "parquet", "path": "none/*.parquet"}
+    return write_spec(folder, "arrow", source=source), "names no file"
+
+
+def other_type(folder: Path, _: pytest.MonkeyPatch) -> tuple[Path, str]:
+    for file in (folder / "t").iterdir():
+        frame = pd.read_parquet(file).assign(age=lambda f: f.age.astype(str))
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), file)
+    return write_spec(folder, "duckdb"), "column 'age' of the source holds texts"
+
+
+def outside(folder: Path, _: pytest.MonkeyPatch) -> tuple[Path, str]:
+    frame = pd.read_parquet(folder / "t" / "1.parquet")
+    frame.loc[7, "sex"] = "canary-77"
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / "t" / "1.parquet")
+    return write_spec(folder, "duckdb"), "outside the declared domain in column 'sex'"
+
+
+@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, other_type, outside])
+def test_what_is_wrong_is_told_before_anything_is_spent(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[Path, pytest.MonkeyPatch], tuple[Path, str]],
+) -> None:
+    path, told = spoil(folder, monkeypatch)
+    with pytest.raises(DataError, match=told) as caught:
+        release(path, out=folder / "out")
+    assert "reserve" not in kinds(folder) and caught.value.exit_code == 5
+    assert caught.value.__cause__ is None
+    for secret in ("secret", "canary"):
+        assert secret not in str(caught.value)
+
+
+def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Callable[..., Any]) -> None:
+    path = write_spec(folder, "duckdb")
+    text = synthdp("plan", path).out
+    assert "engine duckdb: rows stay where they are" in text and "fetches the levels" not in text
+    found = json.loads(synthdp("doctor", path, "--json").out)["findings"]
+    (told,) = [f for f in found if f["what"] == "engine"]
+    assert told["state"] == "ok" and "answers" in told["found"]
+    assert kinds(folder) == []
+
+
+@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, other_type])
+def test_doctor_tells_what_is_wrong(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    synthdp: Callable[..., Any],
+    spoil: Callable[[Path, pytest.MonkeyPatch], tuple[Path, str]],
+) -> None:
+    path, told = spoil(folder, monkeypatch)
+    done = synthdp("doctor", path, "--json")
+    (found,) = [f for f in json.loads(done.out)["findings"] if f["what"] == "engine"]
+    assert found["state"] == "wrong" and told in found["found"] and "secret" not in done.out
