@@ -64,8 +64,8 @@ CHANCES: dict[str, tuple[float, str]] = {
     "audit/test_worst_case.py": (
         2e-5,
         (
-            "13 audits of true noise, of which each alarms in at most 5%, may alarm 5 times in a"
-            " row: 3e-7 each; means within 6 and deviations within 6.7 standard deviations: 12"
+            "15 audits of true noise, of which each alarms in at most 5%, may alarm 5 times in a"
+            " row: 3e-7 each; means within 6 and deviations within 6.7 standard deviations: 14"
             " times 5e-9; faults, found with more than 90%, are missed 6 times in a row: 1e-6 each"
             " of 12, in truth far less"
         ),

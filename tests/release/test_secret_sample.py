@@ -71,7 +71,7 @@ def assert_it_is_told_and_verified(tiny: Any) -> None:
     outcome = verify_bundle(tiny.bundle)
     assert outcome.ok
     text = (tiny.bundle / "privacy" / "certificate.md").read_text()
-    assert "trained on a secret sample of the data points, drawn once" in text
+    assert "on a secret sample of the data points, drawn once for all of its steps" in text
     assert f"on a secret sample that each unit is in with probability {RATE:.6g}" in text
     ledger = json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())
     (event,) = (

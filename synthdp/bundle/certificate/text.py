@@ -283,9 +283,10 @@ def _secret_sample(c: Certificate) -> list[str]:
     if not rates:
         return []
     return [
-        "\nThe model was trained on a secret sample of the data points, drawn once: each was in it"
-        f" with probability {min(rates):.6g}, by a coin of its own. Who was in it, and how many, is"
-        " published nowhere and was not stored; epsilon counts on that."
+        "\nEach training was on a secret sample of the data points, drawn once for all of its"
+        f" steps: a data point was in it with probability {min(rates):.6g}, by a coin of its own."
+        " Who was in it, and how many, is published nowhere and was not stored; epsilon counts on"
+        " that."
     ]
 
 

@@ -41,6 +41,10 @@ another slot; it counts for what was charged if its numbers stay the same there,
 than the slack leaves: that is measured, and not proved.
 
 Besides, it is assumed that the 64-bit generator's normals are normal.
+
+After each step weights are clamped to +-`MAX_WEIGHT`, which is post-processing. Training does not
+get there (weights of a few units); it keeps every number of a pass far below where 32 bits
+overflow, and inputs small enough for what `layers` says of underflow.
 """
 
 from __future__ import annotations
@@ -152,11 +156,8 @@ class Training:
             for step in range(first, self.settings.steps):
                 trainer.step(codes, step)
                 done = step + 1
-                if (
-                    checkpoints
-                    and done % self.settings.checkpoint_every == 0
-                    and done < self.settings.steps
-                ):
+                due = done % self.settings.checkpoint_every == 0 and done < self.settings.steps
+                if checkpoints and due:
                     checkpoints.keep(done, trainer.state(done))
                 self.progress(done, self.settings.steps)
         return trainer.averaged()

@@ -53,8 +53,8 @@ class SynthesizerSettings(Model):
     sample: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = Field(
         default=None,
         description=(
-            "expected rows of a secret sample of the units, drawn once, that the model is trained"
-            " on; default: all rows. For tables of many millions of rows"
+            "expected rows of a secret sample of the units, drawn once for all steps of a training;"
+            " default: all rows. For tables of many millions of rows"
         ),
         examples=[1_000_000],
     )
