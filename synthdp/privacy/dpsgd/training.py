@@ -62,6 +62,7 @@ from opacus.grad_sample.utils import register_grad_sampler, register_norm_sample
 from torch import Tensor, nn
 
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError
 from synthdp.privacy.dpsgd.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
@@ -119,7 +120,9 @@ class PerExampleLoss(nn.Module):
 @dataclass(frozen=True)
 class Training:
     """One DP-SGD run as a mechanism: settings, the module to train, where it keeps how far it came,
-    and on which device.
+    on which device, and on which groups of levels.
+
+    A level lies in one group, whatever other rows hold: a row stays one example.
     """
 
     settings: DpSgd
@@ -127,6 +130,7 @@ class Training:
     progress: Progress
     checkpoints: Checkpoints | None
     device: str = "cpu"
+    groups: LevelGroups | None = None
 
     @property
     def name(self) -> str:
@@ -143,7 +147,7 @@ class Training:
         Checkpoints hold noisy weights only, which are released content; steps after the last
         checkpoint of a killed run were used by nobody and are done again under the same charge.
         """
-        codes = table.fit_codes
+        codes = self.groups.of(table.fit_codes) if self.groups else table.fit_codes
         trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
         kept = self.checkpoints.last() if self.checkpoints else None
         first = trainer.load(kept) if kept is not None else 0
