@@ -36,6 +36,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.discovery.certainty import link_probability
 from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.discovery.skeleton import (
@@ -157,7 +158,7 @@ def measured_pc(
     orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
     meek(graph, knowledge)
     keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
-    return reading(graph, skeleton, knowledge, keep)
+    return reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
 
 
 def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -> bool:
@@ -306,6 +307,17 @@ class _Search:
 
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
+
+    def probability_of(self, evidence: Evidence) -> Callable[[Pair], float | None]:
+        """The probability of a link; unknown where the whole table was measured at once."""
+
+        def told(pair: Pair) -> float | None:
+            tests = evidence.get(self._pair(*pair))
+            if self.joint or not tests:
+                return None
+            return link_probability(tests, ordered=self.ordered.applies((*pair, ())))
+
+        return told
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
