@@ -134,7 +134,8 @@ def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
     noisy = sum(c["noisy_levels"] > 0 for c in columns)
     if not noisy and not quality["noisy_tables"]:
         return []
-    used = "; the graph's tests use levels as they are" if quality["links"] else ""
+    plain = any(not link["on_groups"] for link in quality["links"])
+    used = "; the graph's tests use levels as they are" if plain else ""
     together = (
         f", and than rows / cells in {quality['noisy_tables']} of {quality['tables']} tables of"
         " columns together"

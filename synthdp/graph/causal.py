@@ -34,12 +34,16 @@ PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
 
 @dataclass(frozen=True, order=True)
 class GraphEdge:
-    """A link and its provenance: cause -> effect if `directed`, else a - b of unknown direction."""
+    """A link and its provenance: cause -> effect if `directed`, else a - b of unknown direction.
+
+    `probability` is that of the link, whatever its direction; None where a search does not tell.
+    """
 
     cause: str
     effect: str
     directed: bool = field(kw_only=True)
     provenance: Provenance = field(kw_only=True)
+    probability: float | None = field(default=None, kw_only=True)
 
     @property
     def pair(self) -> Pair:
@@ -285,6 +289,7 @@ class CausalGraph:
                     "directed": e.directed,
                     "provenance": e.provenance,
                 }
+                | ({} if e.probability is None else {"probability": e.probability})
                 for e in self.edges
             ],
             "groups": {name: list(columns) for name, columns in self.groups.items()},
@@ -321,6 +326,13 @@ def _edge(data: Mapping[str, Any]) -> GraphEdge:
             f"not an edge of a graph in JSON: {dict(data)}; provenance is one of"
             f" {', '.join(PROVENANCES)}"
         )
+    told = data.get("probability")
+    if told is not None and not (isinstance(told, int | float) and 0 <= told <= 1):
+        raise SynthdpError(f"not a probability of an edge of a graph in JSON: {told!r}")
     return GraphEdge(
-        str(data["from"]), str(data["to"]), directed=data["directed"], provenance=data["provenance"]
+        str(data["from"]),
+        str(data["to"]),
+        directed=data["directed"],
+        provenance=data["provenance"],
+        probability=told,
     )

@@ -13,9 +13,10 @@ from typing import Protocol
 import torch
 
 from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.margins import Probabilities, smoothed
-from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.graph.prediction.groups import LevelLaw, on_groups
 from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.architecture import Architecture
@@ -151,6 +152,7 @@ def train(
             lambda done, total: None,
             None,
             device,
+            start.groups,
         )
         heads = releaser.release(stage, purpose=TARGETS)
     if releaser.plan.train is None and start.architecture.direct:
@@ -161,6 +163,7 @@ def train(
         progress,
         releaser.checkpoints(TRAIN),
         device,
+        start.groups,
     )
     trained = releaser.release(training, purpose=TRAIN)
     return assemble(start, spec, trained, heads)
@@ -171,7 +174,8 @@ class TrainingStart:
     """The start of a training, all of it public or released.
 
     `network` and `regression` have their starting weights. `margins` are the one-way probabilities
-    of all columns, `[levels of the network]` each, and `paid` the tables behind them.
+    of all columns, `[levels of the network]` each, and `paid` the tables behind them. `groups` are
+    the groups of levels that the network has for levels; None where it has all levels.
     """
 
     network: CausalVae
@@ -180,6 +184,7 @@ class TrainingStart:
     columns: tuple[str, ...]
     margins: list[Probabilities]
     paid: Released[tuple[NoisyTable, ...]]
+    groups: LevelGroups | None
 
     def untrained(self) -> Released[Weights]:
         """The starting weights, which the tables alone made."""
@@ -214,9 +219,10 @@ def build_start(
         network.start_from_tables(fitted.direct[own], fitted.biases)
     regression = target_regression(modelled, architecture, targets, starts) if targets else None
     if regression:
-        regression.start_from(marginals.value, modelled)
+        regression.start_from([on_groups(t, law.groups) for t in marginals.value], modelled)
     paid = tables if graph.released is None else tables.zip(graph.released).map(lambda w: w[0])
-    return TrainingStart(network, regression, architecture, modelled.names, margins, paid)
+    groups = law.groups if law.groups.starts else None
+    return TrainingStart(network, regression, architecture, modelled.names, margins, paid, groups)
 
 
 def assemble(

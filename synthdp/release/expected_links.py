@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import median_high
 from typing import Literal, TypeVar
@@ -18,9 +18,11 @@ import numpy as np
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.ci_tests.answer import Query
 from synthdp.graph.ci_tests.chi_square import mixture_of
 from synthdp.graph.ci_tests.mixture import weakest_effects
-from synthdp.graph.discovery.measuring import MAX_CELLS
+from synthdp.graph.discovery.coarsening import fine_columns, groups_by_noise
+from synthdp.graph.discovery.measuring import COLUMNS, MAX_CELLS
 from synthdp.graph.implications import (
     MAX_TABLES,
     ClaimKind,
@@ -31,6 +33,7 @@ from synthdp.graph.implications import (
 )
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.margin_smoothing import body_of
+from synthdp.graph.ordered_tests import OrderedTests
 from synthdp.graph.tables import NoisyTables, Weakest, cells
 from synthdp.graph.validation import retested
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyTable
@@ -64,7 +67,8 @@ class LinkProspect:
     """What the tests of one `kind` are expected to see in one `round` of tables.
 
     Half of the `tests` see an effect (Cohen's w) of `typical` with probability .8, and the best of
-    them one of `least`; None where they see none. `medium` of them see an effect of .3.
+    them one of `least`; None where they see none. `medium` of them see an effect of .3. `on_groups`
+    says that fine columns are counted on groups of bins.
     """
 
     kind: ClaimKind | Literal["link"]
@@ -73,18 +77,21 @@ class LinkProspect:
     typical: float | None
     least: float | None
     medium: int
+    on_groups: bool = False
 
 
 @dataclass(frozen=True)
 class GraphTests:
     """The tests that a plan has for a graph: `tables` of columns and their noise `sigma`, and what
-    each kind is expected to see. `level` is of each test.
+    each kind is expected to see. `level` is of each test. `counted` has the groups of bins on which
+    a search will count fine columns, as far as stand-in laws say; None where it counts levels.
     """
 
     tables: tuple[Columns, ...]
     sigma: float
     level: float
     prospects: tuple[LinkProspect, ...]
+    counted: Domain | None = None
 
 
 def graph_tests(
@@ -104,9 +111,10 @@ def too_many_bins(tests: GraphTests, columns: Sequence[ColumnDomain], rows: floa
     The rule: the table of the column and another of as many levels, all of which hold as many rows,
     is not measured, or has more noise than rows in a cell, and its test does not see a medium
     effect with probability .8. The advice is the most bins with which it does. Where the whole
-    table is measured at once, its noise is that of all its columns, and there is no advice.
+    table is measured at once, its noise is that of all its columns, and there is no advice, nor
+    where fine columns are counted on groups.
     """
-    if any(link.round == "joint" for link in tests.prospects):
+    if tests.counted or any(link.round == "joint" for link in tests.prospects):
         return
     for column in columns:
         bins, levels = len(body_of(column)), column.levels
@@ -148,10 +156,15 @@ def _most_levels(tests: GraphTests, most: int, rows: float) -> int:
 def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -> GraphTests | None:
     """The tests of pairs of mode learn: later rounds only take links away."""
     open_pairs = Knowledge.from_spec(spec.graph, domain.names).undecided_pairs()
-    small = tuple(p for p in open_pairs if cells(domain, p) <= MAX_CELLS)
     name = "joint" if plan.in_graph("joint", AdaptiveMarginals) else "pairs"
     planned = plan.in_graph(name, AdaptiveMarginals)
-    if not small or planned is None:
+    if planned is None:
+        return None
+    counted = None
+    if plan.in_graph(COLUMNS, AdaptiveMarginals):
+        domain = counted = _on_groups(domain, rows, planned.choose(open_pairs).sigma)
+    small = tuple(p for p in open_pairs if cells(domain, p) <= MAX_CELLS)
+    if not small:
         return None
     tables: tuple[Columns, ...] = (domain.names,) if name == "joint" else small
     sigma, level = planned.choose(tables).sigma, spec.graph.level / len(open_pairs)
@@ -159,9 +172,31 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
     # A pair's cell sums those of the whole table.
     summed = {p: whole / domain.cells(p) if name == "joint" else 1.0 for p in asked}
     known = _expected(domain, rows, {p: sigma * math.sqrt(n) for p, n in summed.items()})
-    weakest = known.weakest([(a, b, ()) for a, b in asked], level=level)
+    weakest = _weakest(domain, known, [(a, b, ()) for a, b in asked], level, alone=name == "joint")
     found = _prospect("link", name, weakest, measured=len(small), tests=len(open_pairs))
-    return GraphTests(tables, sigma, level, (found,))
+    found = replace(found, on_groups=counted is not None)
+    return GraphTests(tables, sigma, level, (found,), counted)
+
+
+def _on_groups(domain: Domain, rows: float, sigma: float) -> Domain:
+    """The domain of the groups that a search counts on, if columns are as the stand-in laws say."""
+    laws = {column.name: law_for_tests(column) for column in fine_columns(domain)}
+    margins = [NoisyTable((name,), rows * law, 0.0) for name, law in laws.items()]
+    return groups_by_noise(domain, margins, sigma).coarse
+
+
+def _weakest(
+    domain: Domain, known: NoisyTables, queries: Sequence[Query], level: float, *, alone: bool
+) -> Weakest:
+    """The weakest effect of each query that its test sees: a trend, where a column is ordered."""
+    trends = OrderedTests(domain, known, {})
+    ordered = [i for i, query in enumerate(queries) if trends.applies(query) and not alone]
+    weakest = known.weakest(queries, level=level)
+    if ordered:
+        asked = [queries[i] for i in ordered]
+        answers = trends.trend_answers(asked, level=level / 2, margin=0.0)
+        weakest[ordered] = np.minimum(weakest[ordered], [a.detectable for a in answers])
+    return weakest
 
 
 def _validation(

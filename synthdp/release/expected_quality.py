@@ -97,7 +97,7 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
     tests = graph_tests(spec, domain, plan, rows)
     links = tests.prospects if tests else ()
     search = next((link for link in links if link.kind == "link"), None)
-    coarse = _coarse(domain, plan)
+    coarse = tests.counted if tests and tests.counted else _coarse(domain, plan)
     noisy = {
         names: sigma > rows / coarse.cells(names) for names, sigma in _planned(coarse, plan, tests)
     }

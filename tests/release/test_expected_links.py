@@ -37,6 +37,7 @@ COLUMNS: dict[str, Any] = {
     "rent": {"type": "number", "lower": 0, "upper": 9, "bins": 30},
 }
 ARROWS = ["age -> pay", "pay -> sick", "age, town -> sick"]
+FINE = ["pay -> rent", "age -> town"]
 
 
 def spec_of(mode: str, *, rows: int = 20_000, epsilon: float = 1.0, **graph: Any) -> ReleaseSpec:
@@ -192,16 +193,17 @@ def test_links_that_no_test_sees_are_said_to_be_so() -> None:
 
 
 def test_too_many_bins_are_told_where_tests_use_them_and_nowhere_else() -> None:
-    told = quality(spec_of("learn"))
+    told = quality(spec_of("validate", edges=FINE))
     (advice,) = (w for w in told.warnings if w.startswith("column 'pay'"))
     assert "its 40 bins leave 10 rows in a cell under noise" in advice
     pay = told.columns[0]
     assert pay.tables == 4 and pay.noisy_tables >= 1 and told.noisy_tables >= 1
     assert any("the graph's tests use levels" in line for line in quality_lines(told.to_json()))
-    for other in ("predict", "none"):
+    for other in ("learn", "predict", "none"):
         assert not any("bins" in warning for warning in quality(spec_of(other)).warnings)
     fewer = COLUMNS | {"pay": COLUMNS["pay"] | {"bins": advised(advice)}}
-    spec = spec_of("learn").model_copy(update={"columns": build_spec(fewer).columns})
+    spec = spec_of("validate", edges=FINE)
+    spec = spec.model_copy(update={"columns": build_spec(fewer).columns})
     assert not any(w.startswith("column 'pay'") for w in quality(spec).warnings)
 
 
@@ -211,9 +213,10 @@ def advised(advice: str) -> int:
 
 def test_with_the_advised_bins_a_link_of_two_numbers_is_seen() -> None:
     """Two numbers of correlation .3, on 40 bins and on the advised ones. Seeded."""
-    told, rng = planned_tests(spec_of("learn")), np.random.default_rng(2)
-    (advice,) = (w for w in quality(spec_of("learn")).warnings if w.startswith("column 'pay'"))
-    rows = int(expected_fit_rows(spec_of("learn")))
+    spec, rng = spec_of("validate", edges=FINE), np.random.default_rng(2)
+    told = planned_tests(spec)
+    (advice,) = (w for w in quality(spec).warnings if w.startswith("column 'pay'"))
+    rows = int(expected_fit_rows(spec))
 
     def seen(bins: int) -> float:
         found = []

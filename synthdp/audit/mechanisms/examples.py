@@ -123,7 +123,19 @@ def _trainings(domain: Domain) -> tuple[Training, ...]:
         SmallModel(domain, scale=50.0, ordered=True),
     ]
     trainings += [Training(usual, model, no_ticks, None) for model in models]
-    return *trainings, Training(usual, SmallModel(domain), no_ticks, Kept())
+    groups = _one_group_of_bins(domain)
+    on_groups = Training(usual, SmallModel(groups.coarse), no_ticks, None, groups=groups)
+    return *trainings, on_groups, Training(usual, SmallModel(domain), no_ticks, Kept())
+
+
+def _one_group_of_bins(domain: Domain) -> LevelGroups:
+    """All bins of a column together; spikes and the missing level alone."""
+    starts = {
+        c.name: (*range(len(c.spikes) + 1), *([c.levels - 1] if c.missing else []))
+        for c in domain.columns
+        if c.ranged and c.edges
+    }
+    return LevelGroups(domain, starts)
 
 
 def _moments(domain: Domain) -> tuple[Mechanism[Any], ...]:

@@ -30,11 +30,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.discovery.certainty import link_probability
 from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.discovery.skeleton import (
@@ -46,6 +48,7 @@ from synthdp.graph.discovery.skeleton import (
 )
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known
+from synthdp.graph.ordered_tests import OrderedTests, Shared
 from synthdp.graph.tables import NoisyTables, cells
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -115,11 +118,17 @@ class MeasurePlan:
 
 
 def measured_pc(
-    measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: Knowledge
+    measure: Measure,
+    plan: MeasurePlan,
+    domain: Domain,
+    knowledge: Knowledge,
+    *,
+    shared: Shared = MappingProxyType({}),
 ) -> CausalGraph:
     """Learn a graph from noisy tables.
 
-    Links are `learned`, or `undecided` and then outside the structure.
+    `shared` says which levels of a column are groups of several. Links are `learned`, or
+    `undecided` and then outside the structure.
 
     Raises:
         SynthdpError: more pairs are open than may be measured.
@@ -133,7 +142,7 @@ def measured_pc(
                 " columns out"
             ),
         )
-    search = _Search(measure, plan, domain, knowledge)
+    search = _Search(measure, plan, domain, knowledge, shared)
     skeleton = pc_skeleton(
         search.test,
         knowledge,
@@ -149,7 +158,7 @@ def measured_pc(
     orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
     meek(graph, knowledge)
     keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
-    return reading(graph, skeleton, knowledge, keep)
+    return reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
 
 
 def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -> bool:
@@ -210,10 +219,12 @@ class _Search:
     plan: MeasurePlan
     domain: Domain
     knowledge: Knowledge
+    shared: Shared
     tables: NoisyTables = field(default_factory=NoisyTables)
 
     def __post_init__(self) -> None:
         self.joint = self.plan.joint(self.domain)
+        self.ordered = OrderedTests(self.domain, self.tables, self.shared)
         self.order = self.plan.joint_order if self.joint else self.plan.order
         self.effort = Effort(1.0, self.plan.candidates)
         if self.joint and self.knowledge.undecided_pairs():
@@ -232,15 +243,23 @@ class _Search:
         return answers
 
     def _answer(self, queries: Sequence[Query], *, level: float) -> list[Answer]:
-        partial = not self.joint and any(given for _, _, given in queries)
-        test = self.tables.average_partial if partial else self.tables.answer
-        return test(queries, level=level, margin=self.plan.margin)
+        margin = self.plan.margin
+        if self.joint:
+            return self.tables.answer(queries, level=level, margin=margin)
+        ordered = [query for query in queries if self.ordered.applies(query)]
+        others = [query for query in queries if not self.ordered.applies(query)]
+        partial = self.tables.average_partial(others, level=level, margin=margin)
+        trends = self.ordered.answers(ordered, level=level, margin=margin)
+        found = dict(zip((*others, *ordered), (*partial, *trends), strict=True))
+        return [found[query] for query in queries]
 
     def _measure(self, round_: str, queries: Iterable[Query]) -> None:
         """Measure the tables of a batch that are missing, each pair's best candidates first."""
         rank: dict[tuple[str, ...], int] = {}
         tried: Counter[Pair] = Counter()
         for a, b, given in queries:
+            if given and self.ordered.applies((a, b, given)):
+                continue  # the tables of pairs are enough
             needed = [self._sorted((end, *given)) for end in (a, b)] if given else [(a, b)]
             if all(cells(self.domain, columns) <= self.plan.max_cells for columns in needed):
                 for columns in needed:
@@ -251,6 +270,8 @@ class _Search:
         if missing:
             limit = self.plan.max_pairs if round_ == "pairs" else self.plan.max_tables
             self.tables = self.tables.plus(self.measure(round_, missing[:limit]))
+            if round_ == "pairs":
+                self.ordered = OrderedTests(self.domain, self.tables, self.shared)
 
     def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=self.domain.index))
@@ -286,6 +307,17 @@ class _Search:
 
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
+
+    def probability_of(self, evidence: Evidence) -> Callable[[Pair], float | None]:
+        """The probability of a link; unknown where the whole table was measured at once."""
+
+        def told(pair: Pair) -> float | None:
+            tests = evidence.get(self._pair(*pair))
+            if self.joint or not tests:
+                return None
+            return link_probability(tests, ordered=self.ordered.applies((*pair, ())))
+
+        return told
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""

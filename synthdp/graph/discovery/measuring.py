@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
+from synthdp.graph.discovery.coarsening import fine_columns, groups_by_noise
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
-from synthdp.privacy.plan import MechanismFactory, graph_purpose
+from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 MAX_CELLS = 4096
 """Most cells of a table that a round measures."""
+COLUMNS, PAIRS = "columns", "pairs"
+ORDERED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.95}
+"""Shares where every open pair has an ordered column: tables of pairs answer all questions."""
+MIXED_SHARES: Mapping[str, float] = {
+    COLUMNS: 0.05,
+    PAIRS: 0.7,
+    "triples": 0.15,
+    "quadruples": 0.1,
+}
+"""Shares where some column is counted on groups, and some pairs have no order."""
 
 
 def measure_round(
@@ -39,30 +55,52 @@ def measure_round(
 
 
 def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:
-    return {
-        name: adaptive_round(domain, part)
-        for name, part in _measure_plan(settings).shares(domain).items()
-    }
+    shares = _shares(_measure_plan(settings), settings, domain)
+    return {name: adaptive_round(domain, part) for name, part in shares.items()}
+
+
+def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, float]:
+    """The rounds with their share of the budget: public facts decide."""
+    shares = plan.shares(domain)
+    if PAIRS not in shares or not fine_columns(domain):
+        return shares
+    open_pairs = Knowledge.from_spec(settings, domain.names).undecided_pairs()
+    plain = any(not any(has_order(domain[name]) for name in pair) for pair in open_pairs)
+    return MIXED_SHARES if plain else ORDERED_SHARES
 
 
 def _search(
     releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     paid: list[Released[tuple[NoisyTable, ...]]] = []
+    plan, knowledge = _measure_plan(settings), Knowledge.from_spec(settings, domain.names)
+    groups = LevelGroups(domain, {})
+    if COLUMNS in _shares(plan, settings, domain) and knowledge.undecided_pairs():
+        columns = [(column.name,) for column in fine_columns(domain)]
+        paid.append(measure_round(releaser, COLUMNS, columns))
+        sigma = _noise_of_pairs(releaser, len(knowledge.undecided_pairs()))
+        groups = groups_by_noise(domain, paid[-1].value, sigma)
+        plan = replace(plan, joint_cells=0)
 
     def measure(name: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
-        paid.append(measure_round(releaser, name, tables))
-        return paid[-1].value
+        paid.append(measure_round(releaser, name, tables, groups))
+        return tuple(replace(table, starts={}) for table in paid[-1].value)
 
-    graph = measured_pc(
-        measure, _measure_plan(settings), domain, Knowledge.from_spec(settings, domain.names)
-    )
+    shared = {
+        name: np.diff([*starts, domain[name].levels]) > 1 for name, starts in groups.starts.items()
+    }
+    graph = measured_pc(measure, plan, groups.coarse, knowledge, shared=shared)
     if not paid:
         return graph
     together: Released[CausalGraph] = paid[0].map(lambda _: graph)
     for more in paid[1:]:
         together = together.zip(more).map(lambda pair: pair[0])
     return together
+
+
+def _noise_of_pairs(releaser: Releaser, pairs: int) -> float:
+    planned = needed(releaser.plan.in_graph(PAIRS, AdaptiveMarginals), graph_purpose(PAIRS))
+    return planned.noise_multiplier * math.sqrt(pairs)
 
 
 def _measure_plan(settings: Graph) -> MeasurePlan:

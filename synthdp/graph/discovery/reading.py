@@ -27,16 +27,23 @@ def limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair]
 
 
 def reading(
-    graph: Pdag, skeleton: Skeleton, knowledge: Knowledge, keep: Callable[[Pair], bool]
+    graph: Pdag,
+    skeleton: Skeleton,
+    knowledge: Knowledge,
+    keep: Callable[[Pair], bool],
+    probability: Callable[[Pair], float | None] = lambda pair: None,
 ) -> CausalGraph:
-    """The learned graph; pairs that are neither linked nor absent are listed as undecided."""
+    """The learned graph; pairs that are neither linked nor absent are listed as undecided.
+
+    `probability` is that of a learned link, if it is known.
+    """
     directed = [
-        GraphEdge(a, b, directed=True, provenance="learned")
+        GraphEdge(a, b, directed=True, provenance="learned", probability=probability((a, b)))
         for a, b in graph.directed()
         if (a, b) not in knowledge.fixed and keep((a, b))
     ]
     undirected = [
-        GraphEdge(a, b, directed=False, provenance="learned")
+        GraphEdge(a, b, directed=False, provenance="learned", probability=probability((a, b)))
         for a, b in graph.undirected()
         if keep((a, b))
     ]

@@ -37,8 +37,10 @@ def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroup
     return LevelGroups(domain, {column.name: starts_of(column, p) for column, p in fine})
 
 
-def starts_of(column: ColumnDomain, margin: Probabilities) -> Starts:
+def starts_of(column: ColumnDomain, margin: Probabilities, *, groups: int = MAX_GROUPS) -> Starts:
     """The first level of each group of a column with the probabilities `margin` `[levels]`.
+
+    About so many `groups` share the rows in bins.
 
     A level that alone has a group's share is a group, and ends the one before it. The other groups
     share what such levels leave.
@@ -49,8 +51,8 @@ def starts_of(column: ColumnDomain, margin: Probabilities) -> Starts:
     """
     body = body_of(column)
     mass = margin[body] / max(float(margin[body].sum()), 1e-300)
-    heavy = mass >= 1 / MAX_GROUPS
-    most = float(mass[~heavy].sum()) / max(1, MAX_GROUPS - int(heavy.sum()))
+    heavy = mass >= 1 / groups
+    most = float(mass[~heavy].sum()) / max(1, groups - int(heavy.sum()))
     starts, begins = list[int](), True
     filled = 0.0
     for level, share, alone in zip(body.tolist(), mass.tolist(), heavy.tolist(), strict=True):

@@ -38,9 +38,8 @@ vector's; so batches with room in one chunk move nobody. A chunk has room for 6 
 above the expected batch, and overflows with chance below 2e-8 a step where the table has the rows
 that the rate was made for, and more often where it has more. Then one other example may move to
 another slot; it counts for what was charged if its numbers stay the same there, or change by less
-than the slack leaves: that is measured, and not proved.
-
-Besides, it is assumed that the 64-bit generator's normals are normal.
+than the slack leaves: that is measured, and not proved. Besides, it is assumed that the 64-bit
+generator's normals are normal.
 
 After each step weights are clamped to +-`MAX_WEIGHT`, which is post-processing. Training does not
 get there (weights of a few units); it keeps every number of a pass far below where 32 bits
@@ -62,6 +61,7 @@ from opacus.grad_sample.utils import register_grad_sampler, register_norm_sample
 from torch import Tensor, nn
 
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError
 from synthdp.privacy.dpsgd.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
@@ -119,7 +119,7 @@ class PerExampleLoss(nn.Module):
 @dataclass(frozen=True)
 class Training:
     """One DP-SGD run as a mechanism: settings, the module to train, where it keeps how far it came,
-    and on which device.
+    on which device, and the groups that levels are read as, each whatever other rows hold.
     """
 
     settings: DpSgd
@@ -127,6 +127,7 @@ class Training:
     progress: Progress
     checkpoints: Checkpoints | None
     device: str = "cpu"
+    groups: LevelGroups | None = None
 
     @property
     def name(self) -> str:
@@ -140,11 +141,12 @@ class Training:
     def run(self, table: Table, randomness: Randomness) -> Weights:
         """Train and return the averaged weights.
 
-        Checkpoints hold noisy weights only, which are released content; steps after the last
-        checkpoint of a killed run were used by nobody and are done again under the same charge. On
-        a secret sample there are none (`settings`).
+        Checkpoints hold noisy weights only, which are released content (none on a secret sample);
+        steps after the last one of a killed run were used by nobody, and are done again under the
+        same charge.
         """
-        codes = self.settings.rows_of(table, randomness)
+        rows = self.settings.rows_of(table, randomness)
+        codes = self.groups.of(rows) if self.groups else rows
         trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
         checkpoints = None if self.settings.sampled else self.checkpoints
         kept = checkpoints.last() if checkpoints else None
@@ -333,10 +335,9 @@ class _Trainer(Clipping):
             if any(float(tensors[f"weight/{n}"].abs().max()) > MAX_WEIGHT for n in self.names):
                 raise ValueError("weights that no step leaves")
         except ValueError:
-            hint = "start a new release with --force; the budget of this run stays spent"
             raise OutputError(
                 "the checkpoint of the interrupted run is damaged, or of another training",
-                hint=hint,
+                hint="start a new release with --force; the budget of this run stays spent",
             ) from None
         with torch.no_grad():
             for n, p, a in zip(self.names, self.params, self.average, strict=True):

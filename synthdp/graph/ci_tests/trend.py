@@ -1,0 +1,227 @@
+"""Tests of trends along ordered columns, from the sums of products of a few scores of each column.
+
+A chi-square test of two columns of r and c levels has (r - 1)(c - 1) degrees of freedom, and the
+noise of as many coordinates. Most dependence of ordered columns lies in a few of them: straight
+trends and bends. So a column is described by a few scores of its levels: polynomials of its ridits
+up to order `ORDER`, and whether a value is missing; a column without an order, or of few levels, by
+one score per level but one. Scores P are orthonormal under the column's shares a: P' diag(a) P = I
+and P' a = 0. A noisy table N of two columns then gives their correlations S = P' N Q / n, which do
+not change to first order with errors of a and b, and whose noise has the covariance (s / n)^2
+(P'P) (x) (Q'Q).
+
+Given other columns z, the partial sums are C = S_xy - B_x' S_zy with B_x = S_zz^-1 S_zx, B_y alike:
+the residuals' covariance. They need tables of pairs alone, however many columns are given. To first
+order their noise is e_xy - B_x' e_zy - e_xz B_y + B_x' e_zz B_y, with e the noise of S; under
+independence sampling adds (R_x (x) R_y) / n, with R the residuals' own covariances [derived here,
+the delta method; the two terms of one e_zz are bounded by twice the sum of their covariances].
+
+A column that is counted on groups of levels explains less than it could, which would leave
+dependence behind. A polynomial of order k of uniform ridits loses the share k (k + 1)(2 k + 1) / 6
+times sum m^3 of its variance inside groups of mass m [derived here: the mean square of its slope is
+12 times that factor, and ridits vary by m^2 / 12 inside a group]. So S_zz has what is left of each
+score's variance on its diagonal: the correction for attenuation.
+
+The statistic is sum c_i f_i y_i^2 / v_i, with v the variances of y = n C, f = sampling's part of
+them, and c = 4 / (k (k + 1) l (l + 1)) where scores of order k and l meet: the weights of Anderson
+and Darling, which cumulative chi-squared tests have [Hirotsu, "Cumulative chi-squared statistic as
+a tool for testing goodness of fit", Biometrika 73 (1986)]. Its null law is the mixture with the
+eigenvalues of the scores' covariance under these weights. Effects are (partial) correlations of
+straight trends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.graph.ci_tests.mixture import Floats, Mixture, normal
+
+FEW_LEVELS = 4
+"""Up to so many levels a column of numbers is described by all of them, as any other."""
+ORDER = 3
+"""Largest order of the polynomials."""
+LEAST_VARIANCE = 0.1
+"""Least variance that is left to a combination of scores: noise can make it negative."""
+Places = npt.NDArray[np.intp]
+
+
+def has_order(column: ColumnDomain) -> bool:
+    """Whether the order of a column's levels is used."""
+    return column.ranged and len(column.centres) > FEW_LEVELS
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one column: `values` `[levels, scores]`, orthonormal under its shares.
+
+    `weights` `[scores]` is what each counts for, and `kept` the share of its variance that groups
+    of levels keep.
+    """
+
+    values: Floats
+    weights: Floats
+    kept: Floats
+
+    @classmethod
+    def of(cls, column: ColumnDomain, share: Floats, shared: npt.NDArray[np.bool_]) -> Scores:
+        """The scores under `share` `[levels]`; `shared` says which levels are groups of several."""
+        share = normal(np.maximum(normal(share), 1e-6))
+        if not has_order(column):
+            raw = np.eye(column.levels)[:, 1:]
+            ones = np.ones(raw.shape[1])
+            return cls(_orthonormal(raw, share), ones, ones)
+        present = np.arange(column.levels) < len(column.centres)
+        place = np.argsort(column.centres)
+        held = share[place] / share[present].sum()
+        ridit = np.zeros(column.levels)
+        ridit[place] = held.cumsum() - held / 2 - 0.5
+        order = np.arange(1, ORDER + 1)
+        raw = np.where(present[:, None], ridit[:, None] ** order, 0.0)
+        lost = (share[shared] ** 3).sum() * order * (order + 1) * (2 * order + 1) / 6
+        weights, kept = 2 / (order * (order + 1)), np.maximum(1 - lost, 0.5)
+        if column.missing:
+            raw = np.column_stack([~present, raw])
+            weights, kept = np.append(1.0, weights), np.append(1.0, kept)
+        return cls(_orthonormal(raw, share), weights, kept)
+
+
+def _orthonormal(raw: Floats, share: Floats) -> Floats:
+    """`raw` `[levels, scores]` made orthonormal, and of mean zero, one after another."""
+    root = np.sqrt(share)[:, None]
+    basis: Floats = np.linalg.qr(np.hstack([root, root * raw]))[0][:, 1:] / root
+    return basis
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Tests of one shape: positions of columns, `[tests]` each and `[tests, given]`."""
+
+    x: Places
+    y: Places
+    given: Places
+
+
+class ScoreSums:
+    """The scores' correlations over all pairs that were measured.
+
+    `tables` has the noisy counts of pairs of positions `(i, j)`, with the noise of a cell; `scores`
+    those of all columns; `rows` the number of rows.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[tuple[int, int], tuple[Floats, float]],
+        scores: Sequence[Scores],
+        rows: float,
+    ) -> None:
+        self.rows, self.scores = rows, scores
+        counts = [len(s.weights) for s in scores]
+        ends = np.cumsum([0, *counts])
+        self._places = [np.arange(a, b) for a, b in pairwise(ends)]
+        self._kept = np.concatenate([s.kept for s in scores])
+        self._inner = [s.values.T @ s.values for s in scores]
+        self._sums, self._noise = np.eye(ends[-1]), np.full((len(scores), len(scores)), np.nan)
+        for (i, j), (table, sigma) in tables.items():
+            block = scores[i].values.T @ table @ scores[j].values / rows
+            self._sums[np.ix_(self._places[i], self._places[j])] = block
+            self._sums[np.ix_(self._places[j], self._places[i])] = block.T
+            self._noise[i, j] = self._noise[j, i] = (sigma / rows) ** 2
+
+    def shape(self, x: int, y: int, given: Sequence[int]) -> tuple[int, ...] | None:
+        """How many scores each column of a test has; None where a table is lacking."""
+        names = [x, y, *given]
+        lacking = any(np.isnan(self._noise[a, b]) for a in names for b in names if a < b)
+        return None if lacking else tuple(len(self._places[i]) for i in names)
+
+    def mixture_of(self, asked: Asked) -> Mixture:
+        """The statistic and weights of tests of one shape."""
+        x, y = self._at(asked.x), self._at(asked.y)
+        z = [self._at(column) for column in asked.given.T]
+        every = np.concatenate(z, axis=1) if z else np.zeros((len(x), 0), np.intp)
+        inverse = self._inverse(every)
+        to_x, to_y = (inverse @ self._block(every, side) for side in (x, y))
+        left = self._block(x, y) - np.swapaxes(to_x, 1, 2) @ self._block(every, y)
+        own_x, own_y = (
+            _positive(np.eye(side.shape[1]) - np.swapaxes(to, 1, 2) @ self._block(every, side))
+            for side, to in ((x, to_x), (y, to_y))
+        )
+        ends = np.cumsum([0, *(places.shape[1] for places in z)])
+        parts = [slice(a, b) for a, b in pairwise(ends)]
+        noise = self._noise_of(asked, [to_x[:, p] for p in parts], [to_y[:, p] for p in parts])
+        sampling = _kron(own_x, own_y) * self.rows
+        covariance = sampling + noise * self.rows**2
+        weights = np.stack(
+            [np.outer(self.scores[i].weights, self.scores[j].weights).ravel()
+             for i, j in zip(asked.x, asked.y, strict=True)]
+        )  # fmt: skip
+        return self._mixture((left * self.rows).reshape(len(x), -1), sampling, covariance, weights)
+
+    def _at(self, columns: Places) -> Places:
+        return np.stack([self._places[i] for i in columns])
+
+    def _block(self, first: Places, second: Places) -> Floats:
+        return self._sums[first[:, :, None], second[:, None, :]]
+
+    def _inverse(self, every: Places) -> Floats:
+        """Inverse of the given scores' covariance, with what groups keep on its diagonal."""
+        whole = self._block(every, every)
+        diagonal = np.arange(every.shape[1])
+        whole[:, diagonal, diagonal] = self._kept[every]
+        values, vectors = np.linalg.eigh(whole)
+        spread = vectors / np.maximum(values, LEAST_VARIANCE)[:, None, :]
+        inverse: Floats = spread @ np.swapaxes(vectors, 1, 2)
+        return inverse
+
+    def _noise_of(self, asked: Asked, to_x: Sequence[Floats], to_y: Sequence[Floats]) -> Floats:
+        """Covariance of the partial sums' noise, `[tests, products, products]`."""
+        of_x, of_y = (np.stack([self._inner[i] for i in side]) for side in (asked.x, asked.y))
+
+        def through(place: int, to: Floats) -> Floats:
+            inner = np.stack([self._inner[i] for i in asked.given[:, place]])
+            return np.swapaxes(to, 1, 2) @ inner @ to
+
+        def size(first: Places, second: Places) -> Floats:
+            scaled: Floats = self._noise[first, second][:, None, None]
+            return scaled
+
+        by_x = [through(i, to) for i, to in enumerate(to_x)]
+        by_y = [through(i, to) for i, to in enumerate(to_y)]
+        noise = size(asked.x, asked.y) * _kron(of_x, of_y)
+        for i, column in enumerate(asked.given.T):
+            noise += size(column, asked.y) * _kron(by_x[i], of_y)
+            noise += size(asked.x, column) * _kron(of_x, by_y[i])
+            for j in range(i):
+                both = _kron(by_x[i], by_y[j]) + _kron(by_x[j], by_y[i])
+                noise += 2 * size(column, asked.given[:, j]) * both
+        return noise
+
+    def _mixture(self, y: Floats, sampling: Floats, covariance: Floats, weights: Floats) -> Mixture:
+        own = np.diagonal(sampling, axis1=1, axis2=2)
+        variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1.0)
+        part = np.clip(own / variance, 0.0, 1.0)
+        pull = weights * part
+        root = np.sqrt(pull / variance)
+        law = np.linalg.eigvalsh(root[:, :, None] * covariance * root[:, None, :])
+        straight = weights == 1
+        gain = self.rows * (part**2 * straight).sum(1) / straight.sum(1)
+        statistic = (pull * y**2 / variance).sum(1)
+        return Mixture(statistic, np.maximum(law, 0.0), gain, np.ones(len(y)))
+
+
+def _positive(matrices: Floats) -> Floats:
+    """Symmetric matrices with no eigenvalue below a tenth of `LEAST_VARIANCE`."""
+    values, vectors = np.linalg.eigh((matrices + np.swapaxes(matrices, 1, 2)) / 2)
+    raised = np.maximum(values, LEAST_VARIANCE / 10)[:, None, :]
+    positive: Floats = (vectors * raised) @ np.swapaxes(vectors, 1, 2)
+    return positive
+
+
+def _kron(left: Floats, right: Floats) -> Floats:
+    tests, i, k = len(left), left.shape[1], right.shape[1]
+    product = left[:, :, None, :, None] * right[:, None, :, None, :]
+    return product.reshape(tests, i * k, i * k)
