@@ -14,7 +14,10 @@ import pytest
 import yaml
 
 from synthdp import Bundle
+from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
+from synthdp.inference.estimands import estimands_json, stated_sums
+from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import verify_bundle
 
 pytestmark = pytest.mark.check
@@ -117,6 +120,9 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
     def less_noise(stated: dict[str, Any]) -> None:
         stated["sums"]["4"]["sigma"] /= 2
 
+    def off_lattice(stated: dict[str, Any]) -> None:
+        stated["sums"]["1"]["squares"][0] += 1e-4
+
     def other_product(stated: dict[str, Any]) -> None:
         stated["sums"]["5"]["products"][3] += 50
 
@@ -126,6 +132,7 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
         (lambda stated: stated["sums"]["5"]["products"].pop(), "estimands.json"),
         (lambda stated: stated["sums"]["5"].update(sigma=0.5), "states noise of"),
         (less_noise, "states noise of"),
+        (off_lattice, "are none that its noise is rounded to"),
         (lambda stated: stated["sums"].pop("4"), "estimands.json"),
         (lambda stated: stated["sums"]["4"]["counts"].append(1.0), "estimands.json"),
     ):
@@ -158,6 +165,40 @@ def test_verify_misses_an_estimand_that_was_charged(asked: Any) -> None:
     with pytest.raises(VerifyError) as caught:
         verify_bundle(asked.bundle)
     assert any("lacks the estimand that the ledger charged" in p for p in caught.value.problems)
+
+
+def test_verify_sees_an_estimand_that_is_told_otherwise_than_it_was_paid_for(asked: Any) -> None:
+    """Spec, figures and checksums are changed together, so that these agree with each other."""
+    folder = asked.bundle
+    kept = {name: (folder / name).read_bytes() for name in ("spec.yaml", "estimands.json")}
+    kept_sums = (folder / "SHA256SUMS").read_text()
+    told = yaml.safe_load(kept["spec.yaml"])
+    sums = json.loads(kept["estimands.json"])["sums"]
+    for change in (
+        lambda spec: spec["estimands"][0].update(ask="mean(weight) where visits > 3 by sex"),
+        lambda spec: spec["estimands"][1].update(clip=[0, 4]),
+        lambda spec: spec["estimands"][1].update(treated="not smoker"),
+        lambda spec: spec["estimands"][4].update(clips={"visits": [1, 7]}),
+        lambda spec: spec["columns"]["sex"].update(categories=["male", "female"]),
+    ):
+        relabelled = json.loads(json.dumps(told))
+        change(relabelled)
+        text = yaml.safe_dump(relabelled, sort_keys=False)
+        spec = parse_spec(text, path="spec.yaml")
+        domain = Domain.from_spec(spec.columns)
+        figures = estimands_json(spec, domain, stated_sums({"sums": sums}, spec, domain))
+        (folder / "spec.yaml").write_text(text)
+        (folder / "estimands.json").write_text(json.dumps(figures))
+        listed = kept_sums
+        for name, before in kept.items():
+            now = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            listed = listed.replace(hashlib.sha256(before).hexdigest(), now)
+        (folder / "SHA256SUMS").write_text(listed)
+        with pytest.raises(VerifyError) as caught:
+            verify_bundle(folder)
+        found = caught.value.problems
+        assert any("is not the spec that the ledger names" in p for p in found), found
+        assert not any("do not follow from its sums" in p for p in found), found
 
 
 def test_verify_misses_a_contingency_table(asked: Any) -> None:

@@ -163,7 +163,7 @@ class StratumSums:
         for start in range(0, len(rows), CHUNK_ROWS):
             block = rows[start : start + CHUNK_ROWS]
             frame, codes = table.frame.iloc[block], table.codes[block]
-            stratum, u = self._strata(frame, codes), self._numbers(frame, codes)
+            stratum, u = self.strata(frame, codes), self.numbers(frame, codes)
             inside = (stratum >= 0) & ~np.isnan(u)
             stratum, u = stratum[inside], u[inside]
             added = (np.full(len(u), GRID), np.rint(u * GRID), np.rint(u**2 * (SQUARE * GRID)))
@@ -172,8 +172,8 @@ class StratumSums:
                 total[at] += summed.astype(np.int64)
         return total.reshape(parts, *self.shape)
 
-    def _strata(self, frame: Any, codes: Codes) -> npt.NDArray[np.int64]:
-        """The stratum of each row, -1 for none."""
+    def strata(self, frame: Any, codes: Codes) -> npt.NDArray[np.int64]:
+        """The stratum of each row, -1 for none, by its levels `[rows, columns]` and values."""
         read = {name for arm in self.arms for e, _ in arm.conditions for name in e.columns}
         values = {name: self._values(name, frame, codes) for name in read}
         arm = np.full(len(frame), -1, dtype=np.int64)
@@ -184,7 +184,7 @@ class StratumSums:
             cell = cell * self.domain[name].levels + codes[:, self.domain.index(name)]
         return np.where(arm < 0, -1, arm * math.prod(self.shape[1:]) + cell)
 
-    def _numbers(self, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
+    def numbers(self, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
         """u of each row, NaN where it has no number."""
         if self.number is None:
             return np.zeros(len(frame))
