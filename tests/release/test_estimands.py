@@ -241,6 +241,28 @@ def test_a_clipped_mean_does_not_answer_for_the_whole_one(tiny: Any, make_table:
     assert float(bundle.answer("mean(weight)").estimate) > 60
 
 
+@pytest.mark.parametrize("even", [[], ["weight"]], ids=["chosen", "drawn again"])
+def test_rows_follow_an_effect_that_the_model_lacks_and_verify_knows_why(
+    tiny: Any, make_table: Any, even: list[str]
+) -> None:
+    """By its graph smoking does nothing; the paid effect of 9.5 kg is in the rows all the same."""
+    frame = make_table(ROWS)
+    frame["weight"] = (frame["weight"] + 15 * (frame["smoker"] == "yes")).clip(upper=100).round(1)
+    changes = CHANGES | {
+        "graph": {"mode": "given", "edges": ["sex -> grade"]},
+        "privacy": {"epsilon": 2.0, "shares": {"measure": 0.4, "train": 0.1, "estimands": 0.5}},
+        "estimands": [{"kind": "effect", "treated": "smoker", "outcome": "weight", "adjust": []}],
+        "sampling": {"rows": ROWS, "oversample": 4, "even": even},
+    }
+    tiny.write(frame, **changes)
+    tiny.release()
+    bundle = Bundle(tiny.bundle)
+    paid = float(bundle.estimands[0].figures[0].estimate)
+    means = bundle.table().groupby("smoker", observed=True)["weight"].mean()
+    assert abs(means.iloc[1] - means.iloc[0]) > 0.8 * abs(paid) > 4
+    assert verify_bundle(tiny.bundle).ok
+
+
 def test_a_bundle_without_estimands_has_no_such_file(released: Any) -> None:
     assert not (released.bundle / "estimands.json").exists()
     assert Bundle(released.bundle).estimands == ()
