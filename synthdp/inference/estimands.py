@@ -192,13 +192,17 @@ def estimands_json(spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums]) 
 
 def exact_results(spec: ReleaseSpec, domain: Domain, table: Table) -> tuple[EstimandResult, ...]:
     """The results on all rows of a table, without noise. Confidential: for the steward alone."""
-    sums = {
+    unit = Rows.of_spec(spec).per_unit
+    return estimand_results(spec, domain, exact_sums(spec, domain, table), Rows(per_unit=unit))
+
+
+def exact_sums(spec: ReleaseSpec, domain: Domain, table: Table) -> dict[str, Sums]:
+    """The sums of each estimand over all rows of a table, without noise. Confidential as well."""
+    return {
         estimand_name(i): sums_of(spec, domain, estimand).without_noise(table)
         for i, estimand in enumerate(spec.estimands)
         if not isinstance(estimand, TableEstimand)
     }
-    unit = Rows.of_spec(spec).per_unit
-    return estimand_results(spec, domain, sums, Rows(per_unit=unit))
 
 
 def stated_sums(stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain) -> dict[str, Sums]:
