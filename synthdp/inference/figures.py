@@ -34,6 +34,7 @@ Value = float | str
 
 GUESSES = 4
 """Rounds in which the bounds of a mean over cut cells settle."""
+NOTHING = "nothing can be said: the interval is the whole range"
 BLOCK = 1 << 20
 """Numbers of functionals that are worked on at once."""
 
@@ -211,6 +212,8 @@ def ratio_figure(
     interval = joined(population)
     if interval is None:
         return too_few(group, about, float(covariance[1, 1]), rows)
+    if interval == (lowest, highest) and lowest < highest:
+        return Figure(group, about, refused=NOTHING)
     estimate = float(np.clip(sum(ratios) / 2, lowest, highest))
     return Figure(group, about, estimate, interval, joined(of_rows), _bounds(*ratios))
 
@@ -242,6 +245,8 @@ def _quantile(
     estimate = quantile_estimate(found, low, high)
     ends = quantile_interval(found, low, high)
     of_rows = quantile_interval(cuts(0.0), low, high)
+    if ends == (float(low[0]), float(high[-1])) and len(low) > 1:
+        return Figure(group, about, refused=NOTHING)
     return Figure(group, about, estimate, ends, of_rows)
 
 

@@ -21,6 +21,7 @@ from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.parsed import Expression
+from synthdp.spec.wording import many
 
 GRID = 1 << 16  # parts of one row's count; numbers and squares are cut to whole parts
 SQUARE = 0.25  # scale of the squares: they serve the width of intervals alone
@@ -117,7 +118,7 @@ class StratumSums:
         what = f"sums of {self.number.column}" if self.number else "counts"
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on {what} in"
-            f" {math.prod(self.shape)} strata"
+            f" {many(math.prod(self.shape), 'stratum', 'strata')}"
         )
 
     @property

@@ -11,6 +11,7 @@ from synthdp.drawing import charts
 from synthdp.model.regression import INTERCEPT
 from synthdp.report.parts import Picture, number
 from synthdp.report.tables import ReportTable
+from synthdp.spec.wording import many
 
 Estimands = Sequence[Mapping[str, Any]]
 
@@ -34,7 +35,8 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
         rows = [_coefficient(f) if coefficients else _figure(f) for f in known]
         sentence = " ".join(f"{_capital(s)}." for s in stated["about"])
         if refused:
-            sentence += f" {refused} groups have too few rows for a figure."
+            has = "has" if refused == 1 else "have"
+            sentence += f" {many(refused, 'group')} {has} no figure: the table below says why."
         alt = f"Estimates with 95% intervals: {stated['text']}"
         label = IN_HALVES if coefficients else stated["statistic"]
         svg = charts.intervals(rows, label=label, alt=alt)
