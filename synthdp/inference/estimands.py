@@ -64,7 +64,7 @@ class EstimandResult:
         }
 
     def __str__(self) -> str:
-        lines = figure_lines(self.statistic, self.figures, interval=True)
+        lines = figure_lines(self.statistic, self.figures, interval=True) if self.figures else []
         return figures_text(f"{self.text}   (paid for)", lines, self.about)
 
 
@@ -134,7 +134,23 @@ def estimand_text(estimand: Estimand) -> str:
     if isinstance(estimand, RegressionEstimand):
         where = f" where {estimand.where}" if estimand.where else ""
         return f"{estimand.outcome} ~ {' + '.join(estimand.terms)}{where}"
-    return f"{estimand.outcome}: {estimand.treated} against {estimand.control or 'all other rows'}"
+    against = estimand.control or "all other rows"
+    return f"effect on {estimand.outcome}: {estimand.treated} against {against}"
+
+
+def paid_about(spec: ReleaseSpec, name: str | None) -> Iterator[str]:
+    """A sentence on the results about a column that a release paid for; none without any."""
+    asked = [e for e in spec.estimands if name is not None and name == _outcome(spec, e)]
+    if asked:
+        texts = "; ".join(estimand_text(estimand) for estimand in asked)
+        yield f"paid for, with intervals: {texts}. `synthdp answer BUNDLE` prints them"
+
+
+def _outcome(spec: ReleaseSpec, estimand: Estimand) -> str | None:
+    """The column that an estimand is about."""
+    if isinstance(estimand, AskedEstimand):
+        return parse_query(estimand.ask, spec.columns).column
+    return None if isinstance(estimand, TableEstimand) else estimand.outcome
 
 
 def _groups(query: Query, domain: Domain) -> Sequence[str | None]:

@@ -151,7 +151,7 @@ def figure_lines(
 
 def figures_text(title: str, lines: Sequence[Sequence[str]], said: Sequence[str]) -> str:
     """A title, aligned lines whose first is their head, and sentences."""
-    head = lines[0]
+    head = lines[0] if lines else []
     widths = [max(len(line[i]) if i < len(line) else 0 for line in lines) for i in range(len(head))]
     padded = (
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=False)).rstrip()

@@ -148,7 +148,7 @@ def test_estimands_are_held_against_the_simulated_rows(tmp_path: Path, synthdp: 
     assert [*found] == [
         ("mean(age) by sick", "no"),
         ("mean(age) by sick", "yes"),
-        ("age: sick against all other rows", None),
+        ("effect on age: sick against all other rows", None),
         ("age ~ sick", "(intercept)"),
         ("age ~ sick", "sick=yes"),
         ("median(age)", None),

@@ -99,13 +99,13 @@ def shown(score: Score) -> str:
 def looseness(estimands: Estimands) -> float | None:
     """The median over all figures of half the interval over the estimate; None without figures.
 
-    Effects are left out: one near 0 may be known well.
+    Effects and coefficients are left out: one near 0 may be known well.
     """
     figures = [
         f
         for stated in estimands
         for f in stated["figures"]
-        if f.get("interval") and stated.get("kind") != "effect"
+        if f.get("interval") and stated.get("kind") not in ("effect", "regression")
     ]
     if not figures:
         return None

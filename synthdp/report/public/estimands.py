@@ -19,6 +19,8 @@ MAX_PICTURES = 20
 MAX_DRAWN = 40  # figures of one estimand
 IN_HALVES = "coefficients in halves of their intervals: beyond 1 and -1 they are not zero"
 
+LEVELS = ("mean", "quantile", "count")
+
 Drawn = tuple[str, list[tuple[float, float, float]]]
 
 
@@ -32,20 +34,24 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
         if not known:
             continue
         coefficients = stated["statistic"] == "coefficient"
-        rows = [_coefficient(f) if coefficients else _figure(f) for f in known]
+        rows = [_coefficient(f) if coefficients else _figure(stated, f) for f in known]
         sentence = " ".join(f"{_capital(s)}." for s in stated["about"])
         if refused:
             has = "has" if refused == 1 else "have"
             sentence += f" {many(refused, 'group')} {has} no figure: the table below says why."
         alt = f"Estimates with 95% intervals: {stated['text']}"
         label = IN_HALVES if coefficients else stated["statistic"]
-        svg = charts.intervals(rows, label=label, alt=alt)
+        # From 0 on where that means something: a mean's interval would be a dot far away from it.
+        origin = None if stated["statistic"] in LEVELS else 0.0
+        svg = charts.intervals(rows, label=label, alt=alt, origin=origin)
         yield Picture(stated["text"], Markup(svg), sentence)
 
 
-def _figure(figure: Mapping[str, Any]) -> Drawn:
-    low, high = figure["interval"]
-    return figure.get("group") or "all", [(figure["estimate"], low, high)]
+def _figure(stated: Mapping[str, Any], figure: Mapping[str, Any]) -> Drawn:
+    value, (low, high) = figure["estimate"], figure["interval"]
+    told, *ends = (_value(stated, v) for v in (value, low, high))
+    name = f"{figure.get('group') or 'all'}: {told}, {' to '.join(ends)}"
+    return name, [(value, low, high)]
 
 
 def _coefficient(figure: Mapping[str, Any]) -> Drawn:
