@@ -199,7 +199,8 @@ def ratio_figure(
         ratios.append(n / d)
         of_rows.append(ratio_interval(n, d, noise))
         both = ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit))
-        population.append(both or of_rows[-1])
+        # A set that is no interval leaves nothing out.
+        population.append(both if both is not None else limits)
     lowest, highest = limits
 
     def joined(intervals: list[Interval | None]) -> Interval | None:
@@ -210,7 +211,7 @@ def ratio_figure(
         return float(low), float(high)
 
     interval = joined(population)
-    if interval is None:
+    if interval is None or None in of_rows:
         return too_few(group, about, float(covariance[1, 1]), rows)
     if interval == (lowest, highest) and lowest < highest:
         return Figure(group, about, refused=NOTHING)

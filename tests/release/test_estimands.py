@@ -15,7 +15,7 @@ import yaml
 
 from synthdp import Bundle
 from synthdp.data.domain import Domain
-from synthdp.errors import VerifyError
+from synthdp.errors import OutputError, VerifyError
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import verify_bundle
@@ -77,6 +77,16 @@ def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Any, synthdp: Any
     assert answer.tier == "A"  # by the contingency table
     same = bundle.answer("mean(weight)  where visits>2 by sex")
     assert same.figures == mean.figures
+    everything = synthdp("answer", asked.bundle)
+    assert everything.code == 0 and all(str(r) in everything.out for r in bundle.estimands)
+    listed = json.loads(synthdp("answer", asked.bundle, "--json").out)["estimands"]
+    assert listed == json.loads((asked.bundle / "estimands.json").read_text())["estimands"]
+    other = bundle.answer("mean(weight) where visits > 3 and joined > '2021-01-01' by sex")
+    assert other.tier == "C" and "mean(weight) where visits > 2 by sex" in other.about[-1]
+    with pytest.raises(OutputError) as refused:
+        bundle.effect("smoker", "visits")
+    assert "effect on visits: smoker against all other rows" in str(refused.value)
+    assert "synthdp answer .    # 6 results" in (asked.bundle / "README.md").read_text()
     printed = synthdp("answer", asked.bundle, "share(joined >= '2021-02-11')")
     assert printed.code == 0 and "sums that this release paid for" in printed.out
     page = (asked.bundle / "report.html").read_text()

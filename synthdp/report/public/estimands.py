@@ -58,7 +58,7 @@ def _coefficient(figure: Mapping[str, Any]) -> Drawn:
     """Coefficients have different units: each is drawn in halves of its interval."""
     value, (low, high) = figure["estimate"], figure["interval"]
     half = (high - low) / 2 or 1.0
-    name = f"{figure['group']}: {number(value)}, {number(low)} to {number(high)}"
+    name = f"{figure['group']}: {value:,.4g}, {low:,.4g} to {high:,.4g}"
     return name, [(value / half, low / half, high / half)]
 
 
@@ -80,7 +80,7 @@ def estimand_table(estimands: Estimands) -> ReportTable:
 
 
 def _value(stated: Mapping[str, Any], value: float) -> str:
-    return f"{value:.1%}" if stated["statistic"] == "share" else number(value)
+    return f"{value:.1%}" if stated["statistic"] == "share" else f"{value:,.4g}"
 
 
 def _capital(text: str) -> str:
