@@ -13,18 +13,45 @@ from synthdp.cli.options import Json, show
 def answer(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
     query: Annotated[
-        str, typer.Argument(help='The question, e.g. "mean(visits) where age >= 65 by sex".')
-    ],
+        str | None,
+        typer.Argument(
+            help=(
+                'The question, e.g. "mean(visits) where age >= 65 by sex" [default: every result'
+                " that the release paid for]."
+            ),
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a question from a bundle's noisy tables, with a 95% interval where there is one."""
+    """Answer a question from a bundle's noisy tables, with a 95% interval where there is one.
+    Without a question, print what the release measured and paid for.
+    """
     from synthdp.cli.progress_bar import ProgressDisplay
 
+    if query is None:
+        _paid(bundle, as_json)
+        return
     with ProgressDisplay():
         from synthdp.inference.answer import answer_bundle
 
         found = answer_bundle(bundle, query)
     show(found.to_json(), as_json=as_json, text=lambda: str(found))
+
+
+def _paid(bundle: Path, as_json: bool) -> None:
+    """Every result that a release paid for."""
+    from synthdp.cli.progress_bar import ProgressDisplay
+
+    with ProgressDisplay():
+        from synthdp.inference.estimands import bundle_estimands
+
+        results = bundle_estimands(bundle)
+    texts = [str(result) for result in results] or [
+        'this release paid for no results of its own; ask it, e.g. with "count()"'
+    ]
+    facts = {"estimands": [result.to_json() for result in results]}
+    show(facts, as_json=as_json, text=lambda: "\n\n".join(texts))
 
 
 def effect(

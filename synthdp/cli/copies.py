@@ -10,6 +10,7 @@ import typer
 
 from synthdp.cli.options import Json, show, write_file
 from synthdp.errors import OutputError
+from synthdp.spec.wording import many
 
 STATEMENT = "spanned.json"
 
@@ -83,7 +84,8 @@ def make_folder(out: Path) -> None:
 def copies_text(out: Path, spanned: dict[str, Any]) -> str:
     """What was written, and what it is right for."""
     lines = [
-        f"wrote {spanned['copies']} copies of {spanned['rows']:,} rows, and {STATEMENT}, to {out}"
+        f"wrote {many(spanned['copies'], 'copy', 'copies')} of {many(spanned['rows'], 'row')}, and"
+        f" {STATEMENT}, to {out}"
     ]
     for told in spanned["sets"]:
         merged = "; ".join(

@@ -9,6 +9,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.diff import GraphDifference
 from synthdp.graph.validation import ClaimEvidence, ValidationReport
 from synthdp.graph.validation_words import validation_sentences
+from synthdp.spec.wording import many
 
 if TYPE_CHECKING:
     from synthdp.release.graph_only import GraphOutcome
@@ -23,7 +24,8 @@ def graph_text(graph: CausalGraph) -> str:
         (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
     )
     lines = [
-        f"{len(graph.nodes)} columns, {len(graph.directed)} arrows, {len(graph.undirected)} links"
+        f"{many(len(graph.nodes), 'column')}, {many(len(graph.directed), 'arrow')},"
+        f" {many(len(graph.undirected), 'link')}"
         " of unknown direction"
     ]
     lines += _aligned([(_words(e), e.provenance) for e in links])
@@ -98,7 +100,7 @@ def difference_text(difference: GraphDifference) -> str:
         f"only in {side}: {', '.join(names)}" for side, names in difference.columns.items() if names
     ]
     head = (
-        f"{difference.common} links in common, {len(difference.added)} added,"
+        f"{many(difference.common, 'link')} in common, {len(difference.added)} added,"
         f" {len(difference.removed)} removed, {len(difference.turned)} turned"
     )
     return "\n".join(

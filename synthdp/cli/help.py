@@ -47,6 +47,7 @@ COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
             f"synthdp sample {_BUNDLE} --rows 1000 --given \"age >= 65 and sex == 'female'\"",
         ),
         "answer": (
+            f"synthdp answer {_BUNDLE}",
             f'synthdp answer {_BUNDLE} "mean(visits) where age >= 65 by sex"',
             f"synthdp answer {_BUNDLE} \"share(smoker == 'yes')\" --json",
         ),

@@ -134,6 +134,31 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
         " variation)",
         table(header, rows, numbers=range(1, len(header))),
         "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
+        *_estimands_part(facts["estimands"]),
+    ]
+
+
+def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
+    """What the spec pays for, on the simulated rows, over many draws of its noise."""
+    from synthdp.cli.text import table
+    from synthdp.inference.words import shown
+
+    if not figures:
+        return []
+    rows = []
+    for figure in figures:
+        name = f"{figure['text']}: {figure['group']}" if figure["group"] else figure["text"]
+        told = (figure[key] for key in ("truth", "bias", "width"))
+        truth, bias, width = (
+            "-" if value is None else shown(figure["statistic"], value) for value in told
+        )
+        covered = "-" if figure["covered"] is None else f"{figure['covered']:.0%}"
+        rows.append((name, truth, bias, width, covered, f"{figure['answered']:.0%}"))
+    header = ["estimands", "truth", "bias", "width", "intervals that hold it", "answered"]
+    return [
+        "",
+        table(header, rows, numbers=range(1, len(header))),
+        "(over draws of the noise; width of the whole 95% interval, with the sampling of the rows)",
     ]
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from synthdp.cli.columns import Rows
+from synthdp.spec.wording import many
 
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.certificate.audit_record import AuditRecord
@@ -65,7 +66,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     return render(
         f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g},"
         f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
-        f" {facts['rows_per_unit']} row(s) per unit",
+        f" {many(facts['rows_per_unit'], 'row')} per unit",
         table(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
         "(parts of the cost add up, as in the reports; what each costs alone does not)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",

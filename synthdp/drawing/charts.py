@@ -80,21 +80,23 @@ def intervals(
     *,
     label: str,
     alt: str,
-    origin: float = 0.0,
+    origin: float | None = 0.0,
 ) -> str:
     """For each name one or two estimates, (value, low, high), the first above.
 
-    The axis reaches to `origin`, which stands for no effect, or for guessing.
+    The axis reaches to `origin`, which stands for no effect, or for guessing; without one it begins
+    at the lowest interval.
     """
     step = 30.0 + 14.0 * max(len(estimates) for _, estimates in rows)
     left, wide, high = 16.0, 560.0, step * len(rows)
-    ends = [origin, *(v for _, estimates in rows for estimate in estimates for v in estimate)]
-    low, span = min(ends), (max(ends) - min(ends)) or 1.0
+    ends = [v for _, estimates in rows for estimate in estimates for v in estimate]
+    origin = min(ends) if origin is None else origin
+    low, span = min(origin, *ends), (max(origin, *ends) - min(origin, *ends)) or 1.0
 
     def place(value: float) -> float:
         return left + wide * (0.03 + 0.94 * (value - low) / span)
 
-    body = [_text(place(origin), high + 14, f"{origin:g}", anchor="middle")]
+    body = [_text(place(origin), high + 14, f"{origin:.4g}", anchor="middle")]
     for k, (name, estimates) in enumerate(rows):
         y = step * k
         body += [

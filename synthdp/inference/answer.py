@@ -20,7 +20,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
 from synthdp.inference.cells import MAX_CELLS, CellRoles, roles
-from synthdp.inference.estimands import bundle_estimands
+from synthdp.inference.estimands import bundle_estimands, paid_about
 from synthdp.inference.estimate import Agreement, LeastSquares
 from synthdp.inference.figures import Figure, Rows, Value, figure, needed, within
 from synthdp.inference.model_only import TABLE, model_figures
@@ -111,7 +111,8 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
-        found = replace(found, figures=figures)
+        said = (*found.about, *paid_about(spec, query.column))
+        found = replace(found, figures=figures, about=said)
     if query.column is not None and domain[query.column].step_seconds is not None:
         dated = tuple(as_texts(figure, domain[query.column]) for figure in found.figures)
         found = replace(found, figures=dated)

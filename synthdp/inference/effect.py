@@ -23,6 +23,7 @@ from synthdp.inference.adjustment import Adjustment, Reading, choose
 from synthdp.inference.answer import check_agreement
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.inference.effect_words import about_figures, about_graph, effect_text
+from synthdp.inference.estimands import paid_about
 from synthdp.inference.estimate import LeastSquares
 from synthdp.inference.figures import Figure, Rows
 from synthdp.inference.model_only import TABLE, model_effects
@@ -111,6 +112,7 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
     said = (
         *about_graph(query, spec, graph, adjustment, found),
         *about_figures(query, spec, known, joined, tables),
+        *paid_about(spec, query.outcome),
     )
     return EffectAnswer(query, "A" if whole else "C", joined, adjustment.sets, said)
 
@@ -145,7 +147,7 @@ def adjustment_for(
     t, y = query.treatment, query.outcome
     if spec.graph.mode in ("none", "predict") or graph.predictive:
         if query.adjust is None:
-            raise OutputError(NO_CAUSES, hint=ASSUME_HINT)
+            raise OutputError(NO_CAUSES, hint="; ".join([ASSUME_HINT, *paid_about(spec, y)]))
         return Adjustment((query.adjust,)), []
     for names in graph.groups.values():
         if t in names:

@@ -80,7 +80,7 @@ def about_figures(
         yield from (next_time(columns, several) for columns in lacking)
     columns = {c.name: c for cells in known for c in cells.columns}
     yield from _missing(query, columns)
-    yield from _levels(query, columns)
+    yield from _levels(query, columns, measured=all(cells.whole for cells in known))
     yield from _contrasts(query, contrasts)
     yield from counted(spec, list(columns))
 
@@ -95,12 +95,14 @@ def _missing(query: EffectQuery, columns: dict[str, ColumnDomain]) -> Iterator[s
         yield f"lacking {listed(others)} is a level of its own"
 
 
-def _levels(query: EffectQuery, columns: dict[str, ColumnDomain]) -> Iterator[str]:
+def _levels(
+    query: EffectQuery, columns: dict[str, ColumnDomain], *, measured: bool
+) -> Iterator[str]:
     wide = [c.name for c in columns.values() if c.ranged and _spread(c) > 0]
     adjusted = [name for name in wide if name not in (query.treatment, query.outcome)]
     if adjusted:
         yield f"{listed(adjusted)} by levels: what differs inside a level is not adjusted for"
-    if query.outcome in wide:
+    if query.outcome in wide and measured:
         yield (
             f"numbers of {query.outcome} may lie anywhere in their level; the interval allows for"
             " it"

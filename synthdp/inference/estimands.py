@@ -64,7 +64,7 @@ class EstimandResult:
         }
 
     def __str__(self) -> str:
-        lines = figure_lines(self.statistic, self.figures, interval=True)
+        lines = figure_lines(self.statistic, self.figures, interval=True) if self.figures else []
         return figures_text(f"{self.text}   (paid for)", lines, self.about)
 
 
@@ -134,7 +134,23 @@ def estimand_text(estimand: Estimand) -> str:
     if isinstance(estimand, RegressionEstimand):
         where = f" where {estimand.where}" if estimand.where else ""
         return f"{estimand.outcome} ~ {' + '.join(estimand.terms)}{where}"
-    return f"{estimand.outcome}: {estimand.treated} against {estimand.control or 'all other rows'}"
+    against = estimand.control or "all other rows"
+    return f"effect on {estimand.outcome}: {estimand.treated} against {against}"
+
+
+def paid_about(spec: ReleaseSpec, name: str | None) -> Iterator[str]:
+    """A sentence on the results about a column that a release paid for; none without any."""
+    asked = [e for e in spec.estimands if name is not None and name == _outcome(spec, e)]
+    if asked:
+        texts = "; ".join(estimand_text(estimand) for estimand in asked)
+        yield f"paid for, with intervals: {texts}. `synthdp answer BUNDLE` prints them"
+
+
+def _outcome(spec: ReleaseSpec, estimand: Estimand) -> str | None:
+    """The column that an estimand is about."""
+    if isinstance(estimand, AskedEstimand):
+        return parse_query(estimand.ask, spec.columns).column
+    return None if isinstance(estimand, TableEstimand) else estimand.outcome
 
 
 def _groups(query: Query, domain: Domain) -> Sequence[str | None]:
@@ -192,13 +208,17 @@ def estimands_json(spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums]) 
 
 def exact_results(spec: ReleaseSpec, domain: Domain, table: Table) -> tuple[EstimandResult, ...]:
     """The results on all rows of a table, without noise. Confidential: for the steward alone."""
-    sums = {
+    unit = Rows.of_spec(spec).per_unit
+    return estimand_results(spec, domain, exact_sums(spec, domain, table), Rows(per_unit=unit))
+
+
+def exact_sums(spec: ReleaseSpec, domain: Domain, table: Table) -> dict[str, Sums]:
+    """The sums of each estimand over all rows of a table, without noise. Confidential as well."""
+    return {
         estimand_name(i): sums_of(spec, domain, estimand).without_noise(table)
         for i, estimand in enumerate(spec.estimands)
         if not isinstance(estimand, TableEstimand)
     }
-    unit = Rows.of_spec(spec).per_unit
-    return estimand_results(spec, domain, sums, Rows(per_unit=unit))
 
 
 def stated_sums(stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain) -> dict[str, Sums]:

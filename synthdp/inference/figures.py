@@ -34,6 +34,7 @@ Value = float | str
 
 GUESSES = 4
 """Rounds in which the bounds of a mean over cut cells settle."""
+NOTHING = "nothing can be said: the interval is the whole range"
 BLOCK = 1 << 20
 """Numbers of functionals that are worked on at once."""
 
@@ -198,7 +199,8 @@ def ratio_figure(
         ratios.append(n / d)
         of_rows.append(ratio_interval(n, d, noise))
         both = ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit))
-        population.append(both or of_rows[-1])
+        # A set that is no interval leaves nothing out.
+        population.append(both if both is not None else limits)
     lowest, highest = limits
 
     def joined(intervals: list[Interval | None]) -> Interval | None:
@@ -209,8 +211,10 @@ def ratio_figure(
         return float(low), float(high)
 
     interval = joined(population)
-    if interval is None:
+    if interval is None or None in of_rows:
         return too_few(group, about, float(covariance[1, 1]), rows)
+    if interval == (lowest, highest) and lowest < highest:
+        return Figure(group, about, refused=NOTHING)
     estimate = float(np.clip(sum(ratios) / 2, lowest, highest))
     return Figure(group, about, estimate, interval, joined(of_rows), _bounds(*ratios))
 
@@ -242,6 +246,8 @@ def _quantile(
     estimate = quantile_estimate(found, low, high)
     ends = quantile_interval(found, low, high)
     of_rows = quantile_interval(cuts(0.0), low, high)
+    if ends == (float(low[0]), float(high[-1])) and len(low) > 1:
+        return Figure(group, about, refused=NOTHING)
     return Figure(group, about, estimate, ends, of_rows)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.inference.cells import value_bounds
-from synthdp.inference.figures import Figure, Rows, ordered_levels, too_few
+from synthdp.inference.figures import NOTHING, Figure, Rows, ordered_levels, too_few
 from synthdp.inference.intervals import Cuts, certain, quantile_estimate, quantile_interval
 
 Floats = npt.NDArray[np.float64]
@@ -56,10 +56,8 @@ def _quantile(
         return Cuts(-p * total, at, sd, at, sd)
 
     found = cuts(sampling)
-    return Figure(
-        group,
-        about,
-        quantile_estimate(found, low, high),
-        quantile_interval(found, low, high),
-        quantile_interval(cuts(0.0), low, high),
-    )
+    ends = quantile_interval(found, low, high)
+    if ends == (float(low[0]), float(high[-1])) and len(low) > 1:
+        return Figure(group, about, refused=NOTHING)
+    of_rows = quantile_interval(cuts(0.0), low, high)
+    return Figure(group, about, quantile_estimate(found, low, high), ends, of_rows)

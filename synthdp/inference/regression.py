@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ from synthdp.inference.figures import Figure, Rows
 from synthdp.inference.intervals import FEWEST, Interval, Quadratic, ratio_interval
 from synthdp.inference.words import counted, listed
 from synthdp.model.regression import Design, weak
-from synthdp.privacy.mechanisms.product_sums import NoisyProducts
+from synthdp.privacy.mechanisms.product_sums import NUMBER, NoisyProducts, Part
 from synthdp.spec.model import RegressionEstimand, ReleaseSpec
 
 Floats = npt.NDArray[np.float64]
@@ -25,9 +27,11 @@ SPREAD = (
     " it spreads more in a rare group, the interval of that group's coefficient is too narrow"
 )
 TWO_VALUED = (
-    "of two categories the spread is taken to be the largest possible, so that the interval is"
-    " wider than it need be where one of them is rare"
+    "of two categories the spread is the most that their shares allow in each group: the interval"
+    " is right if the line is, and may be wider than it need be"
 )
+CAUTION = 2.0
+"""Deviations of the noise by which the shares of an outcome are taken to be less extreme."""
 
 
 def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tuple[Figure, ...]:
@@ -41,14 +45,17 @@ def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tupl
     theta = _solved(gram, moments[:-1, -1])
     residual = np.append(-theta, 1.0)
     squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
-    if design.two_valued:
-        squares = 1.0  # the most that a number in [-1, 1] varies, whatever the terms say
+    groups = shares_of(design, moments, noisy.sigma) if design.two_valued else None
     found = []
     rows_of_raw = zip(design.functions, design.names, np.linalg.inv(design.raw.T), strict=True)
     for function, name, c in rows_of_raw:
+        direction = _solved(gram, c)
+        d = 1.0 / float(c @ direction)
+        w = d * direction
+        sampling = squares * d if groups is None else min(d, two_valued(design, groups, w))
         ends = [
-            _interval(design, noisy.sigma, gram, theta, c, spread)
-            for spread in (rows.per_unit * squares, 0.0)
+            _interval(design, noisy.sigma, w, d, theta, float(c @ theta), variance)
+            for variance in (rows.per_unit * sampling, 0.0)
         ]
         shift = design.outcome.middle if function == () else 0.0
         found.append(_figure(name, about, float(c @ theta), ends, design.outcome.half, shift))
@@ -74,23 +81,98 @@ def _figure(
     return Figure(name, about, half * estimate + shift, unscaled(both), unscaled(of_rows))
 
 
+@dataclass(frozen=True)
+class Group:
+    """Rows with one level of a category (all rows: None), and the most that their outcome, of two
+    values, spreads about its mean: the sum of its variances.
+    """
+
+    level: Part | None
+    spread: float
+
+
+def shares_of(design: Design, moments: Floats, sigma: float) -> list[list[Group]]:
+    """All rows as one group, and for each category the groups of its levels.
+
+    n rows whose outcome in {-1, 1} has the sum s have variances of n (1 - m^2) at most in sum, with
+    m = s / n, whatever each row's probability is (Jensen). Of noisy n and s the least extreme
+    within `CAUTION` deviations is taken.
+    """
+
+    def group(level: Part | None, n: float, s: float, sd: float) -> Group:
+        most = max(n + CAUTION * sd, 0.0)
+        least = max(abs(s) - CAUTION * sd, 0.0)
+        return Group(level, most - least**2 / most if 0 < least < most else most)
+
+    n, s = float(moments[0, 0]), float(moments[0, -1])
+    found = [[group(None, n, s, sigma)]]
+    alone = {f[0]: i for i, f in enumerate(design.functions) if len(f) == 1 and f[0][1] != NUMBER}
+    for name in dict.fromkeys(name for name, _ in alone):
+        places = {part: i for part, i in alone.items() if part[0] == name}
+        rows, sums = moments[[*places.values()], 0], moments[[*places.values()], -1]
+        wide = sigma * math.sqrt(1 + len(places))  # of the first level, which is what others leave
+        first = group((name, 0), n - float(rows.sum()), s - float(sums.sum()), wide)
+        others = zip(places, rows.tolist(), sums.tolist(), strict=True)
+        found.append([first, *(group(part, k, t, sigma) for part, k, t in others)])
+    return found
+
+
+def two_valued(design: Design, groupings: list[list[Group]], w: Floats) -> float:
+    """A bound of the sum of (w' x)^2 times the variance of an outcome of two values.
+
+    In a group it is at most the square of the largest |w' x| there times the group's spread.
+    """
+    return min(
+        sum(reach(design, w, group.level) ** 2 * group.spread for group in groups)
+        for groups in groupings
+    )
+
+
+def reach(design: Design, w: Floats, given: Part | None) -> float:
+    """A bound of |w' x| over all rows, or those with one level of a category.
+
+    Of the functions of one term a row has one at most.
+    """
+    low, high = 0.0, 0.0
+    terms: dict[frozenset[str], list[tuple[float, float]]] = {}
+    for function, weight in zip(design.functions, w.tolist(), strict=True):
+        levels = {part for part in function if part[1] != NUMBER}
+        if given and any(name == given[0] for name, _ in levels) and given not in levels:
+            continue
+        if len(levels) < len(function):
+            ends = (-abs(weight), abs(weight))
+        elif levels <= {given}:  # each of these rows has it
+            low, high = low + weight, high + weight
+            continue
+        else:
+            ends = (weight, weight)
+        terms.setdefault(frozenset(name for name, _ in function), []).append(ends)
+    for ways in terms.values():
+        low += min(0.0, *(least for least, _ in ways))
+        high += max(0.0, *(most for _, most in ways))
+    return max(abs(low), abs(high))
+
+
 def _interval(
-    design: Design, sigma: float, gram: Floats, theta: Floats, c: Floats, spread: float
+    design: Design,
+    sigma: float,
+    w: Floats,
+    d: float,
+    theta: Floats,
+    t: float,
+    sampling: float,
 ) -> Interval | None:
     """The interval of c' theta: all t with (w' (s - S theta_t))^2 <= z^2 variance(t).
 
-    theta_t solves the equations but for the direction w, under c' theta_t = t. `spread` is the
-    variance of a row's residual, in the scaled outcome's unit.
+    theta_t solves the equations but for the direction w, under c' theta_t = t. `sampling` is the
+    part of the variance that is the sample's.
     """
-    direction = _solved(gram, c)
-    d = 1.0 / float(c @ direction)
-    w, t = d * direction, float(c @ theta)
     of_start = _by_product(design, w, np.append(t * w - theta, 1.0))
     of_t = _by_product(design, w, np.append(w, 0.0))
     nn, nd, dd = (sigma**2 * float(a @ b) for a, b in (
         (of_start, of_start), (of_start, of_t), (of_t, of_t)
     ))  # fmt: skip
-    return ratio_interval(d * t, d, Quadratic(nn + spread * d, nd, dd))
+    return ratio_interval(d * t, d, Quadratic(nn + sampling, nd, dd))
 
 
 def _solved(gram: Floats, right: Floats) -> Floats:

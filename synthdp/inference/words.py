@@ -13,6 +13,7 @@ from synthdp.inference.figures import Figure, Value
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.model import Datetime, IdUnit, Integer, Number, ReleaseSpec
+from synthdp.spec.wording import many
 
 TIERS = {"A": "A, measured", "B": "B, spanned", "C": "C, model only: no interval"}
 MAX_SHOWN = 4
@@ -64,9 +65,8 @@ def next_time(columns: Sequence[str], several: int) -> str:
     if not several:
         return f"{pair}, for a share of the budget"
     growth = ((several + 1) / several) ** 0.5 - 1
-    return (
-        f"{pair}; beside {several} tables of equal noise, it makes their noise {growth:.1%} larger"
-    )
+    beside = f"beside {many(several, 'table')} of equal noise"
+    return f"{pair}; {beside}, it makes their noise {growth:.1%} larger"
 
 
 def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
@@ -151,7 +151,7 @@ def figure_lines(
 
 def figures_text(title: str, lines: Sequence[Sequence[str]], said: Sequence[str]) -> str:
     """A title, aligned lines whose first is their head, and sentences."""
-    head = lines[0]
+    head = lines[0] if lines else []
     widths = [max(len(line[i]) if i < len(line) else 0 for line in lines) for i in range(len(head))]
     padded = (
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=False)).rstrip()

@@ -50,14 +50,19 @@ def raking_weights(
 
 
 def raking_factors(
-    codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[int]
+    codes: Codes,
+    targets: Sequence[Probabilities],
+    *,
+    columns: Sequence[int],
+    start: npt.NDArray[np.float64] | None = None,
 ) -> list[npt.NDArray[np.float64]]:
     """A factor of each level of the named columns, `[levels]` each.
 
-    Rows weighted by the product of their factors follow `targets`. Iterative proportional fitting
+    Rows weighted by the product of their factors (and `start` `[rows]`, if there is one) follow
+    `targets`. Iterative proportional fitting
     of row weights (Deming and Stephan, 1940). A level that `codes` lacks has the factor 1.
     """
-    weights = np.full(len(codes), 1 / len(codes))
+    weights = np.full(len(codes), 1 / len(codes)) if start is None else start / start.sum()
     factors = [np.ones(len(target)) for target in targets]
     for _ in range(RAKING_ROUNDS):
         worst = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +15,21 @@ from synthdp.model.architecture import Architecture
 from synthdp.model.build import targets_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress
-from synthdp.model.raking import rake, raking_factors, raking_weights
+from synthdp.model.raking import rake
 from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
+from synthdp.model.strata_raking import (
+    ROUNDS,
+    Floats,
+    Strata,
+    followed_weights,
+    joined,
+    strata_to_follow,
+)
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.total import noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.product_sums import Sums
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
@@ -43,7 +53,11 @@ def sample(
     domain = Domain.from_spec(spec.columns)
     constraints = Constraints.from_spec(spec, domain)
     table = _TableDraw(spec, domain, constraints, rng, progress, begin)
-    return fitted.synthesizer.zip(fitted.tables).map(lambda pair: table.draw(*pair))
+    sums = fitted.tables.map(lambda _: dict[str, Sums]())
+    for name, one in fitted.sums.items():
+        sums = sums.zip(one).map(lambda both, name=name: both[0] | {name: both[1]})  # type: ignore[misc]
+    released = fitted.synthesizer.zip(fitted.tables).zip(sums)
+    return released.map(lambda paid: table.draw(*paid[0], paid[1]))
 
 
 def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generator) -> None:
@@ -100,8 +114,10 @@ class _TableDraw:
         """Rows of the synthetic table."""
         return self.spec.sampling.rows or self.spec.dataset.rows.value
 
-    def draw(self, synthesizer: Synthesizer, tables: Sequence[NoisyTable]) -> Codes:
-        """The table, `[rows, columns]`."""
+    def draw(
+        self, synthesizer: Synthesizer, tables: Sequence[NoisyTable], sums: Mapping[str, Sums]
+    ) -> Codes:
+        """The table, `[rows, columns]`, which follows the tables and the sums by stratum."""
         law = LevelLaw.of_tables(tables, self.domain)
         pool = self.pool(synthesizer, law)
         if not self.spec.sampling.rake:
@@ -111,23 +127,30 @@ class _TableDraw:
         if not self.spec.sampling.balance:
             return rake(pool, law.margins, columns=columns, rows=self.rows, rng=self.rng)
         coarse = groups.of(pool)
-        factors = raking_factors(coarse, margins, columns=columns)
-        weights = raking_weights(coarse, factors, columns=columns)
+        strata = strata_to_follow(self.spec, self.domain, sums, noisy_total(tables).rows)
+        placed = [one.placed(pool, self.rng) for one in strata]
+        weights = followed_weights(coarse, margins, strata, placed)
         self.begin("choosing rows")
-        sizes = synthesizer.architecture.sizes
         smooth = synthesizer.architecture.direct
         measured = pairs_to_follow(tables, self.domain, smooth=smooth)
-        kept = [self.domain.index(c.name) for c in self.constraints.columns]
-        carrying = np.hstack([coarse, pool[:, kept]])
+        read = {c.name for c in self.constraints.columns} | {n for s in strata for n in s.deciding}
+        kept = [self.domain.index(name) for name in self.domain.names if name in read]
+        inside = [p.strata[:, None].astype(np.uint16) for p in placed]
+        sizes = (*synthesizer.architecture.sizes, *(one.size + 1 for one in strata))
+        carrying = np.hstack([coarse, *inside, pool[:, kept]])
         chosen = balanced(carrying, weights, sizes, rows=self.rows, rng=self.rng, measured=measured)
-        coarse, levels = chosen[:, : len(sizes)], chosen[:, len(sizes) :]
+        coarse, levels = chosen[:, : len(columns)].copy(), chosen[:, len(sizes) :]
+
+        def fine(groups_of_rows: Codes, last: Collection[int]) -> Codes:
+            codes = law.drawn(groups_of_rows.copy(), rng=self.rng)
+            for place, own in zip(kept, levels.T, strict=True):
+                if place not in last:  # its constraints hold for the level that was drawn
+                    codes[:, place] = own
+            return codes
+
         self.begin("drawing what comes last")
-        last = self.redraw(coarse, synthesizer, groups.coarse, margins, measured)
-        codes = law.drawn(coarse, rng=self.rng)
-        for place, own in zip(kept, levels.T, strict=True):
-            if place not in last:  # its constraints hold for the level that was drawn
-                codes[:, place] = own
-        return codes
+        redraw = _Redraw(self, synthesizer, groups.coarse, margins, measured, strata, fine)
+        return fine(coarse, redraw.draw(coarse))
 
     def pool(self, synthesizer: Synthesizer, law: LevelLaw) -> Codes:
         """Rows that fulfil the constraints; more than the table has if it is raked."""
@@ -143,28 +166,63 @@ class _TableDraw:
             rng=self.rng,
         )
 
-    def redraw(
-        self,
-        codes: Codes,
-        synthesizer: Synthesizer,
-        domain: Domain,
-        margins: Sequence[Probabilities],
-        measured: Sequence[MeasuredPair],
-    ) -> list[int]:
-        """Draw the last columns of `codes` again, in place, stratified over similar rows.
 
-        `domain` has the model's levels. Returns the positions of these columns.
-        """
-        architecture = synthesizer.architecture
-        last = drawn_last(self.spec, domain, architecture, self.constraints)
+@dataclass(frozen=True)
+class _Redraw:
+    """The columns that are drawn again after all others, stratified over similar rows.
+
+    `domain` has the model's levels. `fine` gives the levels of rows' groups, drawn anew for the
+    columns at some positions.
+    """
+
+    table: _TableDraw
+    synthesizer: Synthesizer
+    domain: Domain
+    margins: Sequence[Probabilities]
+    measured: Sequence[MeasuredPair]
+    strata: Sequence[Strata]
+    fine: Callable[[Codes, Collection[int]], Codes]
+
+    def draw(self, codes: Codes) -> list[int]:
+        """Draw the last columns of `codes` again, in place; returns their positions."""
+        architecture, rng = self.synthesizer.architecture, self.table.rng
+        last = drawn_last(self.table.spec, self.domain, architecture, self.table.constraints)
         if not last:
             return last
-        first = [i for i in range(len(margins)) if i not in last]
-        order = kd_tree_order(codes[:, first], [domain.columns[i] for i in first])
-        conditionals = synthesizer.probabilities(codes, last, rng=self.rng)
+        first = [i for i in range(len(self.margins)) if i not in last]
+        order = kd_tree_order(codes[:, first], [self.domain.columns[i] for i in first])
+        conditionals = self.synthesizer.probabilities(codes, last, rng=rng)
         for target, probabilities in zip(last, conditionals, strict=True):
+            margin = self.margins[target]
             raked = raked_probabilities(
-                probabilities, codes, target, margins[target], measured, architecture.sizes
+                probabilities, codes, target, margin, self.measured, architecture.sizes
             )
-            codes[:, target] = stratified_draw(raked, order, rng=self.rng)
+            raked = self.pulled(raked, codes, target, last)
+            codes[:, target] = stratified_draw(raked, order, rng=rng)
         return last
+
+    def pulled(
+        self, probabilities: Floats, codes: Codes, target: int, last: Collection[int]
+    ) -> Floats:
+        """Probabilities `[rows, levels]` of a target that follow the strata that it has a part in.
+
+        They are followed in turn with the target's margin.
+        """
+        asked = [s for s in self.strata if self.domain.names[target] in s.columns]
+        if not asked:
+            return probabilities
+        at_levels = []
+        for level in range(probabilities.shape[1]):
+            codes[:, target] = level
+            at_levels.append(self.fine(codes, last))
+        pulls = [
+            one.pull(probabilities, joined(one.placed(c, self.table.rng) for c in at_levels))
+            for one in asked
+        ]
+        wanted = self.margins[target] * len(codes)
+        for _ in range(ROUNDS):
+            for pull in pulls:
+                probabilities = pull.on(probabilities)
+            probabilities = probabilities * (wanted / np.maximum(probabilities.sum(0), 1e-12))
+            probabilities /= np.maximum(probabilities.sum(1, keepdims=True), 1e-12)
+        return probabilities

@@ -12,6 +12,7 @@ import hashlib
 from pathlib import Path
 
 from synthdp.bundle.certificate.audit_record import public_audit
+from synthdp.bundle.metadata.readme import published_sha256
 from synthdp.bundle.signing.keys import load_signer
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
@@ -54,6 +55,7 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
             )
         if changed or _spec_of(ledger, folder) != _digest(text):
             body = {"by": steward_name(), "spec_sha256": _digest(text), "changed": list(changed)}
+            body |= {"published_sha256": published_sha256(new)}
             ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
     return run_folder.respecified(folder, text)
 

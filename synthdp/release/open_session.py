@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from synthdp.bundle.metadata.readme import published_sha256
 from synthdp.errors import BudgetError
 from synthdp.ledger.connect import cap_of, columns_sha256, steward_name
 from synthdp.ledger.domain_search import searched_unit
@@ -42,6 +43,7 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
             "adjacency": privacy.adjacency,
         }
         body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
+        body |= {"published_sha256": published_sha256(spec)}
         body |= searched_unit(spec.dataset.privacy_unit) if texts else {}
         job.ledger.reserve(
             spec.dataset.id,
@@ -51,7 +53,7 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
             cap=cap_of(spec),
             body=body,
         )
-    elif reserved.get("plan_sha256") != digest:
+    elif reserved.get("plan_sha256") != digest or "published_sha256" not in reserved:
         raise BudgetError(
             f"run {job.folder.run} was planned otherwise than this version of synthdp plans it",
             hint="finish it with the version that began it, or start a new release with --force",

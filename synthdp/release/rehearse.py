@@ -32,7 +32,9 @@ from synthdp.model.sampling import sample
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal
+from synthdp.privacy.table import Table
 from synthdp.progress import Advance, unheard
+from synthdp.release.rehearsed_estimands import rehearsed_estimands
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 
@@ -64,8 +66,9 @@ def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any
 
     `tv1` and `tv2` are the mean total variation of one-way and of two-way tables between the
     released and the simulated rows, on the groups of levels that the tables use. `answers` are of
-    columns alone and of pairs, as `synthdp answer` gives them (`Answers`). `refused` says why, if
-    the graph of the spec is refuted by rows that have it, and holds nothing else.
+    columns alone and of pairs, as `synthdp answer` gives them (`Answers`); `estimands` are what the
+    spec pays for (`rehearsed_estimands`). `refused` says why, if the graph of the spec is refuted
+    by rows that have it, and holds nothing else.
 
     Raises:
         BudgetError: the plan cannot be made.
@@ -74,7 +77,8 @@ def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any
     domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(0)  # of simulated rows
     codes = simulated_twin(spec, domain, bundle=None, rng=rng)[: round(expected_fit_rows(spec))]
     frame = decode(domain, codes, rng=rng)
-    rehearsal = Rehearsal(codes, domain, plan_for(spec, domain), frame=frame)
+    plan, table = plan_for(spec, domain), Table(codes, frame, np.zeros(len(codes), bool), {})
+    rehearsal = Rehearsal(codes, domain, plan, frame=frame)
     try:
         fitted = fit(rehearsal, spec, domain, progress=progress)
     except GateError as error:
@@ -93,6 +97,7 @@ def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any
         "tv1": near.tv1,
         "tv2": near.tv2,
         "answers": [asdict(found) for found in _answers(spec, domain, tables, values)],
+        "estimands": rehearsed_estimands(spec, domain, plan, table, rng),
     }
 
 

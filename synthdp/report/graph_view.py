@@ -10,6 +10,7 @@ from typing import Any
 from synthdp.graph.validation_words import claim_text, validation_sentences
 from synthdp.report.parts import number
 from synthdp.report.tables import ReportTable, cut
+from synthdp.spec.wording import many
 
 MAX_ROWS = 200
 ORDER = ("refuted", "undecided", "supported")
@@ -67,9 +68,9 @@ def graph_sentence(view: GraphView) -> str:
     """What kind of graph shaped the model."""
     if view.predictive:
         return (
-            f"The model follows {len(view.edges)} arrows, which say which columns predict which, in"
-            " the order of the spec; they are no causes. Which pairs were measured was chosen from"
-            " noisy tables, and paid for (mode predict)."
+            f"The model follows {many(len(view.edges), 'arrow')}. They say which columns predict"
+            " which, in the order of the spec; they are no causes. Which pairs were measured was"
+            " chosen from noisy tables, and paid for (mode predict)."
         )
     if not view.edges:
         return f"The model used no causal arrows (mode {view.mode})."

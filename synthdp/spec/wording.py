@@ -72,6 +72,15 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return near[0] if near else {k.casefold(): k for k in known}.get(name.casefold())
 
 
+def many(count: int, noun: str, plural: str | None = None) -> str:
+    """A number of things.
+
+    >>> many(1, "arrow"), many(3_000, "arrow"), many(0, "category", "categories")
+    ('1 arrow', '3,000 arrows', '0 categories')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def got(value: object) -> str:
     """A value as the steward wrote it, shortened."""
     if value is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from synthdp import __version__
-from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+from synthdp.bundle.metadata.readme import published_sha256
 from synthdp.bundle.wording import plain
 from synthdp.spec.model import ReleaseSpec
 
@@ -86,7 +85,7 @@ def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
         "unit": f"{unit.kind}: {unit.meaning}",
         "graph": spec.graph.mode,
         "columns": len(spec.columns),
-        "spec_sha256": hashlib.sha256(spec_yaml(public_spec(spec)).encode()).hexdigest(),
+        "spec_sha256": published_sha256(spec),
         "synthdp_version": __version__,
     }
     return values | {

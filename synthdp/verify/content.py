@@ -209,8 +209,11 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
         shape = [coarse[c].levels for c in columns]
         if table["shape"] != shape or len(table["counts"]) != math.prod(shape):
             yield f"{name}: its shape is not {shape}"
-        if not np.isfinite(np.asarray(table["counts"], dtype=np.float64)).all():
+        counts = np.asarray(table["counts"], dtype=np.float64)
+        if not np.isfinite(counts).all():
             yield f"{name}: a count is not a number"
+        elif (counts % 1).any():
+            yield f"{name}: a count is not whole, as noisy counts are"
         if not table["sigma"] > 0:
             yield f"{name}: sigma must be above 0"
             continue

@@ -15,7 +15,8 @@ from synthdp.data.domain import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model.estimands import estimand_name, sums_of
 from synthdp.privacy.events.kinds import event_from_json
-from synthdp.privacy.mechanisms.product_sums import Sums
+from synthdp.privacy.mechanisms.product_sums import NoisyProducts, Sums
+from synthdp.privacy.mechanisms.stratum_sums import GRID, SQUARE
 from synthdp.privacy.plan import estimand_purpose
 from synthdp.spec.model import TableEstimand
 from synthdp.verify.bounds import rows_of
@@ -42,6 +43,8 @@ def _check_estimands(reader: Reader) -> Iterator[str]:
         yield f"{ESTIMANDS}: its figures do not follow from its sums and the spec"
     yield from _missing_tables(reader)
     for name, value in sums.items():
+        if not on_lattice(value):
+            yield f"{ESTIMANDS}: sums of estimand {name} are none that its noise is rounded to"
         yield from _noise_problems(reader, name, value, domain)
 
 
@@ -82,6 +85,22 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
     gaussian = isinstance(charged, dp_accounting.GaussianDpEvent)
     if not gaussian or not math.isclose(value.sigma, sigma, rel_tol=TOLERANCE):
         yield f"{ESTIMANDS}: estimand {name} states noise of {value.sigma:.6g}, which is not paid"
+
+
+def on_lattice(value: Sums) -> bool:
+    """Whether sums are whole parts of `GRID`, to which their mechanism rounds them.
+
+    >>> import numpy as np
+    >>> on_lattice(NoisyProducts(np.array([1.5, -2.25]), 1.0))
+    True
+    >>> on_lattice(NoisyProducts(np.array([1.5, 0.1]), 1.0))
+    False
+    """
+    if isinstance(value, NoisyProducts):
+        parts = [value.sums]
+    else:
+        parts = [value.counts, value.sums, value.squares * SQUARE]
+    return not any((part * GRID % 1).any() for part in parts)
 
 
 def alike(stated: Any, true: Any) -> bool:

@@ -23,7 +23,7 @@ from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.report_page import REPORT
-from synthdp.bundle.write import BY_SPEC, FILES
+from synthdp.bundle.write import BY_SPEC, FILES, sha256
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
@@ -65,6 +65,12 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
     reader.entries = [] if excess else entries
     yield from (f"{name}: {p}" for p in _chain_problems(entries, content["run"], spec.dataset.id))
     yield from (f"{name}: {p}" for p in _run_problems(entries, spec))
+    told = [e.body.get("published_sha256") for e in entries if e.kind in ("reserve", "amend")]
+    if told[-1:] != [sha256(reader.folder / "spec.yaml")]:
+        yield (
+            "spec.yaml: is not the spec that the ledger names: it may tell otherwise what was"
+            " counted and paid for"
+        )
 
 
 def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterator[str]:

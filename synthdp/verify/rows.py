@@ -18,20 +18,23 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.noisy_sums import ESTIMANDS
 from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.inference.estimands import stated_sums
 from synthdp.model.constraints import Constraints
-from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.row_selection import (
     MeasuredPair,
     blended,
     pairs_to_follow,
     with_margins,
 )
+from synthdp.model.strata_raking import Strata, followed_weights, strata_to_follow
 from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.total import noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.verify.noise import FALSE_ALARMS
@@ -109,7 +112,8 @@ def _drawn(
 ) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
     """Rows of the distribution that the release drew from, and the measured pairs it used.
 
-    They fulfil the constraints and are weighted to the noisy margins. Levels are groups.
+    They fulfil the constraints and are weighted to the noisy margins, and to the counts and sums by
+    stratum. Levels are groups.
     """
     spec, domain = reader.spec, law.groups.domain
     synthesizer = Synthesizer.load(reader.folder)
@@ -118,17 +122,26 @@ def _drawn(
     codes = constraints.draw(
         lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=1), rng=rng), count, rng=rng
     )
+    strata = _strata(reader, tables, domain)
+    placed = [one.placed(codes, rng) for one in strata]
     codes = law.groups.of(codes)
     if not spec.sampling.rake:
         return {}, _Drawn(codes, np.full(len(codes), 1 / len(codes)))
-    columns = range(len(domain))
-    factors = raking_factors(codes, law.coarse_margins, columns=columns)
-    weights = raking_weights(codes, factors, columns=columns)
+    weights = followed_weights(codes, law.coarse_margins, strata, placed)
     smooth = synthesizer.architecture.direct
     heard = pairs_to_follow(tables, domain, smooth=smooth) if spec.sampling.balance else []
     return {(min(m.columns), max(m.columns)): m for m in heard}, _Drawn(
         codes, weights / weights.sum()
     )
+
+
+def _strata(reader: Reader, tables: Sequence[NoisyTable], domain: Domain) -> list[Strata]:
+    """The strata that the chosen rows of a release follow."""
+    spec = reader.spec
+    if not (spec.sampling.rake and spec.sampling.balance and reader.holds(ESTIMANDS)):
+        return []
+    sums = stated_sums(reader.json(ESTIMANDS), spec, domain)
+    return strata_to_follow(spec, domain, sums, noisy_total(tables).rows)
 
 
 def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequence[int]) -> Floats:

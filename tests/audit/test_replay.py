@@ -440,6 +440,6 @@ def test_the_fixture_works_in_a_project_of_third_parties(tmp_path: Path) -> None
     )
     assert "1 passed" in done.stdout and "2 failed" in done.stdout, done.stdout
     assert (
-        "discrete Gaussian, sigma 2, on 1 tables: charged" in done.stdout
+        "discrete Gaussian, sigma 2, on 1 table: charged" in done.stdout
         and "no pair of neighbours" in done.stdout
     )

@@ -16,6 +16,7 @@ import pytest
 
 from synthdp.bundle.admission import BundleContent
 from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
+from synthdp.bundle.metadata.readme import published_sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
@@ -149,6 +150,7 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
         PlannedSpend(purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows)),
     )
     body = {"adjacency": "add_remove", "plan_sha256": plan_digest(planned)}
+    body |= {"published_sha256": published_sha256(spec)}
     ledger.reserve(
         "clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body=body
     )

@@ -14,7 +14,7 @@ from synthdp.data.encoding import encode
 from synthdp.inference import regression
 from synthdp.inference.figures import Rows
 from synthdp.inference.intervals import Z
-from synthdp.inference.regression import regression_figures
+from synthdp.inference.regression import reach, regression_figures
 from synthdp.model.regression import LEAST, Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.product_sums import NoisyProducts
@@ -183,7 +183,7 @@ def test_an_outcome_of_two_categories_and_a_rare_group_are_covered() -> None:
         domain,
         RegressionEstimand(kind="regression", outcome="ill", terms=("group",)),
     )
-    rng, rows, held = np.random.default_rng(8), 20_000, 0
+    rng, rows, held, widths = np.random.default_rng(8), 20_000, 0, []
     for _ in range(100):
         few = rng.random(rows) < 0.02
         ill = rng.random(rows) < np.where(few, 0.5, 0.002)
@@ -194,9 +194,31 @@ def test_an_outcome_of_two_categories_and_a_rare_group_are_covered() -> None:
         table = Table(codes, frame, np.zeros(rows, bool), {})
         exact = asked.mechanism(domain, Arm(), 1.0).without_noise(table).sums
         noisy = NoisyProducts(exact + rng.normal(0, 5, len(exact)), 5.0)
-        low, high = regression_figures(asked, noisy, Rows())[1].interval or (0, 0)
-        held += low <= 0.498 <= high
+        rest, difference = (f.interval or (0, 0) for f in regression_figures(asked, noisy, Rows()))
+        held += difference[0] <= 0.498 <= difference[1]
+        widths.append(rest[1] - rest[0])
     assert held >= 90
+    # With the noise the share of the others has a deviation of .0004. The largest spread that an
+    # outcome of two values has would make the interval many times as wide.
+    assert 2 * Z * 0.0004 < np.mean(widths) < 2 * Z * 0.0004 * 1.3
+
+
+@pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)
+def test_no_row_reaches_beyond_the_bound_of_its_group(terms: tuple[str, ...]) -> None:
+    asked, rng = design(terms), np.random.default_rng(4)
+    ages, pays = (a.ravel() for a in np.meshgrid([0, 30, 100], [0, 5, 10]))
+    frame = pd.concat(
+        pd.DataFrame({"age": ages, "pay": pays, "arm": arm}) for arm in ("a", "b", "c")
+    )
+    x = np.column_stack([term(frame, name) for name in asked.names]) @ np.linalg.inv(asked.raw).T
+    for _ in range(50):
+        w = rng.normal(size=len(asked.names))
+        most = reach(asked, w, None)
+        assert np.abs(x @ w).max() <= most + 1e-9
+        for level, arm in enumerate(("a", "b", "c")):
+            inside = reach(asked, w, ("arm", level))
+            assert np.abs((x @ w)[(frame["arm"] == arm).to_numpy()]).max() <= inside + 1e-9
+            assert inside <= most + 1e-9
 
 
 @pytest.mark.slow

@@ -150,3 +150,11 @@ def test_rows_of_one_person_widen_the_interval_by_sampling_alone() -> None:
         for ends in (one.of_rows or (0, 0), one.interval, four.interval)
     )
     assert several - noise == pytest.approx(4 * (single - noise))
+
+
+def test_an_interval_that_is_the_whole_range_is_told_as_none() -> None:
+    """Thirty rows at both ends of the range, which may all be one person's."""
+    query, sums = parse_query("mean(visits)", COLUMNS), (np.array([[v]]) for v in (30.0, 0.0, 30.0))
+    (figure,) = stratum_figures(query, NoisySums(*sums, 0.5), NUMBER, Rows(per_unit=40), [None])
+    assert figure.estimate is None and figure.interval is None
+    assert figure.refused == "nothing can be said: the interval is the whole range"

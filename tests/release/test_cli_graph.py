@@ -56,7 +56,7 @@ def test_show_a_spec_a_bundle_and_a_file(released: Any, synthdp: Any) -> None:
 
 def test_show_what_is_around_a_column(synthdp: Any) -> None:
     near = synthdp("graph", "show", DATA / "asia.bif", "--around", "xray")
-    assert near.code == 0 and "2 columns, 1 arrows" in near.out and "either -> xray" in near.out
+    assert near.code == 0 and "2 columns, 1 arrow" in near.out and "either -> xray" in near.out
     wider = synthdp("graph", "show", DATA / "asia.bif", "--around", "xray", "--depth", "2")
     assert "either -> dysp" in wider.out and "smoke -> bronc" not in wider.out
     wrong = synthdp("graph", "show", DATA / "asia.bif", "--around", "xrai")

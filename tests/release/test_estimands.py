@@ -14,7 +14,10 @@ import pytest
 import yaml
 
 from synthdp import Bundle
-from synthdp.errors import VerifyError
+from synthdp.data.domain import Domain
+from synthdp.errors import OutputError, VerifyError
+from synthdp.inference.estimands import estimands_json, stated_sums
+from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import verify_bundle
 
 pytestmark = pytest.mark.check
@@ -74,6 +77,16 @@ def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Any, synthdp: Any
     assert answer.tier == "A"  # by the contingency table
     same = bundle.answer("mean(weight)  where visits>2 by sex")
     assert same.figures == mean.figures
+    everything = synthdp("answer", asked.bundle)
+    assert everything.code == 0 and all(str(r) in everything.out for r in bundle.estimands)
+    listed = json.loads(synthdp("answer", asked.bundle, "--json").out)["estimands"]
+    assert listed == json.loads((asked.bundle / "estimands.json").read_text())["estimands"]
+    other = bundle.answer("mean(weight) where visits > 3 and joined > '2021-01-01' by sex")
+    assert other.tier == "C" and "mean(weight) where visits > 2 by sex" in other.about[-1]
+    with pytest.raises(OutputError) as refused:
+        bundle.effect("smoker", "visits")
+    assert "effect on visits: smoker against all other rows" in str(refused.value)
+    assert "synthdp answer .    # 6 results" in (asked.bundle / "README.md").read_text()
     printed = synthdp("answer", asked.bundle, "share(joined >= '2021-02-11')")
     assert printed.code == 0 and "sums that this release paid for" in printed.out
     page = (asked.bundle / "report.html").read_text()
@@ -117,6 +130,9 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
     def less_noise(stated: dict[str, Any]) -> None:
         stated["sums"]["4"]["sigma"] /= 2
 
+    def off_lattice(stated: dict[str, Any]) -> None:
+        stated["sums"]["1"]["squares"][0] += 1e-4
+
     def other_product(stated: dict[str, Any]) -> None:
         stated["sums"]["5"]["products"][3] += 50
 
@@ -126,6 +142,7 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
         (lambda stated: stated["sums"]["5"]["products"].pop(), "estimands.json"),
         (lambda stated: stated["sums"]["5"].update(sigma=0.5), "states noise of"),
         (less_noise, "states noise of"),
+        (off_lattice, "are none that its noise is rounded to"),
         (lambda stated: stated["sums"].pop("4"), "estimands.json"),
         (lambda stated: stated["sums"]["4"]["counts"].append(1.0), "estimands.json"),
     ):
@@ -158,6 +175,40 @@ def test_verify_misses_an_estimand_that_was_charged(asked: Any) -> None:
     with pytest.raises(VerifyError) as caught:
         verify_bundle(asked.bundle)
     assert any("lacks the estimand that the ledger charged" in p for p in caught.value.problems)
+
+
+def test_verify_sees_an_estimand_that_is_told_otherwise_than_it_was_paid_for(asked: Any) -> None:
+    """Spec, figures and checksums are changed together, so that these agree with each other."""
+    folder = asked.bundle
+    kept = {name: (folder / name).read_bytes() for name in ("spec.yaml", "estimands.json")}
+    kept_sums = (folder / "SHA256SUMS").read_text()
+    told = yaml.safe_load(kept["spec.yaml"])
+    sums = json.loads(kept["estimands.json"])["sums"]
+    for change in (
+        lambda spec: spec["estimands"][0].update(ask="mean(weight) where visits > 3 by sex"),
+        lambda spec: spec["estimands"][1].update(clip=[0, 4]),
+        lambda spec: spec["estimands"][1].update(treated="not smoker"),
+        lambda spec: spec["estimands"][4].update(clips={"visits": [1, 7]}),
+        lambda spec: spec["columns"]["sex"].update(categories=["male", "female"]),
+    ):
+        relabelled = json.loads(json.dumps(told))
+        change(relabelled)
+        text = yaml.safe_dump(relabelled, sort_keys=False)
+        spec = parse_spec(text, path="spec.yaml")
+        domain = Domain.from_spec(spec.columns)
+        figures = estimands_json(spec, domain, stated_sums({"sums": sums}, spec, domain))
+        (folder / "spec.yaml").write_text(text)
+        (folder / "estimands.json").write_text(json.dumps(figures))
+        listed = kept_sums
+        for name, before in kept.items():
+            now = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            listed = listed.replace(hashlib.sha256(before).hexdigest(), now)
+        (folder / "SHA256SUMS").write_text(listed)
+        with pytest.raises(VerifyError) as caught:
+            verify_bundle(folder)
+        found = caught.value.problems
+        assert any("is not the spec that the ledger names" in p for p in found), found
+        assert not any("do not follow from its sums" in p for p in found), found
 
 
 def test_verify_misses_a_contingency_table(asked: Any) -> None:
@@ -198,6 +249,28 @@ def test_a_clipped_mean_does_not_answer_for_the_whole_one(tiny: Any, make_table:
     bundle = Bundle(tiny.bundle)
     assert float(bundle.estimands[0].figures[0].estimate) < 50.1
     assert float(bundle.answer("mean(weight)").estimate) > 60
+
+
+@pytest.mark.parametrize("even", [[], ["weight"]], ids=["chosen", "drawn again"])
+def test_rows_follow_an_effect_that_the_model_lacks_and_verify_knows_why(
+    tiny: Any, make_table: Any, even: list[str]
+) -> None:
+    """By its graph smoking does nothing; the paid effect of 9.5 kg is in the rows all the same."""
+    frame = make_table(ROWS)
+    frame["weight"] = (frame["weight"] + 15 * (frame["smoker"] == "yes")).clip(upper=100).round(1)
+    changes = CHANGES | {
+        "graph": {"mode": "given", "edges": ["sex -> grade"]},
+        "privacy": {"epsilon": 2.0, "shares": {"measure": 0.4, "train": 0.1, "estimands": 0.5}},
+        "estimands": [{"kind": "effect", "treated": "smoker", "outcome": "weight", "adjust": []}],
+        "sampling": {"rows": ROWS, "oversample": 4, "even": even},
+    }
+    tiny.write(frame, **changes)
+    tiny.release()
+    bundle = Bundle(tiny.bundle)
+    paid = float(bundle.estimands[0].figures[0].estimate)
+    means = bundle.table().groupby("smoker", observed=True)["weight"].mean()
+    assert abs(means.iloc[1] - means.iloc[0]) > 0.8 * abs(paid) > 4
+    assert verify_bundle(tiny.bundle).ok
 
 
 def test_a_bundle_without_estimands_has_no_such_file(released: Any) -> None:

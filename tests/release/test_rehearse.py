@@ -14,6 +14,7 @@ import yaml
 import synthdp as face
 from synthdp.errors import GateError
 from synthdp.inference.answer import Answer, answer_tables
+from synthdp.release import rehearsed_estimands
 from synthdp.release.rehearse import rehearse
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import skeleton
@@ -115,3 +116,57 @@ def test_intervals_of_rehearsals_hold_the_truth_about_as_often_as_they_say() -> 
     answered = sum(answers["answered"] for answers in counts)
     assert answered >= 250
     assert sum(answers["covered"] for answers in counts) / answered > 0.75
+
+
+ASKED = {
+    "privacy": {
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "shares": {"measure": 0.3, "graph": 0.3, "train": 0, "estimands": 0.4},
+    },
+    "estimands": [
+        {"kind": "question", "ask": "mean(age) by sick"},
+        {"kind": "effect", "treated": "sick", "outcome": "age", "adjust": []},
+        {"kind": "regression", "outcome": "age", "terms": ["sick"]},
+        {"kind": "question", "ask": "median(age)"},
+        {"kind": "table", "columns": ["town", "sick"]},
+    ],
+}
+
+
+@pytest.mark.check
+@pytest.mark.usefixtures("seeded")
+def test_estimands_are_held_against_the_simulated_rows(tmp_path: Path, synthdp: Run) -> None:
+    """Noise is drawn 100 times, with a seed: .8 is seven deviations below .95."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(text_of(**ASKED), encoding="utf-8")
+    told = synthdp("plan", path, "--rehearse", "--json")
+    found = {(f["text"], f["group"]): f for f in json.loads(told.out)["rehearsal"]["estimands"]}
+    assert [*found] == [
+        ("mean(age) by sick", "no"),
+        ("mean(age) by sick", "yes"),
+        ("effect on age: sick against all other rows", None),
+        ("age ~ sick", "(intercept)"),
+        ("age ~ sick", "sick=yes"),
+        ("median(age)", None),
+    ]
+    for figure in found.values():
+        assert figure["answered"] == 1 and figure["covered"] > 0.8
+        assert abs(figure["bias"]) < figure["width"] / 3 < 10
+    printed = synthdp("plan", path, "--rehearse").out
+    assert "intervals that hold it" in printed and "age ~ sick: sick=yes" in printed
+
+
+@pytest.mark.check
+@pytest.mark.usefixtures("seeded")
+def test_an_estimand_with_more_noise_than_it_states_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = rehearsed_estimands._noisy
+
+    def louder(sums: Any, sigma: float, rng: Any) -> Any:
+        return replace(honest(sums, 4 * sigma, rng), sigma=sigma)
+
+    monkeypatch.setattr(rehearsed_estimands, "_noisy", louder)
+    figures = rehearse(parse_spec(text_of(**ASKED), path="s"))["estimands"]
+    assert all(f["covered"] < 0.75 for f in figures if f["text"] != "median(age)")  # of whole bins

@@ -21,6 +21,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import TRAIN
 from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.wording import many
 
 DATACARD = "DATACARD.md"
 MAX_SETS = 40  # sets of columns that were measured together
@@ -134,9 +135,10 @@ def _measured(spec: ReleaseSpec, tables: Sequence[NoisyTable]) -> Iterator[str]:
         )
         return
     yield (
-        f"Noisy tables have {len(pairs)} of the {columns * (columns - 1) // 2} pairs of columns"
-        " together. `synthdp answer` tells numbers about these with 95% intervals. Relations of all"
-        " other columns, and beyond pairs, are the model's: nothing says how far off they are."
+        f"Noisy tables have {len(pairs)} of the {many(columns * (columns - 1) // 2, 'pair')} of"
+        " columns together. `synthdp answer` tells numbers about these with 95% intervals."
+        " Relations of all other columns, and beyond pairs, are the model's: nothing says how far"
+        " off they are."
     )
     if len(pairs) < columns * (columns - 1) // 2:
         order = list(spec.modelled)
@@ -223,8 +225,8 @@ def _making(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph) -> 
     yield ""
     predictive = spec.graph.mode == "predict"
     count = sum(edge.structural for edge in graph.edges)
-    links = f"{count} arrows" if predictive else f"{count} links"
-    has = "There are" if predictive else "It has"
+    links = many(count, "arrow" if predictive else "link")
+    has = ("There is" if count == 1 else "There are") if predictive else "It has"
     yield f"{GRAPHS[spec.graph.mode]} {has} {links}, in `graph.json`."
     if spec.graph.mode in ("given", "validate", "learn"):
         yield (

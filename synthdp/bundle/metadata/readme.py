@@ -6,6 +6,7 @@ release, so `public_spec` leaves them out or replaces them by values that still 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -84,6 +85,15 @@ def spec_yaml(spec: ReleaseSpec) -> str:
     return SPEC_HEAD + yaml.dump(
         content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120
     )
+
+
+def published_sha256(spec: ReleaseSpec) -> str:
+    """SHA-256 of the `spec.yaml` that a bundle of `spec` has.
+
+    The ledger holds it from the reservation on, and that of each change since. So nothing that says
+    what was counted, and under which conditions, can be told otherwise later.
+    """
+    return hashlib.sha256(spec_yaml(public_spec(spec)).encode()).hexdigest()
 
 
 def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:

@@ -20,6 +20,7 @@ from synthdp.privacy.mechanisms.counting import Columns as Columns
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
+from synthdp.spec.wording import many
 
 STARTS = "starts-"
 """Of the key of a column's groups in the journal, before the column's position."""
@@ -88,7 +89,8 @@ class NoisyMarginals:
         least, most = min(self.sigmas), max(self.sigmas)
         return (
             f"{self.sampler} Gaussian, sigma"
-            f" {least:.4g}{f' to {most:.4g}' if most > least else ''}, on {len(self.tables)} tables"
+            f" {least:.4g}{f' to {most:.4g}' if most > least else ''}, on"
+            f" {many(len(self.tables), 'table')}"
         )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:

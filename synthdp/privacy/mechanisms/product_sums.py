@@ -30,6 +30,7 @@ from synthdp.privacy.mechanisms.stratum_sums import (
 )
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
+from synthdp.spec.wording import many
 
 MAX_PRODUCTS = 2000
 
@@ -88,7 +89,7 @@ class ProductSums:
         """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on"
-            f" {len(self.products)} sums of products of {', '.join(self.columns)}"
+            f" {many(len(self.products), 'sum')} of products of {', '.join(self.columns)}"
         )
 
     @property

@@ -21,6 +21,7 @@ from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.parsed import Expression
+from synthdp.spec.wording import many
 
 GRID = 1 << 16  # parts of one row's count; numbers and squares are cut to whole parts
 SQUARE = 0.25  # scale of the squares: they serve the width of intervals alone
@@ -117,7 +118,7 @@ class StratumSums:
         what = f"sums of {self.number.column}" if self.number else "counts"
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on {what} in"
-            f" {math.prod(self.shape)} strata"
+            f" {many(math.prod(self.shape), 'stratum', 'strata')}"
         )
 
     @property
@@ -163,7 +164,7 @@ class StratumSums:
         for start in range(0, len(rows), CHUNK_ROWS):
             block = rows[start : start + CHUNK_ROWS]
             frame, codes = table.frame.iloc[block], table.codes[block]
-            stratum, u = self._strata(frame, codes), self._numbers(frame, codes)
+            stratum, u = self.strata(frame, codes), self.numbers(frame, codes)
             inside = (stratum >= 0) & ~np.isnan(u)
             stratum, u = stratum[inside], u[inside]
             added = (np.full(len(u), GRID), np.rint(u * GRID), np.rint(u**2 * (SQUARE * GRID)))
@@ -172,8 +173,8 @@ class StratumSums:
                 total[at] += summed.astype(np.int64)
         return total.reshape(parts, *self.shape)
 
-    def _strata(self, frame: Any, codes: Codes) -> npt.NDArray[np.int64]:
-        """The stratum of each row, -1 for none."""
+    def strata(self, frame: Any, codes: Codes) -> npt.NDArray[np.int64]:
+        """The stratum of each row, -1 for none, by its levels `[rows, columns]` and values."""
         read = {name for arm in self.arms for e, _ in arm.conditions for name in e.columns}
         values = {name: self._values(name, frame, codes) for name in read}
         arm = np.full(len(frame), -1, dtype=np.int64)
@@ -184,7 +185,7 @@ class StratumSums:
             cell = cell * self.domain[name].levels + codes[:, self.domain.index(name)]
         return np.where(arm < 0, -1, arm * math.prod(self.shape[1:]) + cell)
 
-    def _numbers(self, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
+    def numbers(self, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
         """u of each row, NaN where it has no number."""
         if self.number is None:
             return np.zeros(len(frame))

@@ -16,6 +16,7 @@ from synthdp.report.measured_vs_synthetic import Column
 from synthdp.report.parts import number
 from synthdp.report.public.content import PublicContent
 from synthdp.report.verdicts import Bounds, State, Verdict
+from synthdp.spec.wording import many
 
 Score = Mapping[str, Any]
 Estimands = Sequence[Mapping[str, Any]]
@@ -98,13 +99,13 @@ def shown(score: Score) -> str:
 def looseness(estimands: Estimands) -> float | None:
     """The median over all figures of half the interval over the estimate; None without figures.
 
-    Effects are left out: one near 0 may be known well.
+    Effects and coefficients are left out: one near 0 may be known well.
     """
     figures = [
         f
         for stated in estimands
         for f in stated["figures"]
-        if f.get("interval") and stated.get("kind") != "effect"
+        if f.get("interval") and stated.get("kind") not in ("effect", "regression")
     ]
     if not figures:
         return None
@@ -135,7 +136,7 @@ def graph_card(graph: GraphView) -> Verdict:
     A refuted claim shapes the table all the same, unless the spec asks to drop it.
     """
     if graph.validation:
-        text = f"{len(graph.edges)} arrows; " + "; ".join(
+        text = f"{many(len(graph.edges), 'arrow')}; " + "; ".join(
             f"{counts['refuted']} of {sum(counts.values())} {name} refuted by noisy tables"
             for kind, name in (("arrow", "given arrows"), ("independence", "implied independences"))
             if (counts := graph.validation["counts"].get(kind))
@@ -149,7 +150,7 @@ def graph_card(graph: GraphView) -> Verdict:
     text = words.get(graph.mode, f"mode {graph.mode}")
     state: State = "unknown" if graph.mode in ("given", "learn") else "plain"
     advice = "graph.mode: validate tests it" if graph.mode == "given" else ""
-    return Verdict(graph.name, f"{len(graph.edges)} arrows", text, state, advice=advice)
+    return Verdict(graph.name, many(len(graph.edges), "arrow"), text, state, advice=advice)
 
 
 def _refuted(validation: Mapping[str, Any]) -> tuple[int, int]:
@@ -165,7 +166,7 @@ def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
         text = "the guarantee rests on its proof; no attempt to refute it is published"
         advice = "publish one: synthdp audit SPEC --simulated"
         return Verdict("Audit", "none published", text, "unknown", advice=advice)
-    figure = f"{len(audit['audits'])} mechanisms" if audit["audits"] else "made"
+    figure = many(len(audit["audits"]), "mechanism") if audit["audits"] else "made"
     text = (
         f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"
         " a claim and never prove one"

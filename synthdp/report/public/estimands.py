@@ -11,12 +11,15 @@ from synthdp.drawing import charts
 from synthdp.model.regression import INTERCEPT
 from synthdp.report.parts import Picture, number
 from synthdp.report.tables import ReportTable
+from synthdp.spec.wording import many
 
 Estimands = Sequence[Mapping[str, Any]]
 
 MAX_PICTURES = 20
 MAX_DRAWN = 40  # figures of one estimand
 IN_HALVES = "coefficients in halves of their intervals: beyond 1 and -1 they are not zero"
+
+LEVELS = ("mean", "quantile", "count")
 
 Drawn = tuple[str, list[tuple[float, float, float]]]
 
@@ -31,26 +34,31 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
         if not known:
             continue
         coefficients = stated["statistic"] == "coefficient"
-        rows = [_coefficient(f) if coefficients else _figure(f) for f in known]
+        rows = [_coefficient(f) if coefficients else _figure(stated, f) for f in known]
         sentence = " ".join(f"{_capital(s)}." for s in stated["about"])
         if refused:
-            sentence += f" {refused} groups have too few rows for a figure."
+            has = "has" if refused == 1 else "have"
+            sentence += f" {many(refused, 'group')} {has} no figure: the table below says why."
         alt = f"Estimates with 95% intervals: {stated['text']}"
         label = IN_HALVES if coefficients else stated["statistic"]
-        svg = charts.intervals(rows, label=label, alt=alt)
+        # From 0 on where that means something: a mean's interval would be a dot far away from it.
+        origin = None if stated["statistic"] in LEVELS else 0.0
+        svg = charts.intervals(rows, label=label, alt=alt, origin=origin)
         yield Picture(stated["text"], Markup(svg), sentence)
 
 
-def _figure(figure: Mapping[str, Any]) -> Drawn:
-    low, high = figure["interval"]
-    return figure.get("group") or "all", [(figure["estimate"], low, high)]
+def _figure(stated: Mapping[str, Any], figure: Mapping[str, Any]) -> Drawn:
+    value, (low, high) = figure["estimate"], figure["interval"]
+    told, *ends = (_value(stated, v) for v in (value, low, high))
+    name = f"{figure.get('group') or 'all'}: {told}, {' to '.join(ends)}"
+    return name, [(value, low, high)]
 
 
 def _coefficient(figure: Mapping[str, Any]) -> Drawn:
     """Coefficients have different units: each is drawn in halves of its interval."""
     value, (low, high) = figure["estimate"], figure["interval"]
     half = (high - low) / 2 or 1.0
-    name = f"{figure['group']}: {number(value)}, {number(low)} to {number(high)}"
+    name = f"{figure['group']}: {value:,.4g}, {low:,.4g} to {high:,.4g}"
     return name, [(value / half, low / half, high / half)]
 
 
@@ -72,7 +80,7 @@ def estimand_table(estimands: Estimands) -> ReportTable:
 
 
 def _value(stated: Mapping[str, Any], value: float) -> str:
-    return f"{value:.1%}" if stated["statistic"] == "share" else number(value)
+    return f"{value:.1%}" if stated["statistic"] == "share" else f"{value:,.4g}"
 
 
 def _capital(text: str) -> str:

@@ -43,6 +43,7 @@ LIMITS = (
     PageLimits(60, 8, 6),
     PageLimits(20, 0, 3),
 )
+FIRST_ESTIMANDS = 12  # figures that stand before the first picture
 MAX_ESTIMANDS = 400  # figures that the page lists
 MAX_HEAT = 32  # columns of the association figure
 FIRST_OVERLAYS = 3  # columns that are drawn before all else folds
@@ -103,6 +104,7 @@ def _view(content: PublicContent) -> dict[str, Any]:
         "roc": roc_picture(content.profile),
         "learning": [*learning_sentences(facts["scores"])],
         "estimands": [*estimand_pictures(content.estimands)],
+        "first_estimands": cut(estimand_table(content.estimands), FIRST_ESTIMANDS),
         "estimand_table": cut(estimand_table(content.estimands), MAX_ESTIMANDS),
         "attack": _attack_sentence(facts["audit"]),
         "audit_tables": audit_tables([facts["audit"]]) if facts["audit"] else [],

@@ -80,6 +80,13 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         f"of answers on {score['target']} are right on held-out real rows, after learning on these"
         f" (95% interval {score['low']:.1%} to {score['high']:.1%})"
     )
+    if score["low"] <= 0 and score["high"] >= 1:
+        text = (
+            f"nothing can be said of models of {score['target']} on real rows: the interval is the"
+            " whole range"
+        )
+        advice = "a larger share for scores, or a larger epsilon"
+        return Verdict("Models", "not known", text, "unknown", advice=advice, use=True)
     figure = shown(score) if score["value"] is None else f"{score['value']:.1%}"
     verdict = Verdict("Models", figure, text, verdicts.worst(states), use=True)
     if guess is None:
