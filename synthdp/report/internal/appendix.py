@@ -52,7 +52,7 @@ def _headline(content: ReportContent) -> ReportTable:
         "epsilon, used on this outcome (no bound)": budget.epsilon_spent,
         "delta": budget.delta,
         "epsilon, cap of the dataset": budget.cap_epsilon,
-        "epsilon, left under the cap": budget.cap_left,
+        "epsilon, taken from the dataset so far": budget.dataset_spent,
         "tv1_noisy": content.tv1_noisy,
     }
     if report:
