@@ -25,6 +25,8 @@ from synthdp.drawing.palette import (
     SYNTHETIC,
 )
 
+__all__ = ["BOUND", "GREEN", "GREY", "INK", "LINE", "OF", "REAL", "SERIES", "SKY", "SYNTHETIC"]
+
 matplotlib.use("Agg")
 matplotlib.rcParams.update(
     {

@@ -52,10 +52,10 @@ def plot(study: pd.DataFrame, path: Path) -> None:
                 markerfacecolor=colour if sure else "none",
                 linestyle="",
             )
-        sure = sum(gap.lower > 0 or gap.upper < 0 for *_, gap in found)
+        told = sum(gap.lower > 0 or gap.upper < 0 for *_, gap in found)
         panel.axvline(0, color=look.GREY, linewidth=0.8)
         panel.set_title(title)
-        panel.set_title(f"{sure} of {len(found)} sure", loc="right", fontsize=8, color=look.GREY)
+        panel.set_title(f"{told} of {len(found)} sure", loc="right", fontsize=8, color=look.GREY)
         panel.set_yticks(range(len(EXTRACTORS)), EXTRACTORS)
         panel.set_ylim(len(EXTRACTORS) - 0.5, -0.5)
     for panel in axes[1]:

@@ -17,6 +17,7 @@ import typer
 
 from synthdp.cli.ask import answer, effect
 from synthdp.cli.copies import copies
+from synthdp.cli.export import export
 from synthdp.cli.graph import graph_app
 from synthdp.cli.help import shown
 from synthdp.cli.index import index
@@ -54,7 +55,7 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
-for command in (validate, schema, init, plan, answer, effect, copies, index):
+for command in (validate, schema, init, plan, answer, effect, copies, index, export):
     app.command(**shown(command.__name__))(command)
 
 Force = Annotated[
