@@ -65,7 +65,7 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
     reader.entries = [] if excess else entries
     yield from (f"{name}: {p}" for p in _chain_problems(entries, content["run"], spec.dataset.id))
     yield from (f"{name}: {p}" for p in _run_problems(entries, spec))
-    yield from (f"{name}: {p}" for p in _balance_problems(content["balance"], spec))
+    yield from (f"{name}: {p}" for p in _balance_problems(content.get("balance", {}), spec))
 
 
 def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterator[str]:
