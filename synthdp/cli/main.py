@@ -301,7 +301,10 @@ def _unexpected(error: Exception) -> NoReturn:
     show = getattr(error, "show", None)
     if show is not None:
         show()
-        show_error(error_json(error.format_message(), exit_code=2))  # type: ignore[attr-defined]
+        budget = "nothing was spent"  # no command has begun
+        say(f"{BUDGET}{budget}", err=True)
+        told = error_json(error.format_message(), exit_code=2)  # type: ignore[attr-defined]
+        show_error(told | {"budget": budget})
         sys.exit(2)
     import traceback
 
