@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from benchmarks import look
+
 LINES = {
     ("given", "pairs", "balanced"): "expert graph",
     ("groups", "pairs", "balanced"): "partial: four groups",
@@ -27,13 +29,13 @@ LINES = {
     ("wrong", "one-way", "drawn"): "wrong graph, the model alone",
     ("none", "one-way", "drawn"): "no graph, the model alone",
 }
-COLOURS = {1.0: "tab:blue", 10.0: "tab:green", math.inf: "tab:orange"}
+COLOURS = {1.0: look.SYNTHETIC, 10.0: look.SKY, math.inf: look.REAL}
 OFFSET = {1.0: -0.2, 10.0: 0.0, math.inf: 0.2}  # so that all can be seen on one line
 
 
 def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
     """Draw `summarised` quality and the attack's table; whiskers are 95% intervals."""
-    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    figure = Figure(figsize=(12.5, 5), layout="constrained")
     left, middle, right = figure.subplots(1, 3, sharey=True)
     for _, row in quality.iterrows():
         for axes, name in ((left, "mean_auc"), (middle, "tv2")):
@@ -51,7 +53,7 @@ def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
         value = row["advantage"]
         _whisker(right, row, value, value - row["advantage_lower"], row["advantage_upper"] - value)
         if math.isfinite(row["epsilon"]):
-            right.plot(row["ceiling"], _height(row), marker="|", markersize=14, color="black")
+            right.plot(row["ceiling"], _height(row), marker="|", markersize=14, color=look.BOUND)
     left.set_yticks(range(len(LINES)), list(LINES.values()))
     left.set_ylim(len(LINES) - 0.5, -0.5)
     left.set(
@@ -63,18 +65,19 @@ def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
         xlabel="500 rows; bar: the most that epsilon allows",
         xlim=(-0.5, 1.05),
     )
-    right.axvline(0, color="grey", linewidth=0.8)
+    right.axvline(0, color=look.GREY, linewidth=0.8)
+    look.better(left, "right")
+    look.better(middle, "left")
     for axes in (left, middle, right):
-        axes.grid(axis="y", linewidth=0.3)
+        axes.grid(axis="x", visible=False)
     shown = [Line2D([], [], marker="o", linestyle="", color=colour) for colour in COLOURS.values()]
     names = ["no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}" for epsilon in COLOURS]
-    figure.legend(shown, names, loc="outside lower center", ncols=len(shown), frameon=False)
+    figure.legend(shown, names, loc="outside lower center", ncols=len(shown))
     figure.suptitle(
         "Adult, delta 1e-5: what graph, tables, choice of rows and privacy are worth (whiskers: 95%"
-        " intervals; none on one run)",
-        fontsize=11,
+        " intervals; none on one run)"
     )
-    figure.savefig(path, dpi=120)
+    figure.savefig(path)
 
 
 def _height(row: Any) -> float:

@@ -389,52 +389,55 @@ def peers(path: Path) -> list[tuple[str, float, float]]:
     ]
 
 
+LEAST_AUC = 0.825  # peers below are named in the margin
+
+
 def plot(table: pd.DataFrame, path: Path) -> None:
-    """Quality against distance: right and low is better. Crosses: peers at epsilon 1, as
+    """Quality against distance, means of the runs. Crosses: peers at epsilon 1, as
     `benchmarks.peers` measured them.
     """
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    from benchmarks import look
+
+    figure = Figure(figsize=(8.4, 5.6), layout="constrained")
     axes = figure.subplots()
     ceiling = float(table.loc[table["variant"] == "real rows", "mean_auc"].iloc[0])
-    for (variant, epsilon), group in table[table["variant"] != "real rows"].groupby(
-        ["variant", "epsilon"], sort=False
+    cells = table[table["variant"] != "real rows"].groupby(["variant", "epsilon"], sort=False)
+    for (place, ((variant, epsilon), group)), marker in zip(
+        enumerate(cells), "osD^vP*Xp", strict=False
     ):
         axes.scatter(
             group["mean_auc"],
             group["tv2"],
             label=f"{VARIANTS[str(variant)]}, epsilon {epsilon:g}",
-            s=40,
+            s=70 if marker == "*" else 34,
+            marker=marker,
+            color=look.SERIES[place % len(look.SERIES)],
+            edgecolor="white",
+            linewidth=0.5,
         )
     for name, auc, tv2 in peers(RESULTS / "peers.csv"):
-        axes.scatter(auc, tv2, marker="x", color="grey")
-        side = (
-            {"xytext": (-5, 5), "ha": "right"} if auc > 0.85 else {"xytext": (5, 5), "ha": "left"}
-        )
-        axes.annotate(
-            name, (auc, tv2), textcoords="offset points", fontsize=8, color="dimgrey", **side
-        )
-    axes.axvline(ceiling, color="grey", linestyle=":")
-    axes.annotate(
-        "real rows",
-        (ceiling, axes.get_ylim()[1]),
-        ha="right",
-        va="top",
-        fontsize=8,
-        color="dimgrey",
-        rotation=90,
+        shown = max(auc, LEAST_AUC)
+        axes.scatter(shown, tv2, marker="x", color=look.OF[name])
+        text = name if shown == auc else f"{name}, AUC {auc:.3f}"
+        axes.annotate(text, (shown, tv2), textcoords="offset points", xytext=(6, 4), fontsize=8)
+    axes.axvline(ceiling, color=look.REAL, linestyle=":")
+    axes.text(
+        ceiling, 0.97, "real rows ", ha="right", fontsize=8, transform=axes.get_xaxis_transform()
     )
-    axes.set_xlabel("mean AUC of five classifiers, trained on synthetic, tested on real")
-    axes.set_ylabel("mean total variation of pair tables")
-    axes.set_title(
-        f"Adult, delta {DELTA:g}, total for everything in the run (crosses: peers at epsilon 1)",
-        fontsize=10,
+    axes.set(
+        xlabel="mean AUC of five classifiers, trained on synthetic, tested on real rows",
+        ylabel="mean total variation of pair tables",
+        yscale="log",
+        title=f"Adult, delta {DELTA:g}; crosses: peers at epsilon 1",
     )
-    axes.legend(frameon=False, fontsize=8, loc="upper center")
-    figure.savefig(path, dpi=150)
+    ticks = [0.005, 0.01, 0.02, 0.05, 0.1]
+    axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
+    axes.set_yticks([], minor=True)
+    look.better(axes, "right and down")
+    figure.legend(loc="outside lower center", ncols=2)
+    figure.savefig(path)
 
 
 if __name__ == "__main__":

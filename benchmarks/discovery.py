@@ -37,6 +37,7 @@ from joblib import Parallel, delayed
 
 from benchmarks.random_networks import random_network
 from synthdp.data.domain import Domain
+from synthdp.drawing.palette import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.discovery import ALGORITHMS
@@ -214,27 +215,25 @@ def run(options: argparse.Namespace, path: Path) -> pd.DataFrame:
 
 BATCH, ROWS = 50, 100_000
 LOOKS: dict[str, dict[str, Any]] = {  # one colour, line and marker each, in every panel
-    "measured_pc": {"color": "#0b5394", "linestyle": "-", "marker": "o"},
-    "priv_pc": {"color": "#c55a11", "linestyle": "--", "marker": "s"},
-    "svt_pc": {"color": "#2e7d32", "linestyle": "-.", "marker": "^"},
-    "em_pc": {"color": "#8e24aa", "linestyle": (0, (1, 1)), "marker": "D"},
-    "rcit_pc": {"color": "#616161", "linestyle": (0, (5, 2, 1, 2)), "marker": "v"},
+    "measured_pc": {"color": SYNTHETIC, "linestyle": "-", "marker": "o"},
+    "priv_pc": {"color": OCHRE, "linestyle": "--", "marker": "s"},
+    "svt_pc": {"color": GREEN, "linestyle": "-.", "marker": "^"},
+    "em_pc": {"color": BOUND, "linestyle": (0, (1, 1)), "marker": "D"},
+    "rcit_pc": {"color": GREY, "linestyle": (0, (5, 2, 1, 2)), "marker": "v"},
 }
 
 
 def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> None:
     """F1 against total epsilon, a panel per network: mean over seeds, and the range."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from benchmarks import look
 
     table = table[table.rows == ROWS]
     chosen = table[(table.delta == delta) & (table.adjacency == adjacency)]
     names = [n for n in (*TUNED, *UNSEEN) if n in set(chosen.network)]
-    figure, axes = plt.subplots(
-        -(-(len(names) + 1) // 4), 4, figsize=(14, 9.5), sharey=True, squeeze=False
-    )
+    figure = Figure(figsize=(12.5, 7.6), layout="constrained")
+    axes = figure.subplots(-(-len(names) // 4), 4, sharey=True, squeeze=False)
     for name, axis in zip(names, axes.flat, strict=False):
         for algorithm, rows in chosen[chosen.network == name].groupby("algorithm"):
             by = rows.groupby("epsilon").f1.agg(["mean", "min", "max"])
@@ -244,7 +243,7 @@ def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> No
             )
         exact = table[(table.algorithm == NON_PRIVATE) & (table.network == name)].f1
         if len(exact):
-            axis.axhline(exact.mean(), color="black", linestyle=":", label="PC without privacy")
+            axis.axhline(exact.mean(), color=look.REAL, linestyle=":", label="PC without privacy")
         axis.set(
             title=f"{name} ({'tuned on' if name in TUNED else 'not tuned on'})",
             xscale="log",
@@ -260,12 +259,9 @@ def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> No
         for axis in axes.flat
         for h, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    axes.flat[-1].legend(
-        handles.values(), handles.keys(), loc="center", title=f"delta {delta:g}, {adjacency}"
-    )
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    figure.suptitle(f"F1 of arcs, {ROWS:,} rows, delta {delta:g}, {adjacency}")
+    figure.savefig(path)
 
 
 def main() -> None:

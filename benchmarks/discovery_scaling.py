@@ -187,12 +187,12 @@ def point(kind: str, size: int) -> dict[str, Any]:
 
 def plot(table: pd.DataFrame, path: Path) -> None:
     """Seconds and memory against rows, seconds against columns."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from benchmarks import look  # noqa: F401 - its colours and fonts
 
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4))
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    axes = figure.subplots(1, 3)
     rows, columns = table[table.kind == "rows"], table[table.kind == "columns"]
     axes[0].plot(rows["size"], rows.search_cpu_s, marker="o", label="search")
     axes[0].plot(rows["size"], rows.read_cpu_s, marker="s", label="reading Parquet")
@@ -216,9 +216,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
         xscale="log",
         yscale="log",
     )
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    figure.savefig(path)
 
 
 def main() -> None:

@@ -160,18 +160,18 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 def plot(table: pd.DataFrame, path: Path) -> None:
     """Each release's estimate with its interval, beside the real one's band."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mpl.use("Agg")
+    from benchmarks import look
+
     groups = [(v, e) for e in sorted(set(table["epsilon"]) - {0.0}) for v in VARIANTS]
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     for axes, effect in zip(figure.subplots(1, len(NAMES), sharey=True), NAMES, strict=True):
         own = table[table["effect"] == effect]
         truth = own[own["variant"] == "real rows"].iloc[0]
-        axes.axhspan(truth["low"], truth["high"], color="#b85c00", alpha=0.2, linewidth=0)
-        axes.axhline(truth["estimate"], color="#b85c00", label="real rows, 95% interval")
-        axes.axhline(0, color="grey", linewidth=0.8, linestyle=":")
+        axes.axhspan(truth["low"], truth["high"], color=look.REAL, alpha=0.2, linewidth=0)
+        axes.axhline(truth["estimate"], color=look.REAL, label="real rows, 95% interval")
+        axes.axhline(0, color=look.GREY, linewidth=0.8, linestyle=":")
         for k, (variant, epsilon) in enumerate(groups):
             runs = own[(own["variant"] == variant) & (own["epsilon"] == epsilon)].reset_index(
                 drop=True
@@ -185,20 +185,20 @@ def plot(table: pd.DataFrame, path: Path) -> None:
                 fmt="o",
                 markersize=3,
                 linewidth=1,
-                color="#0b66b8" if variant == "causal" else "#777777",
+                color=look.SYNTHETIC if variant == "causal" else look.GREY,
             )
         axes.set_xticks(
             range(len(groups)), [f"{LABELS[v]}\nepsilon {e:g}" for v, e in groups], fontsize=8
         )
-        axes.set_title(effect, fontsize=9)
+        axes.set_title(effect)
+        axes.grid(axis="x", visible=False)
     figure.axes[0].set_ylabel("more visits in a year")
-    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.axes[0].legend()
     figure.suptitle(
         "RAND HIE: effect of the randomised plan, in ten releases of each kind (dots: one release,"
-        " 95% interval of its rows)",
-        fontsize=10,
+        " 95% interval of its rows)"
     )
-    figure.savefig(path, dpi=150)
+    figure.savefig(path)
 
 
 if __name__ == "__main__":

@@ -179,10 +179,10 @@ def tables(cells: int, runs: int) -> Iterator[dict[str, object]]:
 
 def plot(found: pd.DataFrame, path: Path) -> None:
     """Error, loss and time of DP-SGD by the lattice."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mpl.use("Agg")
+    from benchmarks import look
+
     trained = found[found["what"] == "DP-SGD"]
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     error, fit, cost = figure.subplots(1, 3)
@@ -213,20 +213,25 @@ def plot(found: pd.DataFrame, path: Path) -> None:
         ylabel="negative ELBO, nats per row",
         xlabel="noise (bits of the lattice)",
     )
-    fit.legend(frameon=False, fontsize=8)
+    fit.legend()
     cost.bar(
-        names, means["step_ms"] - means["noise_ms"], label="the rest of a step", color="lightgrey"
+        names, means["step_ms"] - means["noise_ms"], label="the rest of a step", color=look.LINE
     )
-    cost.bar(names, means["noise_ms"], bottom=means["step_ms"] - means["noise_ms"], label="noise")
+    cost.bar(
+        names,
+        means["noise_ms"],
+        bottom=means["step_ms"] - means["noise_ms"],
+        label="noise",
+        color=look.SYNTHETIC,
+    )
     cost.set(title="CPU of a step", ylabel="ms", xlabel="noise (bits of the lattice)")
     cost.set_ylim(0, 1.25 * means["step_ms"].max())
-    cost.legend(frameon=False, fontsize=8, loc="upper right")
+    cost.legend(loc="upper right")
     figure.suptitle(
         f"DP-SGD on Adult, {int(trained['parameters'].iloc[0])} parameters,"
         f" {int(trained['steps'].iloc[0])} steps",
-        fontsize=10,
     )
-    figure.savefig(path, dpi=150)
+    figure.savefig(path)
 
 
 def main() -> None:

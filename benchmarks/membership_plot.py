@@ -5,11 +5,15 @@ sees with privacy, with a graph, with both.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from benchmarks import look
 from benchmarks.ablation_attack import difference
 from synthdp_attacks.statistics import Interval
 
@@ -23,74 +27,65 @@ PANELS = {
     "partial graph, no privacy": (("none", math.inf), ("partial", math.inf)),
     "partial graph, epsilon 1": (("none", 1.0), ("partial", 1.0)),
 }
-COLOURS = dict(
-    zip(
-        EXTRACTORS,
-        ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink"),
-        strict=True,
-    )
-)
+MARKERS = "osD^"
 
 
 def plot(study: pd.DataFrame, path: Path) -> None:
-    """Draw the change of advantage, with 95% intervals; above 0 the attacker sees less."""
+    """A line for each kind of attack, a point for each classifier on it, filled where its 95%
+    interval leaves out 0. Right of 0 the attacker sees less.
+    """
     honest = study[study["split"] == "by model pair"]
     tables = list(dict.fromkeys(honest["table"]))
-    figure = Figure(figsize=(3.1 * len(PANELS), 3.6 * len(tables)), layout="constrained")
-    axes = figure.subplots(len(tables), len(PANELS), sharey=True, squeeze=False)
-    for row, table in enumerate(tables):
-        own = honest[honest["table"] == table]
-        for column, (title, (without, with_)) in enumerate(PANELS.items()):
-            panel, place = axes[row][column], 0
-            for extractor in EXTRACTORS:
-                for classifier in dict.fromkeys(own[own["extractor"] == extractor]["classifier"]):
-                    both = [
-                        _interval(own, extractor, classifier, *where) for where in (without, with_)
-                    ]
-                    if both[0] is not None and both[1] is not None:
-                        gap = difference(both[0], both[1])
-                        spread = [[gap.value - gap.lower], [gap.upper - gap.value]]
-                        label = (
-                            extractor
-                            if classifier
-                            == own[own["extractor"] == extractor]["classifier"].iloc[0]
-                            else None
-                        )
-                        panel.errorbar(
-                            place,
-                            gap.value,
-                            yerr=spread,
-                            fmt="o",
-                            markersize=3,
-                            linewidth=0.8,
-                            color=COLOURS[extractor],
-                            label=label,
-                        )
-                    place += 1
-                place += 1
-            panel.axhline(0, color="grey", linewidth=0.8)
-            panel.set_xticks([])
-            panel.set_title(f"{table}: {title}", fontsize=9)
-        axes[row][0].set_ylabel("advantage lost by the attacker")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=len(EXTRACTORS),
-        frameon=False,
-        fontsize=9,
-    )
+    figure = Figure(figsize=(12, 6.4), layout="constrained")
+    axes = figure.subplots(2, 3, sharex=True, sharey=True)
+    for panel, (title, cells) in zip(axes.flat, PANELS.items(), strict=True):
+        found = [(place, *gap) for place, t in enumerate(tables) for gap in _gaps(honest, t, cells)]
+        for place, line, gap in found:
+            sure = gap.lower > 0 or gap.upper < 0
+            colour = look.SERIES[place]
+            panel.plot(
+                gap.value,
+                line + 0.24 * (place - (len(tables) - 1) / 2),
+                marker=MARKERS[place],
+                markersize=5,
+                color=colour,
+                markerfacecolor=colour if sure else "none",
+                linestyle="",
+            )
+        told = sum(gap.lower > 0 or gap.upper < 0 for *_, gap in found)
+        panel.axvline(0, color=look.GREY, linewidth=0.8)
+        panel.set_title(title)
+        panel.set_title(f"{told} of {len(found)} sure", loc="right", fontsize=8, color=look.GREY)
+        panel.set_yticks(range(len(EXTRACTORS)), EXTRACTORS)
+        panel.set_ylim(len(EXTRACTORS) - 0.5, -0.5)
+    for panel in axes[1]:
+        panel.set_xlabel("advantage that the attacker loses")
+    shown = [
+        Line2D([], [], marker=m, linestyle="", color=c, label=t)
+        for t, m, c in zip(tables, MARKERS, look.SERIES, strict=False)
+    ]
+    figure.legend(handles=shown, loc="outside lower center", ncols=len(shown))
     figure.suptitle(
-        "What privacy and a causal graph take from membership attacks (95% intervals; classifiers"
-        " side by side)",
-        fontsize=11,
+        "What privacy and a causal graph take from membership attacks (a point: one classifier;"
+        " filled: its 95% interval leaves out 0, as 1 in 20 does by chance)"
     )
-    figure.savefig(path, dpi=110)
+    figure.savefig(path)
+
+
+def _gaps(
+    honest: pd.DataFrame, table: str, cells: tuple[tuple[str, float], tuple[str, float]]
+) -> Iterator[tuple[int, Interval]]:
+    """The line of each attack that both cells have, and what the second takes from it."""
+    own = honest[honest["table"] == table]
+    for line, extractor in enumerate(EXTRACTORS):
+        for classifier in dict.fromkeys(own[own["extractor"] == extractor]["classifier"]):
+            without, with_ = (_interval(own, extractor, classifier, *cell) for cell in cells)
+            if without is not None and with_ is not None:
+                yield line, difference(without, with_)
 
 
 def _interval(
-    own: pd.DataFrame, extractor: str, classifier: str, graph: str, epsilon: float
+    own: pd.DataFrame, extractor: str, classifier: Any, graph: str, epsilon: float
 ) -> Interval | None:
     rows = own[
         (own["extractor"] == extractor)

@@ -313,9 +313,12 @@ def discovery(seeds: int) -> pd.DataFrame:
 
 def plot(tests: pd.DataFrame, pc: pd.DataFrame, path: Path) -> None:
     """Errors by epsilon, F1 by epsilon."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.5))
+    from benchmarks import look
+
+    figure = Figure(figsize=(12.5, 4), layout="constrained")
+    axes = figure.subplots(1, 3)
     for axis, error in zip(axes, ("type_1", "type_2"), strict=False):
         for (method, rows), own in tests[tests.method != "rcit_exact"].groupby(["method", "rows"]):
             axis.plot(
@@ -332,17 +335,17 @@ def plot(tests: pd.DataFrame, pc: pd.DataFrame, path: Path) -> None:
             ylim=(-0.03, 1.03),
             title="test of x, y given z",
         )
-    axes[0].axhline(0.07, color="grey", lw=0.8, ls=":")
-    axes[0].legend(fontsize=8)
+    axes[0].axhline(0.07, color=look.GREY, lw=0.8, ls=":")
+    axes[0].legend()
     for i, (table, own) in enumerate(pc.groupby("table")):
         private, public = (own[own.method == m] for m in ("rcit_pc", "fisher_z"))
         axes[2].plot(
             *private.groupby("epsilon").f1.mean().reset_index().to_numpy().T,
             marker="o",
-            color=f"C{i}",
+            color=look.SERIES[i],
             label=str(table),
         )
-        axes[2].axhline(public.f1.mean(), color=f"C{i}", ls=":", lw=1)
+        axes[2].axhline(public.f1.mean(), color=look.SERIES[i], ls=":", lw=1)
     axes[2].set(
         xscale="log",
         xlabel="epsilon",
@@ -350,12 +353,11 @@ def plot(tests: pd.DataFrame, pc: pd.DataFrame, path: Path) -> None:
         ylim=(0, 1.03),
         title="rcit_pc; dotted: Fisher's z without privacy",
     )
-    axes[2].legend(fontsize=8)
+    axes[2].legend()
     for axis in axes:
         axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
         axis.set_xticks([], minor=True)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path)
 
 
 def main() -> None:

@@ -240,13 +240,16 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     """Accuracy with intervals by epsilon: Tuebingen, its large pairs, those as in Table 2, and
     simulated pairs.
     """
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
+
+    from benchmarks import look
 
     panels = [("tuebingen", size, ALL) for size in ("all", MIDDLE, LARGE)] + [
         ("tuebingen", LARGE, TEST)
     ]
     panels += [(f"simulated, {rows} rows", "all", ALL) for rows in SIMULATED_ROWS]
-    figure, axes = plt.subplots(2, 3, figsize=(15, 9), sharey=True)
+    figure = Figure(figsize=(12.5, 7.5), layout="constrained")
+    axes = figure.subplots(2, 3, sharey=True)
     for axis, (pairs, size, protected) in zip(axes.flat, panels, strict=True):
         own = table[
             (table["pairs"] == pairs) & (table["size"] == size) & (table["protected"] == protected)
@@ -262,10 +265,10 @@ def plot(table: pd.DataFrame, path: Path) -> None:
                 marker="o",
                 capsize=3,
                 label=score if len(one) else None,
-                color=f"C{i}",
+                color=look.SERIES[i],
                 lw=1 + (i == 0),
             )
-        axis.axhline(0.5, color="grey", lw=0.8, ls=":")
+        axis.axhline(0.5, color=look.GREY, lw=0.8, ls=":")
         of_size = "" if size == "all" else f" of {size} rows"
         axis.set(
             xlabel="epsilon",
@@ -277,9 +280,8 @@ def plot(table: pd.DataFrame, path: Path) -> None:
         )
     for axis in axes[:, 0]:
         axis.set_ylabel("share of right directions")
-    axes[0, 0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    axes[0, 0].legend()
+    figure.savefig(path)
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
 """The picture of `benchmarks.peers`: quality against CPU seconds, one column for each table; shapes
-are peers, fillings are epsilons.
+and colours are peers, sizes are epsilons.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -17,7 +18,7 @@ MARKERS = {
     "mostlyai": ("o", "mostlyai-engine, DP-SGD"),
     "dpsynth": ("D", "dpsynth, SWIFT"),
 }
-FILLS = {0.1: "white", 1.0: "darkgrey", 10.0: "black"}
+SIZES = {0.1: 45.0, 1.0: 90.0, 10.0: 180.0}
 UTILITY = {"pain5000": ("mean_acc", "mean accuracy, 20 targets x 5 classifiers")}
 AUC = ("mean_auc", "mean AUC of five classifiers")
 
@@ -26,101 +27,94 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     """Utility above (higher is better), distance of pair tables below (lower is better); points are
     means over runs.
     """
-    import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter
 
-    mpl.use("Agg")
+    from benchmarks import look
+
     good = table[table["outcome"] == "ok"]
     fits = good[good["epsilon"] > 0]
     names = list(dict.fromkeys(fits["table"]))
     if not names:
         return
-    figure = Figure(figsize=(4.6 * len(names) + 0.6, 8.2))
-    axes = figure.subplots(2, len(names), squeeze=False, sharex="col")
+    figure = Figure(figsize=(3.8 * len(names) + 0.6, 7), layout="constrained")
+    axes = figure.subplots(2, len(names), squeeze=False, sharex=True)
+    ticks = [t for t in (5, 10, 20, 50, 100, 200, 500, 1000) if t <= 2 * fits["cpu_s"].max()]
     for column, name in enumerate(names):
         utility, label = UTILITY.get(name, AUC)
-        for row, (what, words) in enumerate(
-            [(utility, label), ("tv2", "mean total variation of pair tables")]
+        above, below = axes[:, column]
+        for panel, what, words in (
+            (above, utility, label),
+            (below, "tv2", "mean total variation of pair tables"),
         ):
-            panel = axes[row][column]
             _points(panel, fits[fits["table"] == name], what)
             panel.set(ylabel=words, xscale="log")
-            panel.xaxis.set(
-                major_locator=LogLocator(subs=(1, 2, 5)),
-                major_formatter="{x:g}",
-                minor_formatter=NullFormatter(),
-            )
-        _ceilings(axes[0][column], good[(good["table"] == name) & (good["epsilon"] == 0)], utility)
-        axes[0][column].set_title(f"{name}, tested on real rows", fontsize=10)
-        axes[1][column].set_xlabel("CPU seconds of fit and sample, one thread")
-        axes[1][column].set_ylim(0, 1.1 * fits.loc[fits["table"] == name, "tv2"].max())
+            panel.set_xticks(ticks, [str(t) for t in ticks])
+            panel.set_xticks([], minor=True)
+        _ceilings(above, good[(good["table"] == name) & (good["epsilon"] == 0)], utility)
+        above.set_title(name)
+        look.better(above, "left and up")
+        look.better(below, "left and down")
+        below.set_xlabel("CPU seconds of fit and sample, one thread")
+        below.set_ylim(0, 1.1 * fits.loc[fits["table"] == name, "tv2"].max())
     _legend(figure, fits)
-    figure.tight_layout(rect=(0, 0.13 if len(names) == 1 else 0.07, 1, 1))
-    figure.savefig(path, dpi=130)
+    figure.savefig(path)
 
 
-def _points(panel, fits: pd.DataFrame, what: str) -> None:  # type: ignore[no-untyped-def]
+def _points(panel: Any, fits: pd.DataFrame, what: str) -> None:
+    from benchmarks import look
+
     for peer, own in fits.groupby("peer", sort=True):
         marker, _ = MARKERS[str(peer)]
-        size = 190 if marker == "*" else 75
         means = own.groupby("epsilon", sort=True)[["cpu_s", what]].mean()
-        panel.plot(means["cpu_s"], means[what], color="grey", linewidth=0.7, zorder=2)
-        fills = [FILLS.get(float(epsilon), "lightgrey") for epsilon in means.index]
         panel.scatter(
             means["cpu_s"],
             means[what],
             marker=marker,
-            s=size,
-            facecolor=fills,
-            edgecolor="black",
-            linewidth=1.1,
+            s=[SIZES.get(float(epsilon), 40.0) for epsilon in means.index],
+            color=look.OF[str(peer)],
+            edgecolor="white",
+            linewidth=0.6,
             zorder=3,
         )
-    panel.grid(color="lightgrey", linewidth=0.5)
 
 
-def _ceilings(panel, real: pd.DataFrame, what: str) -> None:  # type: ignore[no-untyped-def]
+def _ceilings(panel: Any, real: pd.DataFrame, what: str) -> None:
     """What real rows reach, as they are and after the grid."""
-    for (_, one), style, side in zip(
-        real.sort_values("peer").iterrows(), ("-", ":"), ("left", "right"), strict=False
+    from benchmarks import look
+
+    for (_, one), style, end in zip(
+        real.sort_values("peer").iterrows(), ("-", ":"), ("bottom", "top"), strict=False
     ):
-        panel.axhline(one[what], color="black", linewidth=0.9, linestyle=style)
-        x, up = (0.01, 2) if side == "left" else (0.99, -9)
-        place = {
-            "xycoords": ("axes fraction", "data"),
-            "xytext": (0, up),
-            "textcoords": "offset points",
-        }
-        panel.annotate(one["peer"], (x, one[what]), ha=side, fontsize=7, **place)
-
-
-def _legend(figure, fits: pd.DataFrame) -> None:  # type: ignore[no-untyped-def]
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    def key(marker: str, label: str) -> Line2D:
-        return Line2D(
-            [],
-            [],
-            linestyle="",
-            marker=marker,
-            markerfacecolor="darkgrey",
-            markeredgecolor="black",
-            markersize=9,
-            label=label,
+        panel.axhline(one[what], color=look.REAL, linewidth=0.9, linestyle=style)
+        panel.text(
+            0.99,
+            one[what],
+            one["peer"],
+            ha="right",
+            va=end,
+            fontsize=7,
+            transform=panel.get_yaxis_transform(),
         )
 
-    shapes = [key(m, label) for peer, (m, label) in MARKERS.items() if (fits["peer"] == peer).any()]
-    fills = [
-        Patch(facecolor=fill, edgecolor="black", label=f"epsilon {epsilon:g}")
-        for epsilon, fill in FILLS.items()
-        if (fits["epsilon"] == epsilon).any()
+
+def _legend(figure: Any, fits: pd.DataFrame) -> None:
+    from matplotlib.lines import Line2D
+
+    from benchmarks import look
+
+    shapes = [
+        Line2D([], [], linestyle="", marker=m, color=look.OF[peer], markersize=8, label=label)
+        for peer, (m, label) in MARKERS.items()
+        if (fits["peer"] == peer).any()
     ]
+    sizes = [
+        Line2D([], [], linestyle="", marker="o", color=look.GREY, markersize=size**0.5,
+               label=f"epsilon {epsilon:g}")
+        for epsilon, size in SIZES.items()
+        if (fits["epsilon"] == epsilon).any()
+    ]  # fmt: skip
     figure.legend(
-        handles=shapes + fills,
-        loc="lower center",
-        ncols=2 if figure.get_figwidth() < 6 else 4,
-        frameon=False,
-        fontsize=9,
+        handles=shapes + sizes,
+        loc="outside lower center",
+        ncols=2 if figure.get_figwidth() < 6 else 5,
     )

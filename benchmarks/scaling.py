@@ -161,10 +161,9 @@ def held(*, again: bool) -> dict[Point, dict[str, Any]]:
 
 def plot(measured: dict[Point, dict[str, Any]], path: Path) -> None:
     """Seconds of the stages above, memory below; one column of axes for each series."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from benchmarks import look
 
     stages = {
         "cpu_seconds": "all, CPU time",
@@ -173,13 +172,14 @@ def plot(measured: dict[Point, dict[str, Any]], path: Path) -> None:
         "sample_s": "sample",
         "bundle_and_report_s": "bundle",
     }
-    figure, axes = plt.subplots(2, 3, figsize=(13, 7))
+    figure = Figure(figsize=(12, 6.5), layout="constrained")
+    axes = figure.subplots(2, 3)
     for (what, points), above, below in zip(SERIES.items(), *axes, strict=True):
         rows = [measured[p] for p in points if p in measured]
         x = [row[what] for row in rows]
         for key, label in stages.items():
             above.plot(x, [row[key] for row in rows], marker="o", label=label)
-        below.plot(x, [row["peak_mb"] for row in rows], marker="o", color="black")
+        below.plot(x, [row["peak_mb"] for row in rows], marker="o", color=look.SYNTHETIC)
         fixed = {
             "rows": "20 columns, epsilon 1",
             "columns": "100,000 rows, epsilon 1",
@@ -192,9 +192,7 @@ def plot(measured: dict[Point, dict[str, Any]], path: Path) -> None:
             xlabel=what, ylabel="peak memory, MB", xscale="log", yscale="log", ylim=(100, 10_000)
         )
     axes[0][0].legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    figure.savefig(path)
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ fit.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -201,6 +202,21 @@ def missing_package(error: BaseException) -> OutputError | None:
     if (note := budget_note(error)) is not None:
         told.add_note(note)
     return told
+
+
+@contextmanager
+def extra_named() -> Iterator[None]:
+    """Turn an import that fails for lack of the extra `release` into an error that names it.
+
+    Raises:
+        OutputError: a package of the extra is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (told := missing_package(error)) is None:
+            raise
+        raise told from None
 
 
 class Mistake(Protocol):

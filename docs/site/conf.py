@@ -24,7 +24,7 @@ NAVIGATION = {
     " guides/gates guides/pipelines reference/spec",
     "Judge a release": "reviewer privacy-model threat-model known-limits symbols",
     "Use a bundle": "consumer inference gallery people-in-the-data",
-    "Evidence": "benchmarks dashboard",
+    "Evidence": "benchmarks dashboard checklist",
     "Inside": "architecture extending",
 }
 TREES = "\n".join(

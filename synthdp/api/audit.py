@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from synthdp.api.bundle import Bundle
 from synthdp.api.spec import Spec
+from synthdp.errors import extra_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from synthdp.bundle.certificate.audit_record import AuditRecord
 
 
+@extra_named()
 def audit_release(
     what: Spec | Bundle,
     df: pd.DataFrame | None = None,

@@ -108,7 +108,7 @@ class Bundle(Answers):
         n: int,
         *,
         do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
+        given: Mapping[str, object] | str | None = None,
         seed: int | None = None,
     ) -> pd.DataFrame:
         """`n` new rows from the bundle's model, typed as in `table`. It costs no privacy.
@@ -117,13 +117,14 @@ class Bundle(Answers):
             n: how many rows, at least 1.
             do: columns that are set, with their values: the law under this intervention, which is
                 the model's own and is not calibrated to the noisy tables.
-            given: columns that were observed, with their values: the law of rows that have them.
+            given: columns that were observed, with their values, or a condition as a spec's
+                constraints have them: the law of rows that are so.
             seed: for samples that can be repeated.
 
         Values are as in the table; None stands for missing.
 
         Raises:
-            SpecError: a column or a value is outside the domain.
+            SpecError: a column or a value is outside the domain, or the condition cannot be read.
             OutputError: next to no row has what is given, or `n` is below 1, or `do` rests on
                 arrows that only predict.
             VerifyError: a file was changed.
@@ -133,6 +134,8 @@ class Bundle(Answers):
         >>> rows = bundle.sample(50, given={"sex": "female"}, do={"age": 40}, seed=1)
         >>> len(rows), set(rows["sex"]), set(rows["age"])
         (50, {'female'}, {40})
+        >>> bool((bundle.sample(50, given="age >= 40 and not smoker")["age"] >= 40).all())
+        True
         """
         from synthdp.errors import OutputError
         from synthdp.progress import unheard
@@ -148,7 +151,7 @@ class Bundle(Answers):
         blocks = sampler.sample(
             n,
             do=settings,
-            given=self._settings(given or {}),
+            given=[given] if isinstance(given, str) else self._settings(given or {}),
             rng=generator(seed),
             progress=unheard,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.api.bundle import Bundle
 from synthdp.api.cards import cards_html
+from synthdp.errors import extra_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +78,7 @@ class Release:
         return cards_html(f"Release, run {self.run}", cards, notes=self.warnings)
 
 
+@extra_named()
 def resume(
     out: str | Path, df: pd.DataFrame | None = None, *, spec: str | Path | None = None
 ) -> Release:

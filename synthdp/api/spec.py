@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.api.plan import BudgetPlan
 from synthdp.api.release import Release, run_release
+from synthdp.errors import extra_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +85,7 @@ class Spec:
         """
         return cls(_yaml(content), path=Path(folder) / NO_FILE)
 
+    @extra_named()
     def plan(self, *, what_if: Sequence[float] = (), rehearse: bool = False) -> BudgetPlan:
         """Every spend that a release of this spec would make; reads no rows and spends nothing.
 
@@ -127,6 +129,7 @@ class Spec:
             facts |= {"rehearsal": on_simulated_rows(self.content)}
         return BudgetPlan.of_facts(facts)
 
+    @extra_named()
     def release(
         self,
         df: pd.DataFrame | None = None,
@@ -151,7 +154,7 @@ class Spec:
             BudgetError: the ledger does not allow it. Nothing was spent.
             DataError: the rows do not fit the spec. A note on the error says what was spent.
             GateError: a gate failed. The budget is spent and there is no bundle.
-            OutputError: `out` cannot be used.
+            OutputError: `out` cannot be used, or the extra `release` is not installed.
 
         >>> import pandas as pd, synthdp
         >>> df = pd.read_csv("clinic.csv", dtype="str")

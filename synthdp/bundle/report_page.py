@@ -27,6 +27,7 @@ from synthdp.graph.prediction.groups import groups_of, on_groups
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import compared
 from synthdp.report.graph_view import GraphView
+from synthdp.report.guarantee import budget_left
 from synthdp.report.public.content import About, PublicContent
 from synthdp.report.public.page import render_public
 from synthdp.spec.load.loader import parse_spec
@@ -79,7 +80,8 @@ def public_content(folder: Path) -> PublicContent:
 def _about(folder: Path, spec: ReleaseSpec) -> About:
     """What the publisher says, and the day of the run's last ledger entry."""
     stated, publication = spec.dataset, spec.publication
-    entries = parse_json(read_text(folder / "privacy/ledger.json"))["entries"]
+    ledger = parse_json(read_text(folder / "privacy/ledger.json"))
+    entries, balance = ledger["entries"], ledger["balance"]
     return About(
         description=stated.description,
         intended_use=publication.intended_use if publication else None,
@@ -87,6 +89,7 @@ def _about(folder: Path, spec: ReleaseSpec) -> About:
         contact=stated.contact,
         licence=stated.licence,
         day=str(entries[-1]["at"])[:10] if entries else None,
+        budget=budget_left(spec.privacy.epsilon, balance["epsilon"], balance["cap_epsilon"]),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
@@ -36,6 +37,7 @@ from synthdp.bundle.noisy_tables import tables_json
 from synthdp.bundle.report_page import REPORT, link_strengths, public_report
 from synthdp.bundle.signing.keys import Signer
 from synthdp.bundle.signing.statement import STATEMENT, make_statement, sign
+from synthdp.ledger.balance import Balance, balance_at_reservation
 from synthdp.ledger.entries import Entry
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Released
@@ -103,7 +105,8 @@ def write_bundle(
     entries = check_content(content, ledger)
     check_target(folder, force=force)
     with new_folder(folder, force=force) as draft:
-        _write_all(draft, content, entries, signer, begin)
+        balance = balance_at_reservation(ledger.entries(), content.run)
+        _write_all(draft, content, entries, balance, signer, begin)
     return folder
 
 
@@ -111,6 +114,7 @@ def _write_all(
     draft: Path,
     content: BundleContent,
     entries: list[Entry],
+    balance: Balance,
     signer: Signer | None,
     begin: Callable[[str], None],
 ) -> None:
@@ -154,7 +158,11 @@ def _write_all(
             descriptor(spec, run=content.run, csv_bytes=csv.bytes, csv_sha256=csv.sha256)
         ),
         "privacy/ledger.json": as_json(
-            {"run": content.run, "entries": [e.to_json() for e in entries]}
+            {
+                "run": content.run,
+                "balance": asdict(balance),
+                "entries": [e.to_json() for e in entries],
+            }
         ),
         **({ESTIMANDS: as_json(content.estimands.value)} if content.estimands else {}),
         **_disclosure(spec, facts, entries),

@@ -55,6 +55,11 @@ COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
             f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits",
             f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits --adjust age,sex",
         ),
+        "export": (
+            f"synthdp export {_BUNDLE} --to postgresql+psycopg://me@warehouse/research"
+            " --table synthetic_mytable",
+            f"synthdp export {_BUNDLE} --to sqlite:///mytable.db --table mytable --replace",
+        ),
         "copies": (f"synthdp copies {_BUNDLE} --columns age,sex,visits --m 20 --out copies",),
         "diff": ("synthdp diff releases/first/bundle releases/second/bundle",),
         "index": ("synthdp index releases", "synthdp index releases --verify --out releases.html"),

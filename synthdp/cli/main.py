@@ -17,6 +17,7 @@ import typer
 
 from synthdp.cli.ask import answer, effect
 from synthdp.cli.copies import copies
+from synthdp.cli.export import export
 from synthdp.cli.graph import graph_app
 from synthdp.cli.help import shown
 from synthdp.cli.index import index
@@ -54,7 +55,7 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
-for command in (validate, schema, init, plan, answer, effect, copies, index):
+for command in (validate, schema, init, plan, answer, effect, copies, index, export):
     app.command(**shown(command.__name__))(command)
 
 Force = Annotated[
@@ -300,7 +301,10 @@ def _unexpected(error: Exception) -> NoReturn:
     show = getattr(error, "show", None)
     if show is not None:
         show()
-        show_error(error_json(error.format_message(), exit_code=2))  # type: ignore[attr-defined]
+        budget = "nothing was spent"  # no command has begun
+        say(f"{BUDGET}{budget}", err=True)
+        told = error_json(error.format_message(), exit_code=2)  # type: ignore[attr-defined]
+        show_error(told | {"budget": budget})
         sys.exit(2)
     import traceback
 

@@ -26,7 +26,8 @@ from synthdp.drawing.graph_layout import (
     layout,
 )
 from synthdp.drawing.graph_matrix import matrix
-from synthdp.drawing.svg import INK, arrow_head, frame, line, safe
+from synthdp.drawing.palette import INK
+from synthdp.drawing.svg import arrow_head, frame, line, safe
 
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 MAX_ARROWS = 25  # beyond, arrows cross so often that a matrix is easier to read

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from synthdp.drawing.graph_layout import MARGIN, DrawnGraph, Link, confounded
-from synthdp.drawing.svg import FAINT, INK, fixed, frame, label, line, safe, short
+from synthdp.drawing.palette import FAINT, INK
+from synthdp.drawing.svg import fixed, frame, label, line, safe, short
 
 MOST_NODES = 60  # beyond, columns without a link are left out
 _SQUARE, _DISC = "M1,1h8v8h-8z", "M5,1a4,4 0 1 0 .01,0z"

@@ -11,12 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from xml.sax.saxutils import escape
 
-INK, FAINT, HOT, COOL = (
-    "#111111",
-    "#7A7A7A",
-    "#C23B00",
-    "#0072B2",
-)  # colour-blind safe (Okabe and Ito), darkened for contrast
+from synthdp.drawing.palette import INK
 
 
 def fixed(value: float) -> str:

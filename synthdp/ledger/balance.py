@@ -40,6 +40,19 @@ def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
     return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"])
 
 
+def balance_at_reservation(entries: Sequence[Entry], run: str) -> Balance:
+    """The balance of the dataset of `run` right after this run had reserved its budget.
+
+    It is what a bundle publishes: later runs change nothing of it, so that it can be looked up.
+
+    Raises:
+        StopIteration: the run has no reservation among `entries`.
+    """
+    own = next(e for e in entries if e.run == run and e.kind == "reserve")
+    until = [e for e in entries if e.dataset == own.dataset and e.seq <= own.seq]
+    return balance_of_entries(own.dataset, until)
+
+
 def check_first(
     balance: Balance, *, epsilon: float, delta: float, cap: tuple[float, float] | None
 ) -> None:

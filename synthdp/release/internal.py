@@ -332,5 +332,5 @@ def _budget(run: ReportedRun) -> Budget:
         steps=steps,
         group_epsilons=plan.group_epsilons,
         cap_epsilon=balance.cap_epsilon,
-        cap_left=None if balance.cap_epsilon is None else balance.cap_epsilon - balance.epsilon,
+        dataset_spent=balance.epsilon,
     )

@@ -40,7 +40,7 @@ ATTACK_HEADINGS = (
 def conclusion(records: Sequence[Mapping[str, Any]]) -> str:
     """What the audits conclude, in one sentence."""
     if not records:
-        return "No audit of this plan was found beside the release; `synthdp audit` makes one."
+        return "No audit of this plan was found beside the release; synthdp audit makes one."
     where = " and ".join(ROWS[record["rows"]] for record in records)
     refuted = [text for record in records for text in record["refuted"]]
     if refuted:

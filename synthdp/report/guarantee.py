@@ -34,6 +34,26 @@ def shares(alone: Sequence[float], *, delta: float) -> list[float]:
     return [square / total for square in squares]
 
 
+def budget_left(took: float, spent: float, cap: float | None) -> str:
+    """What is left of a table's budget, where a release took `took` of the `spent` epsilon.
+
+    >>> budget_left(1, 2, 3)
+    'epsilon 1 of 3 is left: this release took 1, all so far took 2'
+    >>> budget_left(1, 1, None)
+    'no cap: this release took epsilon 1, all so far took 1, and more may be taken'
+    """
+    if cap is None:
+        return (
+            f"no cap: this release took epsilon {took:.4g}, all so far took {spent:.4g}, and more"
+            " may be taken"
+        )
+    left = max(cap - spent, 0.0)
+    return (
+        f"epsilon {left:.4g} of {cap:.4g} is left: this release took {took:.4g}, all so far took"
+        f" {spent:.4g}"
+    )
+
+
 def budget_picture(
     looks: Sequence[tuple[str, float]], *, total: float, budget: float, delta: float, more: str = ""
 ) -> Picture:

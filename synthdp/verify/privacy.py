@@ -65,6 +65,7 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
     reader.entries = [] if excess else entries
     yield from (f"{name}: {p}" for p in _chain_problems(entries, content["run"], spec.dataset.id))
     yield from (f"{name}: {p}" for p in _run_problems(entries, spec))
+    yield from (f"{name}: {p}" for p in _balance_problems(content.get("balance", {}), spec))
     told = [e.body.get("published_sha256") for e in entries if e.kind in ("reserve", "amend")]
     if told[-1:] != [sha256(reader.folder / "spec.yaml")]:
         yield (
@@ -126,6 +127,31 @@ def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
     reserved = next(e.body for e in entries if e.kind == "reserve")
     if (reserved["epsilon"], reserved["delta"]) != (spec.privacy.epsilon, spec.privacy.delta):
         yield "the reservation is not the spec's epsilon and delta"
+
+
+def _balance_problems(stated: dict[str, Any], spec: ReleaseSpec) -> Iterator[str]:
+    """How the dataset's stated balance cannot be that of the moment when the run reserved.
+
+    What other runs took stands in the publisher's ledger alone.
+    """
+    own, cap = spec.privacy, spec.privacy.cap
+    if set(stated) != {"dataset", "epsilon", "delta", "cap_epsilon", "cap_delta"}:
+        yield "the balance has not the fields of one"
+        return
+    if stated["dataset"] != spec.dataset.id:
+        yield "the balance is of another dataset"
+    for name, took in (("epsilon", own.epsilon), ("delta", own.delta)):
+        spent, limit = stated[name], stated[f"cap_{name}"]
+        numbers = [spent] if limit is None else [spent, limit]
+        if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
+            yield f"the balance has a {name} that is no amount"
+            continue
+        if spent < took * (1 - TOLERANCE):
+            yield f"the balance says that all runs took {name} {spent:g}, and this one {took:g}"
+        if limit is not None and spent > limit * (1 + TOLERANCE):
+            yield f"the balance says that {name} {spent:g} was taken of {limit:g}"
+        if cap is not None and limit != getattr(cap, name):
+            yield f"the balance has another cap on {name} than the spec"
 
 
 def _check_certificate(reader: Reader) -> Iterator[str]:

@@ -187,6 +187,10 @@ def test_a_bundle_shows_public_figures_and_escapes_its_texts(at_work: Path, tmp_
 
 def test_samples_have_the_types_of_the_table(at_work: Path) -> None:
     bundle = synthdp.Bundle("releases/clinic/bundle")
+    old = bundle.sample(100, given="age >= 40 and sex == 'female'", seed=3)
+    assert (old["age"] >= 40).all() and set(old["sex"]) == {"female"}
+    with pytest.raises(SpecError, match="agee"):
+        bundle.sample(10, given="agee >= 40")
     drawn = bundle.sample(300, given={"smoker": None}, seed=3)
     assert drawn.dtypes.equals(bundle.table().dtypes) and drawn["smoker"].isna().all()
     assert drawn.equals(bundle.sample(300, given={"smoker": None}, seed=3))

@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+import synthdp
 from synthdp.errors import (
     BUDGET,
     INSTALL_RELEASE,
     RELEASE_PACKAGES,
+    OutputError,
     budget_note,
+    extra_named,
     missing_package,
 )
 
@@ -115,3 +118,23 @@ def test_other_imports_that_fail_are_bugs() -> None:
     told = missing_package(missing)
     assert told is not None and told.hint == INSTALL_RELEASE
     assert budget_note(told) == budget_note(missing) is not None
+
+
+def test_the_python_face_names_the_extra() -> None:
+    """Not only the command line does."""
+
+    def fails(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    with pytest.raises(OutputError, match="this needs torch") as told, extra_named():
+        fails("torch.nn")
+    assert told.value.hint == INSTALL_RELEASE and told.value.__suppress_context__
+    with pytest.raises(ModuleNotFoundError), extra_named():
+        fails("synthdp.nothing")
+    for function in (
+        synthdp.Spec.release,
+        synthdp.Spec.plan,
+        synthdp.resume,
+        synthdp.audit_release,
+    ):
+        assert hasattr(function, "__wrapped__"), function

@@ -90,3 +90,36 @@ def test_a_hundredth_of_a_percent_beyond_the_spec_is_found(bundle: Path) -> None
     assert (
         "is more than the spec allows" in found and "its planned events compose to epsilon" in found
     )
+
+
+BALANCES = {
+    "it leaves out this run": {"epsilon": 0.5},
+    "more was taken than the cap": {"epsilon": 10.0},
+    "another cap": {"cap_epsilon": 30.0},
+    "no cap": {"cap_epsilon": None, "cap_delta": None},
+    "another dataset": {"dataset": "other"},
+    "a text": {"epsilon": "3"},
+    "a negative delta": {"delta": -1},
+    "something more": {"left": 6.0},
+}
+
+
+@pytest.mark.parametrize("change", BALANCES.values(), ids=list(BALANCES))
+def test_a_balance_that_cannot_be_true(bundle: Path, change: dict[str, Any]) -> None:
+    """`verify` refuses the page's answer to how much budget is left."""
+    edit_json(bundle / LEDGER, lambda c: c["balance"].update(change))
+    assert "privacy/ledger.json: the balance" in problems(bundle)
+
+
+def test_the_balance_is_that_of_the_reservation(bundle: Path) -> None:
+    """Another run had taken .5 before."""
+    stated = json.loads((bundle / LEDGER).read_text())
+    assert stated["balance"] == {
+        "dataset": stated["entries"][0]["dataset"],
+        "epsilon": 3.5,
+        "delta": pytest.approx(1.1e-5),
+        "cap_epsilon": 9,
+        "cap_delta": 1e-3,
+    }
+    page = (bundle / "report.html").read_text()
+    assert "epsilon 5.5 of 9 is left: this release took 3, all so far took 3.5" in page

@@ -72,6 +72,7 @@ def test_help_names_every_command(synthdp: Any) -> None:
 def test_usage_errors_exit_2_and_say_what_is_wrong(synthdp: Any, arguments: list[str]) -> None:
     done = synthdp(*arguments)
     assert done.code == 2 and "Error:" in done.err and "internal" not in done.err and done.out == ""
+    assert done.err.endswith("budget: nothing was spent\n")
 
 
 def test_validate(tiny: Any, synthdp: Any) -> None:

@@ -132,7 +132,7 @@ def content(names: list[str] | None = None, **changes: Any) -> ReportContent:
             ),
             group_epsilons={2: 2.0456, 3: 3.1234},
             cap_epsilon=3.0,
-            cap_left=1.6543,
+            dataset_spent=1.3457,
         ),
         gates=(GateResult(metric="tv1_noisy", bound="at most 0.05", value=0.0123, passed=True),),
         tv1_noisy=0.0123,
@@ -271,7 +271,7 @@ def test_every_number_is_in_the_appendix_and_in_the_json(tmp_path: Path) -> None
         "0.107",
         "31.25",
         "0.987",
-        "1.65",
+        "1.35",
         "0.0123",
     ]
     for figure in expected:

@@ -232,7 +232,7 @@ def test_both_pages_draw_the_same_budget_and_the_same_bound() -> None:
         for p, label in zip(stated["purposes"], ("measure", "train (unused)"), strict=True)
     )
     whole = content(profile=tuple(public().profile), attack=None)
-    inside = replace(whole, budget=replace(whole.budget, steps=steps, cap_left=None))
+    inside = replace(whole, budget=replace(whole.budget, steps=steps))
     figures = [
         re.findall(r"<svg[^>]*>(.*?)</svg>", html, re.DOTALL)
         for html in (render(inside), render_public(public()))

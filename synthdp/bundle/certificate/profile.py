@@ -16,7 +16,8 @@ from typing import Any
 
 from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, events_of
 from synthdp.bundle.wording import up
-from synthdp.drawing.svg import COOL, FAINT, HOT, frame, label, line, shortened
+from synthdp.drawing.palette import COOL, FAINT, HOT
+from synthdp.drawing.svg import frame, label, line, shortened
 from synthdp.privacy import accounting
 from synthdp.spec.model import ReleaseSpec
 

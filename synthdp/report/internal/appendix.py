@@ -52,7 +52,7 @@ def _headline(content: ReportContent) -> ReportTable:
         "epsilon, used on this outcome (no bound)": budget.epsilon_spent,
         "delta": budget.delta,
         "epsilon, cap of the dataset": budget.cap_epsilon,
-        "epsilon, left under the cap": budget.cap_left,
+        "epsilon, taken from the dataset so far": budget.dataset_spent,
         "tv1_noisy": content.tv1_noisy,
     }
     if report:
@@ -184,13 +184,14 @@ def _pairs(report: FidelityReport, max_rows: int) -> ReportTable:
 
 
 def misfit_table(content: ReportContent) -> ReportTable:
-    """Values outside the declared domain, by column and kind."""
+    """Values outside the declared domain, by column and kind; columns without any are left out."""
     kinds = dict.fromkeys(MISFIT_KINDS)
     for counts in content.misfits.values():
         kinds |= dict.fromkeys(counts)
     rows = tuple(
         (name, *(f"{counts.get(kind, 0):,}" for kind in kinds))
         for name, counts in content.misfits.items()
+        if any(counts.values())
     )
     return ReportTable(
         "Values that do not fit the declared domain",

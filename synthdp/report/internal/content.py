@@ -32,7 +32,8 @@ class BudgetStep:
 class Budget:
     """The spec's budget, the whole plan's epsilon (the guarantee) and this outcome's part of it.
 
-    `cap_left` is what the dataset has left under its cap.
+    `dataset_spent` is what all runs of the dataset took together, and `cap_epsilon` the most that
+    they may take.
     """
 
     epsilon: float
@@ -44,7 +45,7 @@ class Budget:
     steps: tuple[BudgetStep, ...] = ()
     group_epsilons: Mapping[int, float] = field(default_factory=dict)
     cap_epsilon: float | None = None
-    cap_left: float | None = None
+    dataset_spent: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,19 +42,14 @@ def budget(spent: Budget) -> str:
         f"The run guarantees epsilon {number(spent.epsilon_planned)} of {number(spent.epsilon)}"
         f" ({share:.0%}) at delta {spent.delta:g}."
     )
-    return f"{head} {budget_left(spent)}".strip()
+    return f"{head} {budget_used(spent)}".strip()
 
 
-def budget_left(spent: Budget) -> str:
-    """What this outcome used where that is less than the plan, and what the dataset has left."""
-    said = []
-    if spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
-        said.append(
-            f"This outcome used {number(spent.epsilon_spent)} of it, which is no bound for the run."
-        )
-    if spent.cap_left is not None:
-        said.append(f"The dataset has {number(spent.cap_left)} left under its cap.")
-    return " ".join(said)
+def budget_used(spent: Budget) -> str:
+    """What this outcome used, where that is less than the plan."""
+    if spent.epsilon_planned <= spent.epsilon_spent * (1 + 1e-9):
+        return ""
+    return f"This outcome used {number(spent.epsilon_spent)} of it, which is no bound for the run."
 
 
 def fidelity(

@@ -14,7 +14,7 @@ from typing import Any
 from synthdp.files import private_folder, write_private
 from synthdp.report.audits import audit_tables, conclusion
 from synthdp.report.graph_view import GraphView, finding_tables, graph_sentence
-from synthdp.report.guarantee import roc_picture
+from synthdp.report.guarantee import budget_left, roc_picture
 from synthdp.report.internal import findings, pictures
 from synthdp.report.internal.analysis import analysis_view
 from synthdp.report.internal.appendix import (
@@ -96,6 +96,9 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "verdict": findings.verdict(content.gates),
         "budget": pictures.budget(content.budget),
         "budget_sentence": findings.budget(content.budget),
+        "budget_left": budget_left(
+            content.budget.epsilon, content.budget.dataset_spent, content.budget.cap_epsilon
+        ),
         "audit_sentence": conclusion(content.audits),
         "audit_tables": audit_tables(content.audits),
         "misfit_table": misfit_table(content),

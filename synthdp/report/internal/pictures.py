@@ -32,7 +32,7 @@ def budget(spent: Budget) -> Picture | None:
         total=spent.epsilon_planned,
         budget=spent.epsilon,
         delta=spent.delta,
-        more=findings.budget_left(spent),
+        more=findings.budget_used(spent),
     )
 
 

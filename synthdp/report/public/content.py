@@ -16,7 +16,7 @@ from synthdp.report.measured_vs_synthetic import NoisyCounts
 class About:
     """What the publisher says of the table, in its own words; None is not stated.
 
-    `day` is that of the release, as an ISO date.
+    `day` is that of the release, as an ISO date. `budget` is what its dataset had left.
     """
 
     description: str | None = None
@@ -25,6 +25,7 @@ class About:
     contact: str | None = None
     licence: str | None = None
     day: str | None = None
+    budget: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,7 +122,7 @@ def pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray
     ]
     sentence = (
         f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
-        " more: a shape known from elsewhere should be here too."
+        " more."
     )
     return Picture(
         "Pairs of columns", Markup(grids.pairplot(chosen, lower, alt=sentence)), sentence

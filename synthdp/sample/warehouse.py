@@ -1,0 +1,167 @@
+"""A bundle's table into a database: verified first, with the types of its Data Package.
+
+Addresses may hold a password: none is printed, and no library's own words, which quote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.metadata.parquet import arrow_schema, row_groups
+from synthdp.bundle.wording import about_column
+from synthdp.errors import OutputError
+from synthdp.progress import Advance, unheard
+from synthdp.spec.addresses import reason, shown_address
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.verify.checks import verify_bundle
+
+FORM = (
+    "an address is dialect+driver://user@host/database, as SQLAlchemy reads it, such as"
+    " postgresql+psycopg://me@warehouse/research; its driver must be installed"
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written where; `database` is what may be shown of the address."""
+
+    database: str
+    table: str
+    rows: int
+    replaced: bool
+
+
+def write_table(
+    bundle: Path,
+    address: str,
+    name: str,
+    *,
+    replace: bool = False,
+    key: Path | None = None,
+    progress: Advance = unheard,
+) -> Written:
+    """Verify a bundle, and write its synthetic rows as the table `name` of a database.
+
+    All is one transaction. Databases that end one at a change of tables, such as MySQL, may keep an
+    empty table when the rows do not get through.
+
+    Args:
+        bundle: the bundle's folder.
+        address: an SQLAlchemy URL.
+        name: the table, or `schema.table`.
+        replace: drop a table of this name that has the bundle's columns, and no other.
+        key: the file of the publisher's public key; only what it signed is written.
+        progress: is told of rows that were written, and of how many there are.
+
+    Raises:
+        VerifyError: the bundle does not agree with itself; nothing was written.
+        OutputError: the address leads nowhere, the table exists, or the rows were refused.
+    """
+    shown = shown_address(address)
+    try:
+        engine = _open(address)
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError, ValueError) as error:
+        kind = type(error).__name__
+        raise OutputError(f"cannot read the address {shown} ({kind})", hint=FORM) from None
+    verify_bundle(bundle, key=key)
+    spec = load_spec(bundle / "spec.yaml")
+    made = table_of(spec, name)
+    try:
+        with engine.begin() as connection:
+            replaced = _make_room(connection, made, name, replace=replace)
+            rows = _insert(connection, made, bundle, spec, progress)
+    except sa.exc.SQLAlchemyError as error:
+        why = reason(error)
+        raise OutputError(
+            f"{shown}: the table {name} was not written: {why}",
+            hint="check the address, the user's rights and the space; what was there is unchanged"
+            " where the database has transactions over tables",
+        ) from None
+    finally:
+        engine.dispose()
+    return Written(shown, name, rows, replaced)
+
+
+def table_of(spec: ReleaseSpec, name: str) -> sa.Table:
+    """The table to make: types, what may be missing, and descriptions as comments."""
+    schema, _, own = name.rpartition(".")
+    if not own:
+        raise OutputError("the table has no name", hint="give --table NAME or SCHEMA.NAME")
+    types = arrow_schema(spec.columns)
+    columns = [
+        sa.Column(
+            column,
+            _type(types.field(column).type, declared),
+            nullable=declared.missing,
+            comment=about_column(declared) or None,
+        )
+        for column, declared in spec.columns.items()
+    ]
+    said = "Synthetic rows under differential privacy; the bundle's certificate says what it means."
+    return sa.Table(own, sa.MetaData(), *columns, schema=schema or None, comment=said)
+
+
+def _type(arrow: Any, column: Column) -> sa.types.TypeEngine[Any]:
+    """The database's type for a column of the published table."""
+    import pyarrow as pa
+
+    plain: Mapping[Any, sa.types.TypeEngine[Any]] = {
+        pa.int64(): sa.BigInteger(),
+        pa.float64(): sa.Double(),
+        pa.bool_(): sa.Boolean(),
+        pa.date32(): sa.Date(),
+        pa.timestamp("ms"): sa.DateTime(),
+    }
+    longest = max((len(label.encode()) for label in column.labels), default=1)  # bytes
+    return plain.get(arrow) or sa.Unicode(longest)
+
+
+def _open(address: str) -> Engine:
+    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
+    if engine.dialect.name == "sqlite":  # which otherwise makes tables outside of the transaction
+        sa.event.listen(engine, "connect", _begun_by_hand)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def _begun_by_hand(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+
+
+def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bool) -> bool:
+    """Whether a table of the same columns was dropped; a table that must stay is an error."""
+    seen = sa.inspect(connection)
+    if not seen.has_table(made.name, schema=made.schema):
+        return False
+    if not replace:
+        raise OutputError(
+            f"the table {name} exists; nothing was written",
+            hint="name another table, or replace it with --replace",
+        )
+    if [c["name"] for c in seen.get_columns(made.name, schema=made.schema)] != made.columns.keys():
+        raise OutputError(
+            f"the table {name} has other columns than the bundle; it was not replaced",
+            hint="drop it yourself if it is not needed, or name another table",
+        )
+    made.drop(connection)
+    return True
+
+
+def _insert(
+    connection: Connection, made: sa.Table, bundle: Path, spec: ReleaseSpec, progress: Advance
+) -> int:
+    made.create(connection)
+    rows = 0
+    for group in row_groups(bundle / CSV_NAME, spec.columns):
+        connection.execute(made.insert(), group.to_pylist())
+        rows += len(group)
+        progress(rows, spec.sampling.rows or rows)
+    return rows

@@ -1,0 +1,142 @@
+"""A bundle's table in a database: typed, whole or not at all, and never in place of another."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as parquet
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from synthdp.cli.main import app
+from synthdp.errors import OutputError, VerifyError
+from synthdp.sample import warehouse
+from synthdp.sample.warehouse import table_of, write_table
+from synthdp.spec.load.loader import load_spec
+from tests.fire.postgres import find_or_install, private_server
+
+FIELDS = {  # type of a field of the Data Package: what the database may say
+    "integer": sa.Integer,
+    "number": sa.Double,
+    "boolean": sa.Boolean,
+    "date": sa.Date,
+    "datetime": sa.DateTime,
+    "string": sa.String,
+}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A fresh, empty database of each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'warehouse.db'}"
+        return
+    binaries = find_or_install()
+    if isinstance(binaries, str):
+        pytest.skip(f"no PostgreSQL: {binaries}")
+    with private_server(binaries) as server:
+        yield server.new_database()
+
+
+def held(address: str, name: str = "clinic") -> pd.DataFrame:
+    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
+    with engine.connect() as connection:
+        return pd.read_sql_table(name, connection)
+
+
+def test_rows_and_types_are_those_of_the_bundle(made: Path, address: str) -> None:
+    done = write_table(made, address, "clinic")
+    published = parquet.read_table(made / "synthetic.parquet").to_pylist()
+    assert done.rows == len(published) and not done.replaced
+    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
+    stored = sa.Table("clinic", sa.MetaData(), autoload_with=engine)
+    with engine.connect() as connection:
+        assert [dict(row._mapping) for row in connection.execute(stored.select())] == published
+    fields = json.loads((made / "datapackage.json").read_text())["resources"][0]["schema"]["fields"]
+    for field, column in zip(fields, sa.inspect(engine).get_columns("clinic"), strict=True):
+        assert isinstance(column["type"], FIELDS[field["type"]]), field
+        assert column["nullable"] == (not field["constraints"]["required"])
+
+
+def test_a_table_is_replaced_only_on_request_and_only_by_its_like(made: Path, address: str) -> None:
+    write_table(made, address, "clinic")
+    with pytest.raises(OutputError, match="exists; nothing was written"):
+        write_table(made, address, "clinic")
+    assert write_table(made, address, "clinic", replace=True).replaced
+    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create table payroll (id integer)")
+        connection.exec_driver_sql("insert into payroll values (7)")
+    with pytest.raises(OutputError, match="other columns"):
+        write_table(made, address, "payroll", replace=True)
+    assert held(address, "payroll")["id"].tolist() == [7]
+
+
+def test_a_broken_write_leaves_what_was_there(
+    made: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(made, address, "clinic")
+    before = held(address)
+    whole = warehouse.row_groups
+
+    def broken(*args: Any) -> Iterator[Any]:
+        yield from whole(*args)
+        raise sa.exc.OperationalError("insert", {}, Exception("no space left"))
+
+    monkeypatch.setattr(warehouse, "row_groups", broken)
+    with pytest.raises(OutputError, match="its disk is full"):
+        write_table(made, address, "clinic", replace=True)
+    pd.testing.assert_frame_equal(held(address), before)
+    with pytest.raises(OutputError):
+        write_table(made, address, "second")
+    assert not sa.inspect(sa.create_engine(address, poolclass=sa.pool.NullPool)).has_table("second")
+
+
+def test_a_changed_bundle_is_refused_before_anything_is_made(made: Path, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(made, tmp_path / "copy"))
+    with (bundle / "synthetic.csv").open("a") as file:
+        file.write("\n")
+    with pytest.raises(VerifyError):
+        write_table(bundle, f"sqlite:///{tmp_path / 'w.db'}", "clinic")
+    assert not (tmp_path / "w.db").exists()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql+psycopg://me:hunter2@127.0.0.1:1/db",
+        "nosuch://me:hunter2@host/db",
+        "postgresql+psycopg://me:hun/ter2@127.0.0.1:1/db",
+        "me:hunter2@host",
+    ],
+)
+def test_no_password_is_printed(made: Path, address: str) -> None:
+    done = CliRunner().invoke(app, ["export", str(made), "--to", address, "--table", "t"])
+    assert isinstance(done.exception, OutputError)
+    told = f"{done.output} {done.exception} {done.exception.__context__ or ''}"
+    assert done.exit_code != 0 and "hunter" not in str(done.exception) and "ter2" not in told
+
+
+def test_the_address_comes_from_the_environment(made: Path, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'w.db'}"
+    done = CliRunner().invoke(
+        app,
+        ["export", str(made), "--table", "clinic", "--json"],
+        env={"SYNTHDP_EXPORT_TO": address},
+    )
+    facts = json.loads(done.stdout)
+    assert facts["table"] == "clinic" and facts["rows"] == len(held(address))
+
+
+def test_schemas_and_comments(made: Path) -> None:
+    table = table_of(load_spec(made / "spec.yaml"), "research.clinic")
+    assert (table.schema, table.name) == ("research", "clinic")
+    assert "differential privacy" in str(table.comment)
+    with pytest.raises(OutputError, match="no name"):
+        table_of(load_spec(made / "spec.yaml"), "research.")
