@@ -313,10 +313,10 @@ def _unexpected(error: Exception) -> NoReturn:
         for f in traceback.extract_tb(error.__traceback__)
     ]
     what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
-    told = [f"synthdp: {what}", "  at " + "\n     ".join(frames[-6:])]
-    if (budget := budget_note(error)) is not None:
-        told.append(f"  {budget}")
-    say("\n".join(told), err=True)
+    lines = [f"synthdp: {what}", "  at " + "\n     ".join(frames[-6:])]
+    if (spent := budget_note(error)) is not None:
+        lines.append(f"  {spent}")
+    say("\n".join(lines), err=True)
     show_error(error_json(what, exit_code=1))
     sys.exit(1)
 

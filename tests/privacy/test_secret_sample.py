@@ -23,6 +23,7 @@ from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
+from synthdp.privacy.amplification import secret_sample_pld
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
@@ -158,6 +159,25 @@ def test_it_is_the_generic_bound_of_a_sample_and_not_more(rate: float) -> None:
     for delta in (1e-3, 1e-5, 1e-8):
         generic = math.log1p(rate * math.expm1(whole.get_epsilon_for_delta(delta)))
         assert cost.get_epsilon_for_delta(rate * delta) == pytest.approx(generic, rel=1e-3)
+
+
+@pytest.mark.parametrize("noise", [0.06, 0.3, 1e3])
+@pytest.mark.parametrize("rate", [1e-9, 1e-3, 1 - 1e-12])
+def test_extreme_noises_and_rates_are_finite_and_bound_the_closed_form(
+    noise: float, rate: float
+) -> None:
+    """Of a removed unit: q d(log(1 + (exp(e) - 1) / q)), d the curve of the Gaussian."""
+    whole = pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-3)
+    cost = secret_sample_pld(whole, rate, width=1e-3)
+    for pmf in (cost._pmf_remove, cost._pmf_add):
+        assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1, abs=1e-5)
+    for epsilon in (0.0, 0.01, 1.0, 5.0):
+        order = math.log1p(math.expm1(epsilon) / rate)
+        above = stats.norm.cdf(0.5 / noise - order * noise)
+        below = math.exp(order + stats.norm.logcdf(-0.5 / noise - order * noise))
+        true = rate * (above - below)
+        says = cost._pmf_remove.get_delta_for_epsilon(epsilon)
+        assert true - 1e-12 <= says <= 1.02 * true + 1e-5
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.6])

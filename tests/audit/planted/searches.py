@@ -13,7 +13,7 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
-from synthdp.privacy.mechanisms.marginals import count_tables
+from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

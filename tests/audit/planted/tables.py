@@ -16,12 +16,12 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
+from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
     ChosenMarginals,
     NoisyMarginals,
     NoisyTable,
-    count_tables,
 )
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Integers, Randomness
