@@ -204,10 +204,10 @@ KERNELS = {
         "synthdp/privacy/mechanisms/marginals.py",
         (
             (
-                "counted = count_tables(blocks, groups.coarse, self.tables)",
+                "counted = table.count(LevelGroups(self.budget.domain, self.starts), self.tables)",
                 (
-                    "counted = [c * (1 + bool(self.starts)) for c in count_tables(blocks,"
-                    " groups.coarse, self.tables)]"
+                    "counted = [c * (1 + bool(self.starts)) for c in table.count("
+                    "LevelGroups(self.budget.domain, self.starts), self.tables)]"
                 ),
             ),
         ),

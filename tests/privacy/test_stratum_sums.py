@@ -137,7 +137,7 @@ def test_the_search_would_notice_numbers_that_are_not_cut() -> None:
     """A clip of 0 to 30 that a row of 99 escapes moves more than is charged."""
 
     class Uncut(StratumSums):
-        def _numbers(self, frame: pd.DataFrame, codes: object) -> npt.NDArray[np.float64]:
+        def numbers(self, frame: pd.DataFrame, codes: object) -> npt.NDArray[np.float64]:
             return (frame["visits"].astype(float).to_numpy() - 15) / 15
 
     mechanism = Uncut(DOMAIN, (Arm(),), (), CLIPPED, 1.0)

@@ -21,7 +21,7 @@ Built = Callable[[Domain], StratumSums]
 class Uncut(StratumSums):
     """Numbers beyond the clip count in full."""
 
-    def _numbers(self, frame: Any, codes: Any) -> Any:
+    def numbers(self, frame: Any, codes: Any) -> Any:
         assert self.number is not None
         values = self._values(self.number.column, frame, codes)
         return (values - self.number.middle) / self.number.half
@@ -30,7 +30,7 @@ class Uncut(StratumSums):
 class BoundsFromRows(StratumSums):
     """The largest number of the table becomes 1."""
 
-    def _numbers(self, frame: Any, codes: Any) -> Any:
+    def numbers(self, frame: Any, codes: Any) -> Any:
         assert self.number is not None
         values = self._values(self.number.column, frame, codes)
         return values / (np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0)
@@ -50,7 +50,7 @@ class EveryArm(StratumSums):
 class ArmByMedian(StratumSums):
     """Whoever is above the table's own median is in the first arm."""
 
-    def _strata(self, frame: Any, codes: Any) -> Any:
+    def strata(self, frame: Any, codes: Any) -> Any:
         above = codes[:, 0] > (np.median(codes[:, 0]) if len(codes) else 0)
         return np.where(above, 0, 1).astype(np.int64)
 
