@@ -34,6 +34,7 @@ FOR_STEWARD = {
 TABLE_READERS = {
     "synthdp/privacy/source.py",
     "synthdp/privacy/readers/files.py",
+    "synthdp/privacy/readers/engines/parts.py",
     "synthdp/privacy/readers/query.py",
     "synthdp/spec/init/header.py",
     "synthdp/verify/content.py",

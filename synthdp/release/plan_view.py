@@ -108,7 +108,7 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         f" bytes a value at most, are up to {rows * columns * 8e-9:,.1f} GB each time, of which"
         " this process holds a batch"
     )
-    if trains and name != "sql":
+    if trains and getattr(spec.synthesizer, "sample", None) is None and name != "sql":
         wide = max(column.level_count for column in spec.modelled.values()) > 256
         yield (
             "training fetches the levels of all rows into memory, about"

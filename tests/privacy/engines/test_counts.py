@@ -113,6 +113,10 @@ def test_the_same_rows_of_each_id_stay(tmp_path: Path, monkeypatch: pytest.Monke
         SqlEngine(in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list),
     ):
         assert same(engine.count(plain, TABLES), wanted)
+    monkeypatch.setattr("synthdp.privacy.readers.engines.on_duckdb.SHARD_ROWS", 200)
+    sharded = DuckDbEngine(reading, parts)
+    assert same(sharded.count(plain, TABLES), wanted)
+    assert len(sharded.sample(1.0, Streams.fresh())) == wanted[0].sum()
     with pytest.raises(DataError, match="duckdb or dask"):
         ArrowEngine(reading, parts)
 

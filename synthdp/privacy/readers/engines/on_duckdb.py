@@ -31,13 +31,15 @@ from synthdp.privacy.readers.engines.engine import (
     check_names,
     empty_counts,
 )
+from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.privacy.readers.engines.parts import Parts
 from synthdp.privacy.readers.engines.statements import DUCKDB, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
 from synthdp.privacy.readers.files import _is_text
 from synthdp.spec.addresses import is_pattern, is_url
 
-MEMORY = "1GB"  # of which DuckDB keeps what it sorts; the rest is on disk
+MEMORY = "2GB"  # that DuckDB may hold; beyond, it writes to disk
+SHARD_ROWS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -84,20 +86,33 @@ class DuckDbEngine:
         for first in range(0, len(tables), most):
             some = tables[first : first + most]
             reading, own = self.reading.of(groups, some)
-            made = Statement(DUCKDB)
-            text = made.counted(self._rows(made), reading, self._kinds, own, some)
-            for row in self._run(made, text, lambda result: result.fetchall()):
-                add_cell(counts[first : first + most], row)
+            for made in self._statements():
+                text = made.counted(self._rows(made), reading, self._kinds, own, some)
+                for row in self._run(made, text, lambda result: result.fetchall()):
+                    add_cell(counts[first : first + most], row)
         return counts
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
-        """By keyed hashes of the units, under a key that is used once."""
-        made = Statement(DUCKDB)
-        text = made.sampled(
-            self._rows(made), self.reading, self._kinds, rate=rate, key=secrets.token_hex(16)
-        )
-        columns = self._run(made, text, lambda result: result.fetchnumpy())
-        return np.column_stack([np.asarray(c) for c in columns.values()]).astype(np.uint16)
+        """A Poisson batch of all rows, by Arrow; of units with ids, by hashes under a key that is
+        used once.
+        """
+        if self.reading.id_column is None:
+            return ArrowEngine(self.reading, self.parts, self.threads).sample(rate, randomness)
+        key, found = secrets.token_hex(16), list[Codes]()
+        for made in self._statements():
+            text = made.sampled(self._rows(made), self.reading, self._kinds, rate=rate, key=key)
+            columns = self._run(made, text, lambda result: result.fetchnumpy())
+            own = [np.asarray(c).astype(np.uint16) for c in columns.values()]
+            found.append(np.column_stack(own))
+        return np.concatenate(found)
+
+    def _statements(self) -> Iterator[Statement]:
+        """An empty one; for each shard of ids where there are ids, since a window needs memory for
+        the rows that it orders. All rows of an id are in one shard.
+        """
+        shards = -(-self.parts.rows // SHARD_ROWS) if self.reading.id_column is not None else 1
+        for which in range(max(1, shards)):
+            yield Statement(DUCKDB, shard=(which, shards))
 
     @property
     def _files(self) -> list[str]:

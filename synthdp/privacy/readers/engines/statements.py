@@ -54,6 +54,8 @@ class Statement:
 
     dialect: Dialect
     values: dict[str, Any] = field(default_factory=dict)
+    shard: tuple[int, int] = (0, 1)
+    """Of the ids, dealt by DuckDB's own hash: which one, and of how many."""
 
     def bound(self, value: Any, kind: str) -> str:
         """A parameter of a type of SQL."""
@@ -203,10 +205,12 @@ class Statement:
                 f" FROM ({found}) AS s0"
             )
         unit = self.unit(quoted(reading.names[reading.id_column]), kinds[reading.id_column])
+        which, shards = self.shard
+        dealt = f" WHERE hash({unit}) % {shards} = {which}" if shards > 1 else ""
         numbered = (
             f"SELECT *, row_number() OVER (PARTITION BY {UNIT}, {listed}) AS j,"
             f" count(*) OVER (PARTITION BY {UNIT}) AS m"
-            f" FROM (SELECT {unit} AS {UNIT}, {', '.join(own)} FROM {rows}) AS s0"
+            f" FROM (SELECT {unit} AS {UNIT}, {', '.join(own)} FROM {rows}{dealt}) AS s0"
         )
         place = self.place(self.bound(reading.key, "TEXT"), len(own))
         crowded = f"CASE WHEN m > {reading.max_rows} THEN {place} ELSE '' END"
