@@ -186,8 +186,7 @@ class ScoreSums:
             return np.swapaxes(to, 1, 2) @ inner @ to
 
         def size(first: Places, second: Places) -> Floats:
-            scaled: Floats = self._noise[first, second][:, None, None]
-            return scaled
+            return np.asarray(self._noise[first, second][:, None, None], dtype=np.float64)
 
         by_x = [through(i, to) for i, to in enumerate(to_x)]
         by_y = [through(i, to) for i, to in enumerate(to_y)]
