@@ -183,7 +183,8 @@ class ScoreSums:
 
         def through(place: int, to: Floats) -> Floats:
             inner = np.stack([self._inner[i] for i in asked.given[:, place]])
-            return np.swapaxes(to, 1, 2) @ inner @ to
+            moved: Floats = np.swapaxes(to, 1, 2) @ inner @ to
+            return moved
 
         def size(first: Places, second: Places) -> Floats:
             return np.asarray(self._noise[first, second][:, None, None], dtype=np.float64)
