@@ -169,3 +169,15 @@ def test_json_round_trip_and_refusal() -> None:
 def test_double_links_are_refused() -> None:
     with pytest.raises(SynthdpError, match="a and b"):
         graph("ab", "a>b", "a-b")
+
+
+def test_the_probability_of_a_link_is_kept_and_checked() -> None:
+    link = GraphEdge("a", "b", directed=False, provenance="learned", probability=0.95)
+    made = CausalGraph(("a", "b"), (link,))
+    told = made.to_json()
+    assert told["edges"][0]["probability"] == 0.95
+    assert CausalGraph.from_json(told) == made
+    assert made.extension().edges[0].probability == 0.95
+    told["edges"][0]["probability"] = 2
+    with pytest.raises(SynthdpError, match="not a probability"):
+        CausalGraph.from_json(told)

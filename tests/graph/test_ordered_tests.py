@@ -12,8 +12,10 @@ import pytest
 from scipy.stats import binom, spearmanr
 
 from benchmarks.random_tables import RandomTable, random_table
+from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.ci_tests.trend import ORDER, Scores, has_order
@@ -23,9 +25,14 @@ from synthdp.graph.discovery.measuring import MIXED_SHARES, ORDERED_SHARES
 from synthdp.graph.ordered_tests import OrderedTests, together
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.calibration import make_search_plan
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Rehearsal
+from synthdp.privacy.table import Table
 from synthdp.spec.model import Graph
+from tests.chance import seeded
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -203,6 +210,7 @@ def test_strong_trends_are_found_at_epsilon_one() -> None:
             pair = frozenset((names[i], names[j]))
             if abs(rank[i, j]) > 0.3 and pair in table.links:
                 true, linked = true + 1, linked + (pair in links)
+        assert all(e.probability for e in graph.edges if e.provenance == "learned")
     assert true >= 10 and linked >= 0.85 * true
 
 
@@ -216,3 +224,30 @@ def test_columns_without_links_get_none_at_the_level() -> None:
         graph = searched(replace(table, codes=shuffled), 3_000)
         count += bool(graph.directed or graph.undirected)
     assert count <= binom.isf(1e-4, 100, 0.05)
+
+
+@pytest.mark.check
+def test_a_model_is_trained_on_the_groups_that_the_search_counted() -> None:
+    """The same coins, on levels that are groups and on fine levels with their groups."""
+    domain = Domain((number("a", 8), number("b", 8), town("c", 2)))
+    groups = LevelGroups(domain, {"a": (0, 3, 6), "b": (0, 4)})
+    codes = np.random.default_rng(9).integers(0, [8, 8, 2], (50, 3)).astype(np.uint16)
+    settings = DpSgd(
+        rate=0.5,
+        steps=3,
+        expected_batch=25,
+        clip=1.0,
+        noise_multiplier=1.0,
+        learning_rate=0.01,
+        ema=0.9,
+        checkpoint_every=2,
+    )
+
+    def trained(codes: np.ndarray, groups: LevelGroups | None, levels: Domain) -> list[bytes]:
+        stage = Training(settings, SmallModel(levels), lambda *_: None, None, groups=groups)
+        table = Table(codes, None, np.zeros(len(codes), bool), {})
+        with seeded("groups"):
+            weights = stage.run(table, Streams.fresh())
+        return [weights[name].numpy().tobytes() for name in sorted(weights)]
+
+    assert trained(codes, groups, groups.coarse) == trained(groups.of(codes), None, groups.coarse)

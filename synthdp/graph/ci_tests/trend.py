@@ -183,11 +183,11 @@ class ScoreSums:
 
         def through(place: int, to: Floats) -> Floats:
             inner = np.stack([self._inner[i] for i in asked.given[:, place]])
-            return np.swapaxes(to, 1, 2) @ inner @ to
+            moved: Floats = np.swapaxes(to, 1, 2) @ inner @ to
+            return moved
 
         def size(first: Places, second: Places) -> Floats:
-            scaled: Floats = self._noise[first, second][:, None, None]
-            return scaled
+            return np.asarray(self._noise[first, second][:, None, None], dtype=np.float64)
 
         by_x = [through(i, to) for i, to in enumerate(to_x)]
         by_y = [through(i, to) for i, to in enumerate(to_y)]

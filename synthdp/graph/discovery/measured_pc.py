@@ -100,7 +100,7 @@ class MeasurePlan:
     level: float = 0.05
     margin: float = 0.1
     max_cells: int = 4096
-    max_pairs: int = 20_000
+    max_pairs: int = 25_000
     max_tables: int = 2000
     joint_cells: int = 4096
     joint_order: int = 2

@@ -65,9 +65,9 @@ def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
     axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}
     sigmas: dict[Pair, float] = {}
-    for pair in _pairs_of(tables, domain):
-        containing = [on_groups(t, groups) for t in tables if set(pair) <= set(t.columns)]
-        noisy = pooled([replace(table, starts={}) for table in containing], pair)
+    for pair, holding in _tables_by_pair(tables, domain).items():
+        containing = [replace(on_groups(table, groups), starts={}) for table in holding]
+        noisy = pooled(containing, pair)
         first, second = (axes[name] for name in pair)
         pairs[pair] = smoothed_pair(first, second, noisy.counts / rows, noisy.sigma / rows)
         sigmas[pair] = noisy.sigma
@@ -79,11 +79,11 @@ def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
     return PairTables(rows, margins, pairs, sigmas, patterns)
 
 
-def _pairs_of(tables: Iterable[NoisyTable], domain: Domain) -> list[Pair]:
-    """Pairs of columns that lie together in some table, in the order of the domain."""
-    found = {
-        pair
-        for table in tables
-        for pair in combinations(sorted(table.columns, key=domain.index), 2)
-    }
-    return sorted(found, key=lambda pair: (domain.index(pair[0]), domain.index(pair[1])))
+def _tables_by_pair(tables: Iterable[NoisyTable], domain: Domain) -> dict[Pair, list[NoisyTable]]:
+    """The tables that hold each pair of columns, pairs in the order of the domain."""
+    found: dict[Pair, list[NoisyTable]] = {}
+    for table in tables:
+        for pair in combinations(sorted(table.columns, key=domain.index), 2):
+            found.setdefault(pair, []).append(table)
+    ordered = sorted(found, key=lambda pair: (domain.index(pair[0]), domain.index(pair[1])))
+    return {pair: found[pair] for pair in ordered}
