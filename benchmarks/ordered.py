@@ -15,6 +15,7 @@ import argparse
 import time
 from itertools import combinations, product
 from pathlib import Path
+from sys import modules
 from typing import Any
 from unittest import mock
 
@@ -69,7 +70,7 @@ def searched(domain: Domain, codes: Codes, epsilon: float) -> tuple[CausalGraph,
     spends = own.spends(settings, domain, len(codes))
     rehearsal = Rehearsal(codes, domain, make_search_plan(spends, epsilon=epsilon, delta=DELTA))
     started = time.process_time()
-    with mock.patch.dict(measured_pc.__globals__, pc_skeleton=recorded):
+    with mock.patch.object(modules[measured_pc.__module__], "pc_skeleton", recorded):
         found = own.search(rehearsal, settings, domain)
     seconds = time.process_time() - started
     graph = found if isinstance(found, CausalGraph) else found.value

@@ -67,7 +67,7 @@ def write_table(
     """
     shown = shown_address(address)
     try:
-        engine = _open(address)
+        engine = _engine_of(address)
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError, ValueError) as error:
         kind = type(error).__name__
         raise OutputError(f"cannot read the address {shown} ({kind})", hint=FORM) from None
@@ -124,7 +124,7 @@ def _type(arrow: Any, column: Column) -> sa.types.TypeEngine[Any]:
     return plain.get(arrow) or sa.Unicode(longest)
 
 
-def _open(address: str) -> Engine:
+def _engine_of(address: str) -> Engine:
     engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
     if engine.dialect.name == "sqlite":  # which otherwise makes tables outside of the transaction
         sa.event.listen(engine, "connect", _begun_by_hand)

@@ -9,7 +9,6 @@ import re
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -166,10 +165,11 @@ class TestRegistryRecord:
         (bundle / DEPLOYMENT).unlink()
         assert f"{DEPLOYMENT}: is missing; the spec states a publication" in problems(bundle)
 
-    def test_no_publication_no_record(self, release: Any, made: Path) -> None:
-        release.content = replace(
-            release.content, spec=release.spec.model_copy(update={"publication": None})
-        )
+    def test_no_publication_no_record(
+        self, build: Any, tmp_path: Path, spec_text: str, made: Path
+    ) -> None:
+        private = re.sub(r"^publication:\n(?:  .*\n)+", "", spec_text, flags=re.MULTILINE)
+        release = build(tmp_path, private)
         folder = write_bundle(
             release.folder / "bundle", release.content, ledger=release.ledger, force=False
         )
