@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -203,7 +203,7 @@ def ratio_figure(
         population.append(both if both is not None else limits)
     lowest, highest = limits
 
-    def joined(intervals: list[Interval | None]) -> Interval | None:
+    def joined(intervals: Sequence[Interval | None]) -> Interval | None:
         first, last = intervals
         if first is None or last is None:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ def _noisy(sums: Sums, sigma: float, rng: np.random.Generator) -> Sums:
     )
 
 
-def _judged(truth: Figure, drawn: Sequence[Figure]) -> Mapping[str, Any]:
+def _judged(truth: Figure, drawn: Sequence[Figure]) -> dict[str, Any]:
     """The figures of all draws against the exact one."""
     told = [f for f in drawn if isinstance(f.estimate, float) and f.interval and f.of_rows]
     found: dict[str, Any] = {"group": truth.group, "truth": truth.estimate}
