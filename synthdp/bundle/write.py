@@ -157,13 +157,7 @@ def _write_all(
         "datapackage.json": as_json(
             descriptor(spec, run=content.run, csv_bytes=csv.bytes, csv_sha256=csv.sha256)
         ),
-        "privacy/ledger.json": as_json(
-            {
-                "run": content.run,
-                "balance": asdict(balance),
-                "entries": [e.to_json() for e in entries],
-            }
-        ),
+        "privacy/ledger.json": _ledger_json(content.run, balance, entries),
         **({ESTIMANDS: as_json(content.estimands.value)} if content.estimands else {}),
         **_disclosure(spec, facts, entries),
     }
@@ -175,6 +169,12 @@ def _write_all(
     _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in listed))
     if signer is not None:
         _write_text(draft / STATEMENT, _statement(draft, [*listed, SUMS], facts, signer))
+
+
+def _ledger_json(run: str, balance: Balance, entries: list[Entry]) -> str:
+    """The run's entries, and what all runs on the dataset had taken."""
+    told = [e.to_json() for e in entries]
+    return as_json({"run": run, "balance": asdict(balance), "entries": told})
 
 
 def _disclosure(spec: ReleaseSpec, facts: Certificate, entries: list[Entry]) -> dict[str, str]:

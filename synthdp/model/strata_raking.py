@@ -96,7 +96,7 @@ class Strata:
         ids, flat = placed.strata.ravel(), weights.ravel() * (self.rows / float(weights.sum()))
         counts = self.sums.counts.ravel()
         table = np.append(counts, self.rows - counts.sum())[None]
-        now = np.bincount(ids, weights=flat, minlength=self.size + 1)
+        now: Floats = np.bincount(ids, weights=flat, minlength=self.size + 1).astype(np.float64)
         wanted = blended(now[None], MeasuredPair((0, 1), table, self.sums.sigma))[0]
         means, _ = _moments(flat, placed, self.size)
         if self.mechanism.number is None:
@@ -131,8 +131,8 @@ class Pull:
             step = np.divide(self.means - now, spread, out=np.zeros_like(now), where=movable)
             by = np.append(np.clip(step, -LONGEST, LONGEST), 0.0)
             flat = flat * np.exp(by[ids] * numbers)
-        now = np.bincount(ids, weights=flat, minlength=len(self.counts))
-        flat = flat * np.divide(self.counts, now, out=np.ones_like(now), where=now > 0)[ids]
+        held = np.bincount(ids, weights=flat, minlength=len(self.counts)).astype(np.float64)
+        flat = flat * np.divide(self.counts, held, out=np.ones_like(held), where=held > 0)[ids]
         out: Floats = (flat * (total / flat.sum())).reshape(weights.shape)
         return out
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import torch
 
+from synthdp.audit.mechanisms.calls import Call, CoinCall, NoiseCall
 from synthdp.audit.mechanisms.examples import BATCH, EXAMPLES
 from synthdp.audit.mechanisms.neighbours import Pair, neighbours
-from synthdp.audit.mechanisms.recording import Call, CoinCall, NoiseCall
 from synthdp.audit.mechanisms.registry import mechanism_classes, replay_plan, unregistered
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge

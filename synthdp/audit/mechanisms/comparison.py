@@ -10,10 +10,7 @@ from itertools import zip_longest
 import dp_accounting
 import numpy as np
 
-from synthdp.audit.mechanisms.findings import Differs, ReplayFinding
-from synthdp.audit.mechanisms.fingerprint import Fingerprint
-from synthdp.audit.mechanisms.neighbours import Pair
-from synthdp.audit.mechanisms.recording import (
+from synthdp.audit.mechanisms.calls import (
     Call,
     CoinCall,
     KeysCall,
@@ -21,6 +18,9 @@ from synthdp.audit.mechanisms.recording import (
     NoiseCall,
     SampleCall,
 )
+from synthdp.audit.mechanisms.findings import Differs, ReplayFinding
+from synthdp.audit.mechanisms.fingerprint import Fingerprint
+from synthdp.audit.mechanisms.neighbours import Pair
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.privacy.events.base import Adjacency
 

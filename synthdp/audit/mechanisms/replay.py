@@ -18,6 +18,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from synthdp.audit.mechanisms.calls import SampleCall
 from synthdp.audit.mechanisms.comparison import RecordedRun, compare
 from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
 from synthdp.audit.mechanisms.fingerprint import fingerprint
@@ -30,7 +31,6 @@ from synthdp.audit.mechanisms.recording import (
     RealNoise,
     RecordedNoise,
     Recorder,
-    SampleCall,
 )
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.base import Adjacency

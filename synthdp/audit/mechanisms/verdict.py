@@ -34,7 +34,7 @@ L2 move of counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
@@ -44,12 +44,12 @@ import numpy.typing as npt
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from scipy.stats import norm
 
-from synthdp.audit.mechanisms.recording import Call, CoinCall, KeysCall, NoiseCall, SampleCall
+from synthdp.audit.mechanisms.calls import Call, CoinCall, KeysCall, NoiseCall, SampleCall
+from synthdp.audit.mechanisms.charges import charges_of
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
-    RoundedGaussianDpEvent,
     SparseVectorDpEvent,
 )
 from synthdp.privacy.events.kinds import SecretSampleDpEvent
@@ -143,7 +143,7 @@ def judge(
         factor=2 if adjacency == "replace_one" else 1,
     )
     try:
-        for charge in _charges(event, walk.factor):
+        for charge in charges_of(event, walk.factor):
             if isinstance(charge, float):
                 _gaussians(walk, charge)
             else:
@@ -153,47 +153,6 @@ def judge(
     except _Mismatch:
         pass
     return ReplayVerdict(tuple(walk.problems), walk.share)
-
-
-def _charges(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting.DpEvent | float]:
-    """Single charges in the order of their draws.
-
-    Gaussians that follow each other come as one number: the move that they allow together, in units
-    of their noise.
-    """
-    squares = 0.0  # of the moves that the last Gaussians allow
-    for leaf in _leaves(event):
-        match leaf:
-            case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
-                squares += (units / noise) ** 2
-                continue
-            case RoundedGaussianDpEvent():
-                squares += leaf.noise_multiplier(units) ** -2
-                continue
-        if squares:
-            yield math.sqrt(squares)
-            squares = 0.0
-        yield leaf
-    if squares:
-        yield math.sqrt(squares)
-
-
-def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
-    """The events of a composition, in order; a secret sample, then those on it."""
-    match event:
-        case dp_accounting.NoOpDpEvent():
-            return
-        case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
-            for _ in range(count):
-                yield from _leaves(inner)
-        case dp_accounting.ComposedDpEvent(events=parts):
-            for part in parts:
-                yield from _leaves(part)
-        case SecretSampleDpEvent(event=inner):
-            yield event
-            yield from _leaves(inner)
-        case _:
-            yield event
 
 
 def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
