@@ -16,6 +16,7 @@ from synthdp.spec.model.fields import Instant, Real, Whole, unique, wrong
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 EPOCH = datetime(1970, 1, 1)
 MAX_DECIMALS = 12
+MAX_EDGES = 1025  # whole numbers from 0 to 1,024, a bin each
 MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
@@ -125,7 +126,7 @@ class Integer(_Range, ColumnBase):
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
         default=32, description=BINS, examples=[16]
     )
-    edges: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=1024)] | None = Field(
+    edges: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
         default=None,
         description="left edges of the bins, instead of `bins`; the first is `lower`",
         examples=[[0, 1, 5, 20]],
@@ -169,7 +170,7 @@ class Number(_Range, ColumnBase):
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
         default=32, description=BINS, examples=[20]
     )
-    edges: Annotated[tuple[Real, ...], Field(min_length=1, max_length=1024)] | None = Field(
+    edges: Annotated[tuple[Real, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
         default=None,
         description="left edges of the bins, instead of `bins`; the first is `lower`",
         examples=[[0.0, 0.5, 2.0]],
@@ -211,7 +212,7 @@ class Datetime(_Range, ColumnBase):
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
         default=32, description=BINS, examples=[20]
     )
-    edges: Annotated[tuple[Instant, ...], Field(min_length=1, max_length=1024)] | None = Field(
+    edges: Annotated[tuple[Instant, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
         default=None,
         description="left edges of the bins, instead of `bins`; the first is `lower`",
         examples=[["2001-01-01", "2010-01-01"]],
