@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 
 import numpy as np
 from scipy.special import ndtr
@@ -82,13 +82,16 @@ def _likely_pairs(
     tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
 ) -> tuple[list[str], dict[Pair, Compared]]:
     """Columns that are visibly missing, and their pairs that were counted."""
-    names = [c.name for c in columns if c.missing and any(c.name in t.columns for t in tables)]
-    single = {name: _missing(tables, (name,)) for name in names}
+    holding = _by_columns(tables, {c.name for c in columns if c.missing})
+    names = [c.name for c in columns if frozenset({c.name}) in holding]
+    single = {name: _missing(holding, name) for name in names}
     totals = [(float(t.counts.sum()), t.sigma**2 * t.counts.size) for t in tables]
     seen = [name for name in names if single[name].mean > VISIBLE * single[name].deviation]
-    measured = [p for p in combinations(seen, 2) if any(set(p) <= set(t.columns) for t in tables)]
+    measured = [pair for pair in combinations(seen, 2) if frozenset(pair) in holding]
     rows = max(1.0, _pooled(totals).mean) if measured else 1.0
-    likely = {p: _compared(single[p[0]], single[p[1]], _missing(tables, p), rows) for p in measured}
+    likely = {
+        (a, b): _compared(single[a], single[b], _missing(holding, a, b), rows) for a, b in measured
+    }
     return seen, likely
 
 
@@ -98,7 +101,8 @@ def with_common_shares(
     """The `margins` `[levels]` of `columns`, with one share missing for all of a pattern."""
     out, place = list(margins), {column.name: i for i, column in enumerate(columns)}
     for pattern in missing_patterns(tables, columns):
-        precision = [_missing(tables, (name,)).deviation ** -2 for name in pattern]
+        holding = _by_columns(tables, pattern)
+        precision = [_missing(holding, name).deviation ** -2 for name in pattern]
         places = [place[name] for name in pattern]
         common = float(np.average([margins[i][-1] for i in places], weights=precision))
         for i in places:
@@ -120,13 +124,24 @@ def missing_as_one(table: Floats, share: float) -> Floats:
     return out
 
 
-def _missing(tables: Sequence[NoisyTable], names: tuple[str, ...]) -> Estimate:
+def _by_columns(
+    tables: Sequence[NoisyTable], names: Collection[str]
+) -> dict[frozenset[str], list[NoisyTable]]:
+    """The tables that hold each of `names` and each two of them."""
+    found = dict[frozenset[str], list[NoisyTable]]()
+    for table in tables:
+        held = [name for name in table.columns if name in names]
+        for some in chain(combinations(held, 1), combinations(held, 2)):
+            found.setdefault(frozenset(some), []).append(table)
+    return found
+
+
+def _missing(holding: Mapping[frozenset[str], Sequence[NoisyTable]], *names: str) -> Estimate:
     """Rows where all `names` are missing, by every table that has them."""
     found = []
-    for table in tables:
-        if set(names) <= set(table.columns):
-            cells = table.counts[tuple(-1 if n in names else slice(None) for n in table.columns)]
-            found.append((float(cells.sum()), table.sigma**2 * cells.size))
+    for table in holding[frozenset(names)]:
+        cells = table.counts[tuple(-1 if n in names else slice(None) for n in table.columns)]
+        found.append((float(cells.sum()), table.sigma**2 * cells.size))
     return _pooled(found)
 
 

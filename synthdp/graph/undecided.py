@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import networkx as nx
 
@@ -63,7 +64,7 @@ def _evidence(
 
 
 def _holds_one(table: NoisyTable, pairs: Collection[frozenset[str]]) -> bool:
-    return any(pair <= set(table.columns) for pair in pairs)
+    return any(frozenset(pair) in pairs for pair in combinations(table.columns, 2))
 
 
 def _order(graph: CausalGraph, knowledge: Knowledge, targets: Collection[str]) -> list[str]:
