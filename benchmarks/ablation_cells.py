@@ -61,7 +61,10 @@ def adult() -> ReleaseSpec:
     return base.model_copy(
         update={
             "privacy": base.privacy.model_copy(update={"cap": None}),
-            "evaluation": base.evaluation.model_copy(update={"holdout": 0.0, "targets": ()}),
+            "evaluation": base.evaluation.model_copy(
+                update={"holdout": 0.0, "targets": (), "disclosure": "confidential"}
+            ),
+            "gates": (),
             "compute": base.compute.model_copy(update={"threads": 1}),
         }
     )

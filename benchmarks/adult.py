@@ -181,8 +181,12 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
             ),
             "graph": graphs[variant],
             "evaluation": base.evaluation.model_copy(
-                update={"targets": TIERS[-1] if variant == "newcomer" else ()}
+                update={
+                    "targets": TIERS[-1] if variant == "newcomer" else (),
+                    "disclosure": "confidential",
+                }
             ),
+            "gates": (),
         }
     )
     changed = {"learned": evenly, "predict": predictive, "none": plain, "partial": longer}

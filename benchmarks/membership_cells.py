@@ -181,7 +181,10 @@ def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) ->
                 update={"epsilon": 1.0, "pairs": (), "shares": spec.Shares(measure=0.2, train=0.8)}
             ),
             "synthesizer": spec.SynthesizerSettings(latent=LATENT, hidden=table.hidden, ema=0.99),
-            "evaluation": base.evaluation.model_copy(update={"targets": ()}),
+            "evaluation": base.evaluation.model_copy(
+                update={"targets": (), "disclosure": "confidential"}
+            ),
+            "gates": (),
             "attacks": spec.Attacks(
                 membership=spec.MembershipAttack(rows=count, steps=steps or table.steps)
             ),

@@ -57,7 +57,10 @@ def release_for(job: Job, rows: int) -> ReleaseSpec:
                 "privacy": privacy,
                 "graph": Graph(mode="none") if job.mechanism == "none" else base.graph,
                 "sampling": base.sampling.model_copy(update={"rows": rows}),
-                "evaluation": base.evaluation.model_copy(update={"holdout": 0.0, "targets": ()}),
+                "evaluation": base.evaluation.model_copy(
+                    update={"holdout": 0.0, "targets": (), "disclosure": "confidential"}
+                ),
+                "gates": (),
                 "compute": base.compute.model_copy(update={"threads": 1}),
             }
         )
