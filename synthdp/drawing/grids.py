@@ -73,7 +73,11 @@ def _on_cell(x: float, y: float, value: float, most: float) -> str:
 
 
 def pairplot(
-    names: Sequence[str], tables: Sequence[Sequence[FloatArray | None]], *, alt: str
+    names: Sequence[str],
+    tables: Sequence[Sequence[FloatArray | None]],
+    *,
+    ends: Sequence[tuple[str, str]],
+    alt: str,
 ) -> str:
     """A matrix of small tables; `tables[i][j]` is drawn at row i and column j.
 
@@ -82,22 +86,16 @@ def pairplot(
     column alone.
 
     Below the diagonal in the second colour, above it in the first; on it, shape `[levels]`, the
-    column alone.
+    column alone. `ends` are the first and the last level of each column, beside its axes.
     """
     left, cell, gap = 112.0, 58.0, 5.0
+    side = len(names) * (cell + gap)
     body = []
     for i, name in enumerate(names):
-        y = 4 + i * (cell + gap)
+        x, y = left + i * (cell + gap), 4 + i * (cell + gap)
         body.append(_text(left - 6, y + cell / 2 + 4, short(name, 16), anchor="end", size=11))
-        body.append(
-            _text(
-                left + i * (cell + gap) + cell / 2,
-                4 + len(names) * (cell + gap) + 12,
-                short(name, 10),
-                anchor="middle",
-                size=9.5,
-            )
-        )
+        body.append(_text(x + cell / 2, side + 26, short(name, 10), anchor="middle", size=9.5))
+        body += _ends(ends[i], x, y, cell, left, side + 12)
         for j in range(len(names)):
             x, table = left + j * (cell + gap), tables[i][j]
             if table is None:
@@ -108,8 +106,22 @@ def pairplot(
                 if i == j
                 else _table(table, x, y, cell, SECOND if j < i else FIRST)
             )
-    side = len(names) * (cell + gap)
-    return inline_frame(body, width=left + side + 6, height=side + 24, alt=alt)
+    return inline_frame(body, width=left + side + 6, height=side + 34, alt=alt)
+
+
+def _ends(
+    ends: tuple[str, str], x: float, y: float, cell: float, left: float, below: float
+) -> Iterator[str]:
+    """First and last level of a column: from the bottom up, and from left to right."""
+    muted = "var(--muted)"
+    first, last = ends
+    row, column = [short(end, 14) for end in ends], [short(end, 5) for end in ends]
+    if first == last:
+        row[1] = column[1] = ""
+    yield _text(left - 6, y + cell, row[0], anchor="end", size=8, colour=muted)
+    yield _text(left - 6, y + 8, row[1], anchor="end", size=8, colour=muted)
+    yield _text(x, below, column[0], anchor="start", size=8, colour=muted)
+    yield _text(x + cell, below, column[1], anchor="end", size=8, colour=muted)
 
 
 def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str]:

@@ -14,6 +14,7 @@ from synthdp.evaluate.counting import FloatArray
 from synthdp.evaluate.pairs import compare_pairs
 
 MAX_COLUMNS, MAX_LEVELS = 10, 12
+OTHERS = "others"
 
 IntArray = npt.NDArray[np.int64]
 
@@ -22,11 +23,13 @@ IntArray = npt.NDArray[np.int64]
 class PairPlot:
     """Relative frequencies of the columns `names`.
 
-    `tables[i][j]` has shape `[levels of i, levels of j]`, on the diagonal `[levels of i]`.
+    `tables[i][j]` has shape `[levels of i, levels of j]`, on the diagonal `[levels of i]`. `ends`
+    are what the first and the last level of each column stand for.
     """
 
     names: tuple[str, ...]
     tables: tuple[tuple[FloatArray, ...], ...]
+    ends: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, object]:
         """Plain values of the upper triangle; the lower one is its transpose."""
@@ -94,7 +97,16 @@ def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes
     cells, sizes = grid(chosen, codes[:, columns], like[:, columns])
     size = range(len(names))
     tables = tuple(tuple(_shares(cells, sizes, i, j) for j in size) for i in size)
-    return PairPlot(tuple(names), tables)
+    ends = tuple(_ends(c, like[:, i]) for c, i in zip(chosen.columns, columns, strict=True))
+    return PairPlot(tuple(names), tables, ends)
+
+
+def _ends(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> tuple[str, str]:
+    cells = _coarse(column, like)
+    last = int(cells.max())
+    merged = not column.ordered and column.levels > MAX_LEVELS
+    first = column.labels[int(np.flatnonzero(cells == 0)[0])]
+    return first, OTHERS if merged else column.labels[int(np.flatnonzero(cells == last)[-1])]
 
 
 def _shares(cells: IntArray, sizes: Sequence[int], i: int, j: int) -> FloatArray:

@@ -29,8 +29,9 @@ _ORDER: tuple[State, ...] = ("bad", "fair", "unknown", "good", "plain")
 class Verdict:
     """One card: what was looked at, its state in one look, the number, and what it means.
 
-    `floor` is what chance or another sample of the same size would give. `advice` is what would
-    make it better. `use` says that it is about a use, which is answered by yes or no.
+    `floor` is what chance or another sample of the same size would give. `advice` is for whoever
+    reads the page; `better` is what would improve a next release. `use` says that it is about a
+    use, which is answered by yes or no.
     """
 
     heading: str
@@ -39,6 +40,7 @@ class Verdict:
     state: State = "plain"
     floor: str = ""
     advice: str = ""
+    better: str = ""
     use: bool = False
 
     @property
@@ -123,15 +125,15 @@ def distance(
 ) -> Verdict:
     """A mean total variation from the real rows, beside that of another sample as large."""
     beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
-    advice = ""
+    better = ""
     if state in ("fair", "bad", "unknown"):
         sampled = value is not None and floor is not None and value <= 2 * floor
-        advice = (
-            "a real sample would be little nearer: fewer levels or more rows help"
+        better = (
+            "fewer levels or more rows; a real sample would be little nearer"
             if sampled
-            else "fewer levels, a larger epsilon or a larger share for tables help"
+            else "fewer levels, a larger epsilon or a larger share for tables"
         )
-    return Verdict(heading, number(value), text, state, beside, advice)
+    return Verdict(heading, number(value), text, state, beside, better=better)
 
 
 def noisy_columns(noise: Iterable[float]) -> Verdict:
@@ -143,9 +145,9 @@ def noisy_columns(noise: Iterable[float]) -> Verdict:
         f"noise alone may move {NOISY_SHAPE:.0%} or more of their rows, so that their shape says"
         " nothing"
     )
-    advice = "" if state in ("good", "unknown") else "declare fewer bins or categories for them"
+    better = "" if state in ("good", "unknown") else "fewer bins or categories for them"
     figure = f"{many} of {len(known)}" if known else "not measured"
-    return Verdict("Columns whose shape is noise", figure, text, state, advice=advice)
+    return Verdict("Columns whose shape is noise", figure, text, state, better=better)
 
 
 def attack(
@@ -166,8 +168,8 @@ def attack(
             f"{trials} tell an advantage to {half:.2g} either way; the claim allows"
             f" {number(ceiling)}, so that they could not have refuted it"
         )
-        advice = "more of them: attacks.membership.pairs"
-        return Verdict("Membership attack", "cannot tell", text, "unknown", advice=advice)
+        better = "more of them: attacks.membership.pairs"
+        return Verdict("Membership attack", "cannot tell", text, "unknown", better=better)
     text = f"advantage {shown} in {trials}: not refuted. An attack that fails proves nothing"
     floor = f"the claim allows {number(ceiling)}"
     return Verdict("Membership attack", number(value), text, "good", floor)
@@ -207,5 +209,5 @@ def claims(heading: str, refuted: int, decided: int, text: str) -> Verdict:
     """Claims of the graph that do not hold, of those on which there is an answer."""
     state = REFUTED.state(refuted / decided) if decided else "unknown"
     figure = f"{refuted} of {decided} refuted" if decided else "cannot tell"
-    advice = "" if state in ("good", "unknown") else "add the arrows that are missing, or validate"
-    return Verdict(heading, figure, text, state, advice=advice)
+    better = "" if state in ("good", "unknown") else "the arrows that are missing, or a validation"
+    return Verdict(heading, figure, text, state, better=better)

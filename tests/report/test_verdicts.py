@@ -122,7 +122,7 @@ class TestThePublicPage:
         cards, uses = cards_of(public()), uses_of(public())
         assert cards["Pairs of columns"].state == uses["Shares and tables"].state == "unknown"
         assert uses["Models"].word == "cannot tell"
-        assert "disclosure" in uses["Models"].advice
+        assert "paid for" in uses["Models"].better
 
     def test_a_good_release(self) -> None:
         scores = [

@@ -168,7 +168,7 @@ def _pairs(report: EvaluationReport) -> Picture | None:
         "Above the diagonal the real rows, below it the synthetic ones, mirrored: a shape on one"
         " side alone was lost or invented."
     )
-    svg = grids.pairplot(real.names, tables, alt=sentence)
+    svg = grids.pairplot(real.names, tables, ends=real.ends, alt=sentence)
     return Picture("Pairs of columns", Markup(svg), sentence)
 
 

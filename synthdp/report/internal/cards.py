@@ -38,15 +38,15 @@ def _gates(content: ReportContent) -> Verdict:
     """How many gates passed; green only where one was on more than what the rows were fitted to."""
     text = findings.verdict(content.gates)
     if not content.gates:
-        advice = "a gate on a published score: tv2_dp, with evaluation: {disclosure: private}"
-        return Verdict("Gates", "none set", text, "unknown", advice=advice)
+        better = "a gate on a published score: tv2_dp, with evaluation: {disclosure: private}"
+        return Verdict("Gates", "none set", text, "unknown", better=better)
     passed = sum(gate.passed for gate in content.gates)
     figure = f"{passed} of {len(content.gates)} passed"
     if content.withheld:
         return Verdict("Gates", figure, text, "bad")
     if all(gate.metric in TRAINED_ON for gate in content.gates):
         text += " It compares the rows with the counts that they were made to fit."
-        return Verdict("Gates", figure, text, "unknown", advice="a gate on tv2_dp can fail")
+        return Verdict("Gates", figure, text, "unknown", better="a gate on tv2_dp can fail")
     return Verdict("Gates", figure, text, "good")
 
 
@@ -149,9 +149,9 @@ def _columns(report: EvaluationReport) -> Iterator[Verdict]:
     text = f"{verdicts.NOISY_SHAPE:.0%} or more of their rows would have to move"
     if lost:
         text += f": {', '.join(lost[:4])}{', ...' if len(lost) > 4 else ''}"
-    advice = "" if state == "good" else "fewer bins or categories, or a larger epsilon"
+    better = "" if state == "good" else "fewer bins or categories, or a larger epsilon"
     figure = f"{len(lost)} of {len(near.by_column)}"
-    yield Verdict("Columns whose shape is lost", figure, text, state, advice=advice)
+    yield Verdict("Columns whose shape is lost", figure, text, state, better=better)
 
 
 def _estimands(content: ReportContent) -> Iterator[Verdict]:

@@ -29,8 +29,8 @@ def _code(report: EvaluationReport) -> Verdict:
     value = report.fidelity.tv1
     text = "columns off by so much, on average (total variation: 0 is equal, 1 is disjoint)"
     state = verdicts.ROUGH.state(value)
-    advice = "" if state == "good" else "fewer bins, or a larger epsilon"
-    return _use("Teaching and code", number(value), text, state, _equal(report, "tv1"), advice)
+    better = "" if state == "good" else "fewer bins, or a larger epsilon"
+    return _use("Teaching and code", number(value), text, state, _equal(report, "tv1"), better)
 
 
 def _tables(report: EvaluationReport) -> Verdict:
@@ -42,15 +42,15 @@ def _tables(report: EvaluationReport) -> Verdict:
         if state == "good" and card.state != "good":
             state = "fair"  # shares are near, and what an analyst says of their error is not
         text += f"; {card.number} {card.text}"
-    advice = "" if state == "good" else "estimands for the figures that matter"
-    return _use("Shares and tables", number(value), text, state, _equal(report, "tv2"), advice)
+    better = "" if state == "good" else "estimands for the figures that matter"
+    return _use("Shares and tables", number(value), text, state, _equal(report, "tv2"), better)
 
 
 def _models(report: EvaluationReport) -> Verdict:
     real, synthetic = report.utility.mean_auc_real, report.utility.mean_auc_synthetic
     if real is None or synthetic is None:
-        text, advice = "no classifier could be judged", "name columns in evaluation.targets"
-        return _use("Models", "not judged", text, "unknown", "", advice)
+        text, better = "no classifier could be judged", "columns to predict: evaluation.targets"
+        return _use("Models", "not judged", text, "unknown", "", better)
     lost, state = None, verdicts.LOST.state(None)
     if real > verdicts.LEARNABLE:
         rows = [r for r in report.utility.rows if r.metric == "auc" and r.low is not None]
@@ -60,9 +60,9 @@ def _models(report: EvaluationReport) -> Verdict:
     text = "mean AUC on held-out real rows, learnt on synthetic ones"
     if lost is not None:
         text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
-    advice = "" if state == "good" else "a larger epsilon, or a larger share for targets"
+    better = "" if state == "good" else "a larger epsilon, or a larger share for targets"
     return _use(
-        "Models", number(synthetic), text, state, f"learnt on real rows: {real:.3g}", advice
+        "Models", number(synthetic), text, state, f"learnt on real rows: {real:.3g}", better=better
     )
 
 
@@ -86,8 +86,8 @@ def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:
         said.append(f"{held} of {len(compared)} declared effects hold the real estimate")
     state = verdicts.worst(states)
     text = "; ".join(said) or "no claim of the graph could be tested, and no effect is declared"
-    advice = "" if state == "good" else "estimands of kind effect, and a graph that is validated"
-    return _use(name, figure or "not tested", text, state, "", advice)
+    better = "" if state == "good" else "estimands of kind effect, and a graph that is validated"
+    return _use(name, figure or "not tested", text, state, "", better)
 
 
 def _equal(report: EvaluationReport, name: str) -> str:
@@ -100,5 +100,5 @@ def _equal(report: EvaluationReport, name: str) -> str:
     return f"in samples of equal size: synthetic {drawn:.2g}, held-out real {real:.2g}"
 
 
-def _use(heading: str, figure: str, text: str, state: State, floor: str, advice: str) -> Verdict:
-    return Verdict(heading, figure, text, state, floor, advice, use=True)
+def _use(heading: str, figure: str, text: str, state: State, floor: str, better: str) -> Verdict:
+    return Verdict(heading, figure, text, state, floor, better=better, use=True)

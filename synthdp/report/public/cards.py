@@ -21,7 +21,7 @@ from synthdp.spec.wording import many
 Score = Mapping[str, Any]
 Estimands = Sequence[Mapping[str, Any]]
 
-NOT_PAID = "pay for it with evaluation: {disclosure: private}"
+NOT_PAID = "scores that are paid for"
 
 
 def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
@@ -50,7 +50,7 @@ def pairs_card(content: PublicContent) -> Verdict:
     score, floor = score_of(content, "tv2"), content.floors.get("tv2")
     if score is None:
         text = "how far the table is from the real rows was not paid for, so that it is not known"
-        return Verdict("Pairs of columns", "not published", text, "unknown", advice=NOT_PAID)
+        return Verdict("Pairs of columns", "not published", text, "unknown", better=NOT_PAID)
     return _scored("Pairs of columns", score, verdicts.PAIRS, floor)
 
 
@@ -67,9 +67,9 @@ def columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         " counts, and what noise may have moved these"
     )
     known = bound < verdicts.COLUMNS.fair
-    advice = "" if known else NOT_PAID
+    better = "" if known else NOT_PAID
     figure = f"at most {number(bound)}"
-    return Verdict("Single columns", figure, text, "good" if known else "unknown", advice=advice)
+    return Verdict("Single columns", figure, text, "good" if known else "unknown", better=better)
 
 
 def columns_bound(columns: Sequence[Column]) -> float | None:
@@ -126,8 +126,8 @@ def _estimands(estimands: Estimands) -> Iterator[Verdict]:
     text = "figures of declared questions, measured on the real rows, have right 95% intervals"
     state = verdicts.LOOSE.state(loose)
     spread = "" if loose is None else f"half an interval is {loose:.0%} of its estimate (median)"
-    advice = "" if state == "good" else "a larger share for estimands, or fewer groups"
-    yield Verdict("Estimands", f"{known} of {len(figures)}", text, state, spread, advice)
+    better = "" if state == "good" else "a larger share for estimands, or fewer groups"
+    yield Verdict("Estimands", f"{known} of {len(figures)}", text, state, spread, better=better)
 
 
 def graph_card(graph: GraphView) -> Verdict:
@@ -149,8 +149,8 @@ def graph_card(graph: GraphView) -> Verdict:
     }
     text = words.get(graph.mode, f"mode {graph.mode}")
     state: State = "unknown" if graph.mode in ("given", "learn") else "plain"
-    advice = "graph.mode: validate tests it" if graph.mode == "given" else ""
-    return Verdict(graph.name, many(len(graph.edges), "arrow"), text, state, advice=advice)
+    better = "a test of the graph on the rows" if graph.mode == "given" else ""
+    return Verdict(graph.name, many(len(graph.edges), "arrow"), text, state, better=better)
 
 
 def _refuted(validation: Mapping[str, Any]) -> tuple[int, int]:
@@ -164,8 +164,8 @@ def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
     """Whether an audit is published, and what it means."""
     if audit is None:
         text = "the guarantee rests on its proof; no attempt to refute it is published"
-        advice = "publish one: synthdp audit SPEC --simulated"
-        return Verdict("Audit", "none published", text, "unknown", advice=advice)
+        better = "an audit on simulated rows"
+        return Verdict("Audit", "none published", text, "unknown", better=better)
     figure = many(len(audit["audits"]), "mechanism") if audit["audits"] else "made"
     text = (
         f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"

@@ -122,8 +122,7 @@ def pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray
     ]
     sentence = (
         f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
-        " more."
+        " more. First and last level stand beside each axis."
     )
-    return Picture(
-        "Pairs of columns", Markup(grids.pairplot(chosen, lower, alt=sentence)), sentence
-    )
+    svg = grids.pairplot(chosen, lower, ends=plot.ends, alt=sentence)
+    return Picture("Pairs of columns", Markup(svg), sentence)

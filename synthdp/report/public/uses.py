@@ -42,8 +42,8 @@ def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     else:
         state = "good" if bound < verdicts.ROUGH.fair else "unknown"
         figure = f"at most {number(bound)}"
-    advice = "" if state == "good" else "fewer bins or a larger epsilon"
-    return _use("Teaching and code", figure, text, state, content.floors.get("tv1"), advice)
+    better = "" if state == "good" else "fewer bins or a larger epsilon"
+    return _use("Teaching and code", figure, text, state, content.floors.get("tv1"), better)
 
 
 def _tables(content: PublicContent, columns: Sequence[Column]) -> Verdict:
@@ -55,7 +55,7 @@ def _tables(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         return Verdict("Shares and tables", f"{loose:.0%}", text, state, use=True)
     pairs, noise = pairs_card(content), verdicts.noisy_columns(c.by_noise for c in columns)
     text = "pairs of columns off by so much, on average" if pairs.floor else pairs.text
-    state, advice = pairs.state, pairs.advice
+    state, advice = pairs.state, ""
     if state == "unknown" and noise.state == "bad":
         state, text = "bad", f"{text}; noise hides the shape of {noise.number} columns"
     if state == "good":  # shares are near; intervals computed from the rows never are
@@ -70,8 +70,8 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     scores = [s for s in content.facts["scores"] if s["target"]]
     if not scores:
         text = "how models that learn from these rows do on real ones was not paid for"
-        advice = NOT_PAID + " and evaluation.targets"
-        return Verdict("Models", "not published", text, "unknown", advice=advice, use=True)
+        better = NOT_PAID + ", and columns to predict"
+        return Verdict("Models", "not published", text, "unknown", better=better, use=True)
     base = {c.name: float(c.noisy.max()) for c in columns}
     states = [_beats(s, base.get(s["target"])) for s in scores]
     score = scores[0]
@@ -85,14 +85,14 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
             f"nothing can be said of models of {score['target']} on real rows: the interval is the"
             " whole range"
         )
-        advice = "a larger share for scores, or a larger epsilon"
-        return Verdict("Models", "not known", text, "unknown", advice=advice, use=True)
+        better = "a larger share for scores, or a larger epsilon"
+        return Verdict("Models", "not known", text, "unknown", better=better, use=True)
     figure = shown(score) if score["value"] is None else f"{score['value']:.1%}"
     verdict = Verdict("Models", figure, text, verdicts.worst(states), use=True)
     if guess is None:
         return verdict
-    advice = "" if verdict.state == "good" else "a larger epsilon, or a larger share for targets"
-    return replace(verdict, floor=f"always the commonest answer: {guess:.1%}", advice=advice)
+    better = "" if verdict.state == "good" else "a larger epsilon, or a larger share for targets"
+    return replace(verdict, floor=f"always the commonest answer: {guess:.1%}", better=better)
 
 
 def _beats(score: Score, guess: float | None) -> State:
@@ -113,17 +113,17 @@ def _effects(content: PublicContent) -> Verdict:
     known = sum(1 for f in asked if f.get("interval"))
     if known:
         text = "declared effects have intervals; they are right if the right columns were adjusted"
-        advice = "other effects: synthdp effect"
+        advice = "for other effects ask synthdp effect"
         return Verdict(name, f"{known} of {len(asked)}", text, "fair", advice=advice, use=True)
     if graph.mode in ("none", "predict"):
         text = "the model claims no causes, and nothing of what would change if one were set"
-        advice = "graph.mode: given, validate or learn"
-        return Verdict(name, "no causes", text, "bad", advice=advice, use=True)
+        better = "a causal graph that is declared or learned"
+        return Verdict(name, "no causes", text, "bad", better=better, use=True)
     return replace(graph_card(graph), heading=name, use=True)
 
 
 def _use(
-    heading: str, figure: str, text: str, state: State, floor: float | None, advice: str
+    heading: str, figure: str, text: str, state: State, floor: float | None, better: str
 ) -> Verdict:
     beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
-    return Verdict(heading, figure, text, state, beside, advice, use=True)
+    return Verdict(heading, figure, text, state, beside, better=better, use=True)
