@@ -8,7 +8,10 @@ the steward alone.
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -52,8 +55,18 @@ def verify(
         as_json=as_json,
         text=lambda: (
             f"{bundle}: {report.established}\n{bundle}: claims epsilon {report.epsilon:.4f} at"
-            f" delta {report.delta:g}; looked at {', '.join(report.checks)}"
+            f" delta {report.delta:g}\n{_parts(report.checks)}"
         ),
+    )
+
+
+def _parts(checks: Sequence[str]) -> str:
+    """What was looked at, in lines of the terminal's width."""
+    return textwrap.fill(
+        f"looked at {len(checks)} parts: {', '.join(checks)}",
+        width=shutil.get_terminal_size().columns,
+        initial_indent="  ",
+        subsequent_indent="    ",
     )
 
 

@@ -110,6 +110,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         rows=f"{spec.sampling.rows or spec.dataset.rows.value:,}",
         constraints=[code(constraint) for constraint in spec.constraints],
         unit=plain(certificate.unit_meaning),
+        program=plain(certificate.program),
         epsilon=up(certificate.epsilon),
         delta=f"{certificate.delta:g}",
         not_for=NOT_FOR,
