@@ -89,6 +89,35 @@ def test_ids_are_bounded_in_duckdb(folder: Path, no_noise: None) -> None:
     assert "*" not in text and "engine: auto" in text
 
 
+@pytest.mark.parametrize("engine", ["arrow", "duckdb"])
+def test_training_takes_one_secret_sample_from_the_engine(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample leaves the engine once, under the charge of the training."""
+    drawn, true_sample = list[int](), EngineTable.sampled_codes
+
+    def sampled(self: EngineTable, rate: float, randomness: Any) -> Any:
+        assert rate == 500 / PREDICT_ROWS and kinds(folder).count("charge") == 2
+        codes = true_sample(self, rate, randomness)
+        drawn.append(len(codes))
+        return codes
+
+    monkeypatch.setattr(EngineTable, "sampled_codes", sampled)
+    path = write_spec(folder, engine)
+    own = yaml.safe_load(path.read_text()) | {
+        "graph": {"mode": "given", "edges": ["sex -> smoker", "smoker -> visits"]},
+        "synthesizer": {"sample": 500, "steps": 10},
+    }
+    own["privacy"]["shares"] = {"measure": 0.4, "train": 0.6}
+    path.write_text(yaml.safe_dump(own))
+    outcome = release(path, out=folder / "out")
+    assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
+    assert len(drawn) == 1 and 380 < drawn[0] < 620  # 6.5 deviations of a binomial law
+    ledger = json.loads((outcome.bundle / "privacy" / "ledger.json").read_text())
+    events = [e["body"]["event"] for e in ledger["entries"] if e["body"].get("purpose") == "train"]
+    assert [(e["event"], e["rate"]) for e in events] == [("secret_sample", 500 / PREDICT_ROWS)]
+
+
 def test_a_run_that_was_killed_goes_on_without_a_second_look(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
