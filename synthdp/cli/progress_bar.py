@@ -25,6 +25,7 @@ from rich.progress import (
 from synthdp.progress import Advance
 
 PLAIN_SECONDS = 8.0  # of silence before a plain line
+SPEED_SECONDS = 180.0  # over which the speed is taken: on a busy machine shorter ones jump
 
 
 class ProgressDisplay:
@@ -39,6 +40,7 @@ class ProgressDisplay:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self._console,
+            speed_estimate_period=SPEED_SECONDS,
             disable=not self._console.is_terminal,
         )
         self._tasks: dict[str, TaskID] = {}
