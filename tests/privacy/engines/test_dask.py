@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
@@ -73,6 +76,21 @@ def test_an_error_names_its_kind_and_no_log_has_more(
         engine.count(PLAIN, TABLES)
     assert "canary" not in str(caught.value) + caplog.text + str(cluster.scheduler.get_events())
     assert str(tmp_path) not in str(caught.value) + caplog.text
+
+
+@pytest.mark.check
+def test_no_warning_tells_how_large_a_sample_is(
+    cluster: Any, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Positions of 1.5 million units are 12 MB, which is a large task to Dask."""
+    rows = 1_500_000
+    domain = Domain((DOMAIN["sex"],))
+    pq.write_table(pa.table({"sex": pa.repeat("f", rows)}), tmp_path / "a.parquet")
+    engine = DaskEngine(
+        reading_of(domain), find_parts(".", tmp_path), rows, address=cluster.scheduler_address
+    )
+    assert 1_420_000 < len(engine.sample(0.95, Streams.fresh())) < 1_430_000  # 18 deviations
+    assert not [str(w.message) for w in recwarn if "size" in str(w.message)]
 
 
 @pytest.mark.slow

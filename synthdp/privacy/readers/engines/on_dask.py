@@ -97,9 +97,14 @@ class DaskEngine:
         return np.concatenate(list(self._each(partial(_sample_task, self.reading), tasks)))
 
     def _each(self, job: Callable[[Any], T], tasks: Sequence[Any]) -> Iterator[T]:
+        import dask
+
+        # A warning of Dask would tell how large tasks are, and so how many units a sample has.
+        quiet = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
         with self._client() as client:
             name = f"count-{secrets.token_hex(8)}"
-            futures = client.map(_Quiet(job), tasks, pure=False, key=name)
+            with dask.config.set(quiet):
+                futures = client.map(_Quiet(job), tasks, pure=False, key=name)
             yield from _gathered(futures)
 
     def _each_shard(self, job: Callable[[list[Shard]], T]) -> Iterator[T]:
