@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +81,30 @@ def test_an_error_names_its_kind_and_no_log_has_more(
         engine.count(PLAIN, TABLES)
     assert "canary" not in str(caught.value) + caplog.text + str(cluster.scheduler.get_events())
     assert str(tmp_path) not in str(caught.value) + caplog.text
+
+
+@pytest.mark.check
+def test_nobody_else_on_this_machine_reaches_the_own_cluster(tmp_path: Path) -> None:
+    """Whoever reaches a scheduler without a certificate could run code on its workers."""
+    table = people(300, ids=50)
+    write(table, tmp_path)
+    engine = DaskEngine(reading_of(DOMAIN), find_parts(".", tmp_path), 300)
+    assert same(engine.count(PLAIN, TABLES), expected(DOMAIN, table, TABLES))
+    (cluster,) = engine.local
+    address = urlsplit(cluster.scheduler_address)
+    assert address.scheme == "tls"
+    stranger = ssl._create_unverified_context()
+    with (
+        socket.create_connection((address.hostname, address.port), timeout=20) as plain,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+        stranger.wrap_socket(plain) as stream,
+    ):
+        assert stream.recv(1)  # none
+        raise ConnectionError
+    pages = f"http://127.0.0.1:{cluster.scheduler.http_server.port}"
+    for page in ("/info/main/workers.html", "/json/counts.json", "/metrics"):
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(pages + page, timeout=20)
 
 
 @pytest.mark.check
