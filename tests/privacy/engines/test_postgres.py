@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines import on_sql
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.spec.model import Categorical, SqlSource
 from tests.fire import postgres
@@ -197,6 +200,7 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
     columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
     monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, table.to_pylist()))
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
+    monkeypatch.setattr(on_sql, "POSTGRESQL", replace(on_sql.POSTGRESQL, fresh=None))
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
     drawn = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list).sample(0.4, Streams.fresh())
     stay = counts.kept(table, 3)
@@ -204,6 +208,30 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
     inside = [counts.coin("ab" * 16, unit) < counts.limit(0.4) for unit in ids]
     wanted = counts.levels_of(counts.DOMAIN, stay)[inside]
     assert sorted(map(tuple, drawn.tolist())) == sorted(map(tuple, wanted.tolist()))
+
+
+def test_no_log_tells_who_is_in_a_sample(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log has the parameters of statements. With the key of the coins among them, each unit's
+    coin could be tossed again. Samples are of whole units; that eight of them have nobody, or
+    everybody, has probability 2^-159.
+    """
+    listed = [{"sex": "f", "age": 20, "ward": f"w{i % 20}", "id": f"p{i % 20}"} for i in range(100)]
+    columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
+    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, listed))
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+    engine = SqlEngine(source, reading_of(counts.DOMAIN, "id", 64), list)
+    log, drawn = Path(server.folder) / "log", np.zeros(20, dtype=np.int64)
+    for _ in range(8):
+        before = len(log.read_bytes())
+        wards = np.bincount(engine.sample(0.5, Streams.fresh())[:, 2], minlength=20)
+        assert set(wards.tolist()) <= {0, 5}
+        said = log.read_bytes()[before:].decode(errors="replace")
+        assert "gen_random_uuid" in said
+        for key in set(re.findall(r"[0-9a-f]{32}", said)):
+            tossed = [counts.coin(key, f"p{i}") < counts.limit(0.5) for i in range(20)]
+            assert tossed != (wards == 5).tolist()
+        drawn += wards
+    assert 0 < drawn.sum() < 800
 
 
 @settings(LONG, max_examples=5, derandomize=True)
