@@ -24,6 +24,7 @@ from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.engines import on_sql
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
+from synthdp.privacy.readers.engines.statements import POSTGRESQL
 from synthdp.spec.model import Categorical, SqlSource
 from tests.fire import postgres
 from tests.fire.postgres import Server, private_server
@@ -200,7 +201,7 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
     columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
     monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, table.to_pylist()))
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
-    monkeypatch.setattr(on_sql, "POSTGRESQL", replace(on_sql.POSTGRESQL, fresh=None))
+    monkeypatch.setattr(on_sql, "POSTGRESQL", replace(POSTGRESQL, fresh=None))
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
     drawn = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list).sample(0.4, Streams.fresh())
     stay = counts.kept(table, 3)

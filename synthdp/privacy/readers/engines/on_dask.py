@@ -172,8 +172,8 @@ def _own_cluster(workers: int) -> Any:
     import dask
     from distributed import LocalCluster
 
-    pages = [f"distributed.{server}.http.routes" for server in ("scheduler", "worker")]
-    with dask.config.set(dict.fromkeys(pages, [])):
+    servers = ("scheduler", "worker")
+    with dask.config.set({f"distributed.{server}.http.routes": [] for server in servers}):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
