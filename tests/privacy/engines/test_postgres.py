@@ -259,3 +259,20 @@ def test_types_that_are_not_proved_are_refused(
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t")
     with pytest.raises(DataError, match="not proved to read them"):
         SqlEngine(source, reading_of(domain), list)
+
+
+@pytest.mark.parametrize(
+    ("shown", "says"), [(("UTF8", "120022"), "PostgreSQL 13"), (("LATIN1", "150004"), "LATIN1")]
+)
+def test_a_server_that_cannot_count_is_refused_before_anything_is_spent(
+    shown: tuple[str, str], says: str
+) -> None:
+    class Fake:
+        def execute(self, _: Any) -> Any:
+            return self
+
+        def one(self) -> tuple[str, str]:
+            return shown
+
+    with pytest.raises(DataError, match=says):
+        on_sql._check_server(Fake())  # type: ignore[arg-type]
