@@ -177,6 +177,7 @@ def _with_real_rows(
         streams=replace(Streams.fresh(), holdout=folder.coins("rows of a unit")),
         delta=job.spec.privacy.delta,
         given=given,
+        compute=job.spec.compute,
     )
     return inspect(
         private,

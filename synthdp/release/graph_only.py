@@ -39,6 +39,7 @@ from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.load.loader import parse_spec, spec_text
 from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.model.rules import engine_of
 
 Mode = Literal["learn", "validate"]
 
@@ -174,6 +175,7 @@ def run_orientation(
         unknown = [name for name in pair if name not in domain.names]
         if unknown:
             raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
+        _check_values(loaded, spec_path)
         plan = _search_plan(release, orientation_spends(domain, pair, scores=(score,)))
         job = own_job(
             spec_path,
@@ -206,6 +208,26 @@ def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
         message = f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}"
         raise SpecError([SpecProblem(str(path), 1, 1, "graph.mode", message, hint)])
     return loaded
+
+
+def _check_values(spec: ReleaseSpec, path: Path) -> None:
+    """Refuse a source that keeps levels alone, or none here: orienting reads values.
+
+    Raises:
+        SpecError: it is such a source; nothing was spent.
+    """
+    source = spec.dataset.source
+    engine = engine_of(source, spec.compute)
+    if engine != "memory":
+        where, message = "compute.engine", f"engine {engine} gives no values"
+        hint = "set it to memory, for this command alone"
+    elif getattr(source, "levels_only", False):
+        where, message = "dataset.source.levels_only", "levels_only keeps no values"
+        hint = "leave it out, for this command alone"
+    else:
+        return
+    message += ", and `synthdp graph orient` reads them"
+    raise SpecError([SpecProblem(str(path), 1, 1, where, message, hint)])
 
 
 def _run(job: Job, reporter: Reporter) -> GraphOutcome:

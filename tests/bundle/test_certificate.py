@@ -28,6 +28,7 @@ from synthdp.bundle.certificate.text import describe_event, render
 from synthdp.bundle.wording import plain, up
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
+from synthdp.spec.model.dataset import DomainFrom
 
 Build = Callable[..., Any]
 
@@ -284,3 +285,13 @@ def test_every_event_is_described() -> None:
         {"event": "gumbel_max", "scale": 4.0, "sensitivity": 1, "rows": 1}
     )
     assert describe_event({}) == "unknown"
+
+
+@pytest.mark.check
+def test_groups_have_more_to_lose_where_the_domain_came_from_rows(release: Any) -> None:
+    """Its search is no part of the table, which is of the planned events of this run."""
+    own = DomainFrom(run="20261124-0123456789ab", epsilon=0.5, delta=1e-7)
+    plain = _certificate(release)
+    told = render(plain.model_copy(update={"domain_from": own})).split("## Groups")[1]
+    assert "lines are of this release alone" in told.split("\n## ")[0] and own.run in told
+    assert "of this release alone" not in render(plain)

@@ -16,11 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.errors import DataError
+from synthdp.audit.folder import AttackFolder
+from synthdp.audit.plan import AuditJob, _with_real_rows
+from synthdp.data.domain import Domain
+from synthdp.errors import DataError, SpecError
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.engines.engine import EngineTable
+from synthdp.progress import Reporter
+from synthdp.release.graph_only import run_orientation
 from synthdp.release.run import release, resume
+from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 
@@ -208,3 +214,33 @@ def test_doctor_tells_what_is_wrong(
     done = synthdp("doctor", path, "--json")
     (found,) = [f for f in json.loads(done.out)["findings"] if f["what"] == "engine"]
     assert found["state"] == "wrong" and told in found["found"] and "secret" not in done.out
+
+
+@pytest.mark.parametrize("keeps", ["engine", "levels_only"])
+def test_orienting_a_pair_asks_no_engine_for_values(folder: Path, keeps: str) -> None:
+    """It failed after the charge, and again each time that it was resumed."""
+    path = write_spec(folder, "arrow" if keeps == "engine" else "memory")
+    own = yaml.safe_load(path.read_text())
+    if keeps == "levels_only":
+        own["dataset"]["source"]["levels_only"] = True
+    path.write_text(yaml.safe_dump(own), encoding="utf-8")
+    numbers = [n for n, c in own["columns"].items() if c["type"] in ("integer", "number")]
+    pair = (numbers[0], numbers[1])
+    with pytest.raises(SpecError, match=f"{keeps}.* values, and `synthdp graph orient` reads"):
+        run_orientation(path, pair, out=folder / "o")
+    assert kinds(folder) == []
+
+
+def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read all values into memory, from wherever the spec had left them."""
+    path = write_spec(folder, "duckdb")
+    spec, seen = load_spec(path), list[Any]()
+    job = AuditJob(spec, Domain.from_spec(spec.columns), None, folder / "o", Reporter())  # type: ignore[arg-type]
+    monkeypatch.setattr("synthdp.audit.plan.with_rows", lambda *given: seen.append(given[2]))
+    monkeypatch.setattr("synthdp.privacy.source._read", lambda *_: pytest.fail("into memory"))
+    (folder / "coins").mkdir()
+    coins = AttackFolder.open(folder / "coins")
+    _with_real_rows(job, None, coins, spec_folder=folder, given=None)  # type: ignore[arg-type]
+    assert len(seen[0]) == PREDICT_ROWS

@@ -157,7 +157,19 @@ def _group_table(c: Certificate) -> str:
         " effect: epsilon | at delta | total effect, at most: epsilon | at delta"
         " |\n|---|---|---|---|---|"
     )
-    return "\n".join([head, *rows, "", _repeated(c)])
+    return "\n".join([head, *rows, "", _repeated(c) + _domain_groups(c)])
+
+
+def _domain_groups(c: Certificate) -> str:
+    """What the table of groups leaves out where the domain came from rows."""
+    if c.domain_from is None:
+        return ""
+    return (
+        "\n\n**The lines are of this release alone.** What k data points change in the columns'"
+        f" domain, which run `{c.domain_from.run}` found in the same rows, comes on top of line k."
+        " It is not tabulated; for k > 1 it is more than the epsilon of one data point that is"
+        " stated above."
+    )
 
 
 def _repeated(c: Certificate) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -100,6 +101,21 @@ def test_arrow_duckdb_and_sqlite_count_alike(
         assert same(engine.count(plain, TABLES), expected(DOMAIN, table, TABLES))
         assert same(engine.count(GROUPS, TABLES), engines[0].count(GROUPS, TABLES))
         assert engine.survey().rows == 900 and engine.survey().without_id == 0
+
+
+@pytest.mark.parametrize("engine", [ArrowEngine, DuckDbEngine])
+def test_a_file_or_row_group_without_rows_is_no_part(engine: Any, tmp_path: Path) -> None:
+    """A sample of it failed, after the charge; it is there or not by how many rows there are."""
+    table = people(90, ids=9)
+    with pq.ParquetWriter(tmp_path / "0.parquet", table.schema) as file:
+        for piece in (table.slice(0, 0), table, table.slice(0, 0)):
+            file.write_table(piece)
+    pq.write_table(table.slice(0, 0), tmp_path / "1.parquet")
+    counted = engine(reading_of(DOMAIN), find_parts(".", tmp_path))
+    plain = LevelGroups(DOMAIN, {})
+    assert same(counted.count(plain, TABLES), expected(DOMAIN, table, TABLES))
+    assert np.array_equal(counted.sample(1.0, Streams.fresh()), levels_of(DOMAIN, table))
+    assert counted.sample(0.0, Streams.fresh()).shape == (0, 3)
 
 
 def test_the_same_rows_of_each_id_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
@@ -73,6 +81,48 @@ def test_an_error_names_its_kind_and_no_log_has_more(
         engine.count(PLAIN, TABLES)
     assert "canary" not in str(caught.value) + caplog.text + str(cluster.scheduler.get_events())
     assert str(tmp_path) not in str(caught.value) + caplog.text
+
+
+def _told_to_a_stranger(plain: socket.socket) -> bytes:
+    """What comes first on a connection without a certificate: nothing."""
+    try:
+        with ssl._create_unverified_context().wrap_socket(plain) as stream:
+            return stream.recv(1)
+    except (ssl.SSLError, ConnectionError):
+        return b""
+
+
+@pytest.mark.check
+def test_nobody_else_on_this_machine_reaches_the_own_cluster(tmp_path: Path) -> None:
+    """Whoever reaches a scheduler without a certificate could run code on its workers."""
+    table = people(300, ids=50)
+    write(table, tmp_path)
+    engine = DaskEngine(reading_of(DOMAIN), find_parts(".", tmp_path), 300)
+    assert same(engine.count(PLAIN, TABLES), expected(DOMAIN, table, TABLES))
+    (cluster,) = engine.local
+    address = urlsplit(cluster.scheduler_address)
+    assert address.scheme == "tls"
+    with socket.create_connection((address.hostname, address.port), timeout=20) as plain:
+        assert _told_to_a_stranger(plain) == b""
+    pages = f"http://127.0.0.1:{cluster.scheduler.http_server.port}"
+    for page in ("/info/main/workers.html", "/json/counts.json", "/metrics"):
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(pages + page, timeout=20)
+
+
+@pytest.mark.check
+def test_no_warning_tells_how_large_a_sample_is(
+    cluster: Any, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Positions of 1.5 million units are 12 MB, which is a large task to Dask."""
+    rows = 1_500_000
+    domain = Domain((DOMAIN["sex"],))
+    pq.write_table(pa.table({"sex": pa.repeat("f", rows)}), tmp_path / "a.parquet")
+    engine = DaskEngine(
+        reading_of(domain), find_parts(".", tmp_path), rows, address=cluster.scheduler_address
+    )
+    assert 1_420_000 < len(engine.sample(0.95, Streams.fresh())) < 1_430_000  # 18 deviations
+    assert not [str(w.message) for w in recwarn if "size" in str(w.message)]
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines import on_sql
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
+from synthdp.privacy.readers.engines.statements import POSTGRESQL
 from synthdp.spec.model import Categorical, SqlSource
 from tests.fire import postgres
 from tests.fire.postgres import Server, private_server
@@ -197,6 +201,7 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
     columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
     monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, table.to_pylist()))
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
+    monkeypatch.setattr(on_sql, "POSTGRESQL", replace(POSTGRESQL, fresh=None))
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
     drawn = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list).sample(0.4, Streams.fresh())
     stay = counts.kept(table, 3)
@@ -204,6 +209,30 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
     inside = [counts.coin("ab" * 16, unit) < counts.limit(0.4) for unit in ids]
     wanted = counts.levels_of(counts.DOMAIN, stay)[inside]
     assert sorted(map(tuple, drawn.tolist())) == sorted(map(tuple, wanted.tolist()))
+
+
+def test_no_log_tells_who_is_in_a_sample(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log has the parameters of statements. With the key of the coins among them, each unit's
+    coin could be tossed again. Samples are of whole units; that eight of them have nobody, or
+    everybody, has probability 2^-159.
+    """
+    listed = [{"sex": "f", "age": 20, "ward": f"w{i % 20}", "id": f"p{i % 20}"} for i in range(100)]
+    columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
+    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, listed))
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+    engine = SqlEngine(source, reading_of(counts.DOMAIN, "id", 64), list)
+    log, drawn = Path(server.folder) / "log", np.zeros(20, dtype=np.int64)
+    for _ in range(8):
+        before = len(log.read_bytes())
+        wards = np.bincount(engine.sample(0.5, Streams.fresh())[:, 2], minlength=20)
+        assert set(wards.tolist()) <= {0, 5}
+        said = log.read_bytes()[before:].decode(errors="replace")
+        assert "gen_random_uuid" in said
+        for key in set(re.findall(r"[0-9a-f]{32}", said)):
+            tossed = [counts.coin(key, f"p{i}") < counts.limit(0.5) for i in range(20)]
+            assert tossed != (wards == 5).tolist()
+        drawn += wards
+    assert 0 < drawn.sum() < 800
 
 
 @settings(LONG, max_examples=5, derandomize=True)
@@ -230,3 +259,20 @@ def test_types_that_are_not_proved_are_refused(
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t")
     with pytest.raises(DataError, match="not proved to read them"):
         SqlEngine(source, reading_of(domain), list)
+
+
+@pytest.mark.parametrize(
+    ("shown", "says"), [(("UTF8", "120022"), "PostgreSQL 13"), (("LATIN1", "150004"), "LATIN1")]
+)
+def test_a_server_that_cannot_count_is_refused_before_anything_is_spent(
+    shown: tuple[str, str], says: str
+) -> None:
+    class Fake:
+        def execute(self, _: Any) -> Any:
+            return self
+
+        def one(self) -> tuple[str, str]:
+            return shown
+
+    with pytest.raises(DataError, match=says):
+        on_sql._check_server(Fake())  # type: ignore[arg-type]

@@ -15,7 +15,9 @@ uniform, and independent for different (l, j, u), so that a uniformly random cho
 stays, common levels as often as they occur.
 
 The key has 128 bits of the run's stream of holdout coins, so that a resumed run keeps the same
-rows. It is in the run's private folder until the run ends, and nowhere else.
+rows. It is in the run's private folder until the run ends, and in what an engine logs of its
+statements. No bound rests on its being secret. The coins of a secret sample have another key, whose
+secret the accountant counts on: it is drawn for one statement (`statements.Statement.sampled`).
 """
 
 from __future__ import annotations

@@ -97,9 +97,14 @@ class DaskEngine:
         return np.concatenate(list(self._each(partial(_sample_task, self.reading), tasks)))
 
     def _each(self, job: Callable[[Any], T], tasks: Sequence[Any]) -> Iterator[T]:
+        import dask
+
+        # A warning of Dask would tell how large tasks are, and so how many units a sample has.
+        quiet = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
         with self._client() as client:
             name = f"count-{secrets.token_hex(8)}"
-            futures = client.map(_Quiet(job), tasks, pure=False, key=name)
+            with dask.config.set(quiet):
+                futures = client.map(_Quiet(job), tasks, pure=False, key=name)
             yield from _gathered(futures)
 
     def _each_shard(self, job: Callable[[list[Shard]], T]) -> Iterator[T]:
@@ -127,7 +132,7 @@ class DaskEngine:
             DataError: there is none.
         """
         try:
-            from distributed import Client, LocalCluster
+            from distributed import Client
         except ImportError:
             raise DataError(
                 "compute.engine dask needs dask.distributed, which is not installed",
@@ -135,12 +140,7 @@ class DaskEngine:
             ) from None
         if self.address is None:
             if not self.local:
-                cluster = LocalCluster(
-                    n_workers=self.threads,
-                    threads_per_worker=1,
-                    dashboard_address=None,
-                    silence_logs=logging.CRITICAL,
-                )
+                cluster = _own_cluster(self.threads)
                 self.local.append(cluster)
                 weakref.finalize(self, cluster.close)
             with Client(self.local[0], set_as_default=False) as client:
@@ -160,6 +160,28 @@ class DaskEngine:
             )
         with client:
             yield client
+
+
+def _own_cluster(workers: int) -> Any:
+    """Processes of this machine that nobody else can use.
+
+    Whoever reaches a scheduler runs code on its workers, and other users of the machine reach its
+    ports. So each connection needs a certificate, which is made here and is in memory alone. No
+    page tells of tasks, whose sizes go by the rows.
+    """
+    import dask
+    from distributed import LocalCluster
+
+    servers = ("scheduler", "worker")
+    with dask.config.set({f"distributed.{server}.http.routes": [] for server in servers}):
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            silence_logs=logging.CRITICAL,
+            security=True,
+        )
 
 
 def shown_scheduler(address: str) -> str:

@@ -59,6 +59,8 @@ reads the digits that are printed of it, another number of 64 bits than PostgreS
 """
 
 
+OLDEST = 130_000
+"""The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
 REFUSED = {700: "real of 32 bits", 1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
 
 
@@ -152,7 +154,7 @@ class SqlEngine:
             ) as connection:
                 if name == "postgresql":
                     connection = connection.execution_options(postgresql_readonly=True)
-                    _check_utf8(connection)
+                    _check_server(connection)
                 else:
                     _teach(connection, self.reading)
                 yield connection, name
@@ -184,12 +186,22 @@ def _answer(
     )
 
 
-def _check_utf8(connection: sqlalchemy.Connection) -> None:
-    """Texts are compared by their bytes, so the bytes must be UTF-8."""
-    (encoding,) = connection.execute(sqlalchemy.text("SHOW server_encoding")).one()
+def _check_server(connection: sqlalchemy.Connection) -> None:
+    """Texts are compared by their bytes, so the bytes must be UTF-8; and statements use what is
+    there since version 13.
+    """
+    shown = sqlalchemy.text(
+        "SELECT current_setting('server_encoding'), current_setting('server_version_num')"
+    )
+    encoding, version = connection.execute(shown).one()
     if encoding != "UTF8":
         raise DataError(
             f"the database has the encoding {encoding}, and compute.engine sql compares UTF-8",
+            hint="set compute.engine: memory",
+        )
+    if int(version) < OLDEST:
+        raise DataError(
+            f"compute.engine sql needs PostgreSQL {OLDEST // 10_000} or later",
             hint="set compute.engine: memory",
         )
 

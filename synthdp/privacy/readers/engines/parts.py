@@ -82,6 +82,8 @@ def _cut(file: str, metadata: Any, size: int) -> Iterator[Part]:
         )
     own, rows = list[int](), 0
     for i, group in enumerate(groups):
+        if group.num_rows == 0:  # it would give no batch
+            continue
         if own and rows + group.num_rows > PART_ROWS:
             yield Part(file, tuple(own), rows)
             own, rows = [], 0

@@ -37,6 +37,7 @@ class Dialect:
     whole: str = "{} ~ '^[+-]?[0-9]+([.]0*)?$'"  # whether a text is a plain whole number
     nan: str = "{} = CAST('NaN' AS FLOAT8)"  # whether a number is none, whatever its bits
     sets: int = 16  # tables of one GROUP BY
+    fresh: str | None = None  # a key that the database draws once a statement, and no log has
 
 
 DUCKDB = Dialect(
@@ -45,7 +46,12 @@ DUCKDB = Dialect(
     whole="regexp_full_match({}, '[+-]?[0-9]+([.]0*)?')",
     nan="isnan({})",
 )
-POSTGRESQL = Dialect(":", "encode(sha256(convert_to({}, 'UTF8')), 'hex')", ' COLLATE "C"')
+POSTGRESQL = Dialect(
+    ":",
+    "encode(sha256(convert_to({}, 'UTF8')), 'hex')",
+    ' COLLATE "C"',
+    fresh="(SELECT CAST(gen_random_uuid() AS TEXT))",
+)
 
 
 @dataclass
@@ -265,10 +271,15 @@ class Statement:
     def sampled(
         self, rows: str, reading: Reading, kinds: Mapping[str, Kind], *, rate: float, key: str
     ) -> str:
-        """Levels of the rows of the units whose coin is below the rate."""
+        """Levels of the rows of the units whose coin is below the rate.
+
+        Who knows the key of the coins knows who is in the sample, and logs have what is bound. So
+        PostgreSQL draws the key itself: a subquery that asks nothing of a row is run once. It has
+        122 random bits of the server's strong generator.
+        """
         count = len(reading.domain)
         found = self.levels(rows, reading, kinds, apart=True)
-        secret = self.bound(key, "TEXT")
+        secret = self.dialect.fresh or self.bound(key, "TEXT")
         toss = (
             self.place(secret, count)
             if reading.id_column is None
