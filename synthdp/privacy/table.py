@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
+from synthdp.privacy.mechanisms.adding import Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables, cut
 
 if TYPE_CHECKING:  # a plan needs the mechanisms and no rows
@@ -64,3 +65,10 @@ class Table:
         return count_tables(
             map(groups.of, cut(codes)) if groups.starts else codes, groups.coarse, tables
         )
+
+    def add_up(self, what: Summands, *, all_rows: bool = False) -> npt.NDArray[np.int64]:
+        """Exact sum `[what.size]` over the rows that mechanisms see, or over `all_rows`, those that
+        are held out too. It never leaves the kernel but for the steward.
+        """
+        chosen = None if all_rows else np.flatnonzero(~self.held_out)
+        return added(what, self.frame, self.codes, chosen)

@@ -1,18 +1,21 @@
 """At most `max_rows` rows of each id, chosen by a keyed hash: the same rows in every engine.
 
-A row is what mechanisms see of it, its levels l. The rows of one id u with the same levels are
-numbered j = 1, 2, ... in any order. A row's place is sha256(key | j | l | u), and the `max_rows`
+A row is what mechanisms see of it: its levels l, and where they add up numbers, those of its
+ranges, x. The rows of one id u with the same levels are numbered j = 1, 2, ..., by x where numbers
+are added up, and else in any order. A row's place is sha256(key | j | l | u), and the `max_rows`
 rows of u with the smallest places stay.
 
 Neighbours stay neighbours [derived here]. The pairs (l, j) of u are a function of the multiset of
 u's own rows: if m of them have the levels l, they are (l, 1), ..., (l, m), whichever row has which
 number. So the places of u, and the multiset of levels that stays, are functions of u's rows and of
-the key. Equal rows cannot be told apart by what counts see, so that it does not matter which of
-them stays; no tie is broken by another id, by the order of rows, or by which partition is read
-first. A unit more or less therefore adds or takes its own at most `max_rows` rows, and no other
-row comes or goes. This holds for each key. That the key is secret serves fairness: places look
-uniform, and independent for different (l, j, u), so that a uniformly random choice of u's rows
-stays, common levels as often as they occur.
+the key. With numbers the same is true of the triples (l, j, x), since x orders the rows of one l up
+to such as are equal. Equal rows cannot be told apart by what mechanisms see, so that it does not
+matter which of them stays; no tie is broken by another id, by the order of rows, or by which
+partition is read first. A unit more or less therefore adds or takes its own at most `max_rows`
+rows, and no other row comes or goes. This holds for each key. Rows that are counted and rows that
+are added up have the same levels, since their pairs (l, j) are the same. That the key is secret
+serves fairness: places look uniform, and independent for different (l, j, u), so that a uniformly
+random choice of u's rows stays, common levels as often as they occur.
 
 The key has 128 bits of the run's stream of holdout coins, so that a resumed run keeps the same
 rows. It is in the run's private folder until the run ends, and nowhere else.
@@ -39,8 +42,16 @@ def place(key: str, number: int, levels: Iterable[int], unit: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def kept_rows(ids: Ids, codes: Codes, *, max_rows: int, key: str) -> npt.NDArray[np.bool_]:
-    """Which rows stay, `[rows]`; `ids` are texts (`one_value.id_text`), `codes` all levels.
+def kept_rows(
+    ids: Ids,
+    codes: Codes,
+    *,
+    max_rows: int,
+    key: str,
+    numbers: npt.NDArray[np.float64] | None = None,
+) -> npt.NDArray[np.bool_]:
+    """Which rows stay, `[rows]`; `ids` are texts (`one_value.id_text`), `codes` all levels, and
+    `numbers` those of all ranges `[rows, ranges]`, where they are added up.
 
     All rows of an id must be there.
     """
@@ -49,6 +60,8 @@ def kept_rows(ids: Ids, codes: Codes, *, max_rows: int, key: str) -> npt.NDArray
     kept: npt.NDArray[np.bool_] = ~crowded[unit]
     rows = np.flatnonzero(~kept)
     if len(rows):
+        if numbers is not None and numbers.shape[1]:
+            rows = rows[np.lexsort(numbers[rows].T)]
         own = np.ascontiguousarray(codes[rows], dtype=np.uint16)
         alike = np.unique(own, axis=0, return_inverse=True)[1].ravel()
         number = pd.Series(rows).groupby([unit[rows], alike]).cumcount().to_numpy() + 1

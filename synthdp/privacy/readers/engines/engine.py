@@ -1,14 +1,14 @@
 """What an engine is to the kernel: a table that can be counted and sampled, and cannot be seen.
 
-An engine answers three questions: a survey (how many rows, what does not fit), exact counts of
-tables of levels, and the levels of a secret sample. A row's level is that of
-`data.encoding.encode_column` in each of them. What it says goes where in-memory counts go: to the
-mechanisms, which add noise.
+An engine answers four questions: a survey (how many rows, what does not fit), exact counts of
+tables of levels, sums of what rows add (`mechanisms.adding`), and the levels of a secret sample. A
+row's levels and numbers are those of `data.encoding.encode_column` in each of them. What it says
+goes where in-memory counts go: to the mechanisms, which add noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, SynthdpError
+from synthdp.privacy.mechanisms.adding import Summands
 from synthdp.privacy.mechanisms.counting import MAX_CELLS, Columns
 from synthdp.privacy.noise import Randomness, Streams
 from synthdp.privacy.table import Table
@@ -41,17 +42,23 @@ class Reading:
     max_rows: int = 1
     key: str = field(default="", repr=False)
 
-    def of(self, groups: LevelGroups, tables: Sequence[Columns]) -> tuple[Reading, LevelGroups]:
-        """What must be read to count `tables`: their columns, or all where ids are bounded.
+    def only(self, names: Collection[str]) -> Reading:
+        """What must be read for some columns: these, at least one, or all where ids are bounded.
 
-        Which rows of an id are kept depends on all of their levels.
+        Which rows of an id are kept depends on all that mechanisms see of them.
         """
         if self.id_column is not None:
+            return self
+        found = tuple(c for c in self.domain.columns if c.name in names)
+        return replace(self, domain=Domain(found or self.domain.columns[:1]))
+
+    def of(self, groups: LevelGroups, tables: Sequence[Columns]) -> tuple[Reading, LevelGroups]:
+        """What must be read to count `tables`."""
+        reading = self.only({name for columns in tables for name in columns})
+        if reading is self:
             return self, groups
-        wanted = {name for columns in tables for name in columns}
-        domain = Domain(tuple(c for c in self.domain.columns if c.name in wanted))
-        starts = {name: s for name, s in groups.starts.items() if name in wanted}
-        return replace(self, domain=domain), LevelGroups(domain, starts)
+        starts = {n: s for n, s in groups.starts.items() if n in reading.domain.names}
+        return reading, LevelGroups(reading.domain, starts)
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,10 @@ class Engine(Protocol):
         """Rows of each cell of each table, of the groups of levels, after units are bounded."""
         ...
 
+    def add_up(self, what: Summands) -> Integers:
+        """The sum `[what.size]` over all rows, after units are bounded."""
+        ...
+
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """Levels of the rows of some units, each drawn by an independent coin of chance `rate`.
 
@@ -105,8 +116,9 @@ class EngineTable(Table):
     """A table whose rows stay where they are.
 
     None is held out. A training or a search that looks at rows gets their levels, of a byte or two
-    for each value; a training on a secret sample gets those of the sample. What asks for values
-    gets an error that is a bug of ours: `spec.checks.engine` refuses a spec that would ask.
+    for each value; a training on a secret sample gets those of the sample. What is added up is
+    added up in the engine. What asks for values gets an error that is a bug of ours:
+    `spec.checks.engine` refuses a spec that would ask.
     """
 
     def __init__(self, engine: Engine, misfits: dict[str, dict[str, int]]) -> None:
@@ -134,6 +146,15 @@ class EngineTable(Table):
         check_cells(groups, tables)
         engine: Engine = self._engine  # type: ignore[attr-defined]
         return _quiet(lambda: engine.count(groups, tables)) if tables else []
+
+    def add_up(self, what: Summands, *, all_rows: bool = False) -> Integers:
+        """By the engine; no row is held out, so that `all_rows` are those that mechanisms see.
+
+        Raises:
+            DataError: as `count` does.
+        """
+        engine: Engine = self._engine  # type: ignore[attr-defined]
+        return _quiet(lambda: engine.add_up(what))
 
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels `[rows drawn, columns]`: each unit in or out as a whole, by a fresh coin.

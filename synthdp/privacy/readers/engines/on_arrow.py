@@ -14,13 +14,15 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.encoding import Codes, cleaned, encode_column, to_numbers
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.values import unit_texts
 from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.adding import Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey
@@ -62,6 +64,11 @@ class ArrowEngine:
         reading, own = self.reading.of(groups, tables)
         return self._sum(partial(count_part, reading, own, tuple(tables)))
 
+    def add_up(self, what: Summands) -> Integers:
+        """By one pass over the columns that it reads."""
+        (found,) = self._sum(partial(add_part, self.reading, what))
+        return found
+
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows, in the order of parts."""
         with ThreadPoolExecutor(self.threads) as pool:
@@ -101,6 +108,34 @@ def levels(domain: Domain, batch: pa.RecordBatch) -> Codes:
     for i, column in enumerate(domain.columns):
         codes[:, i] = encode_column(column, batch.column(column.name)).codes
     return codes
+
+
+def values_of(
+    read: Domain, domain: Domain, batch: pa.RecordBatch
+) -> tuple[Codes, pd.DataFrame]:
+    """Levels `[rows, columns of domain]`, 0 in columns that are not `read`, and the values of
+    ranges that are: as a table in memory has them.
+    """
+    encoded = {c.name: encode_column(c, batch.column(c.name)) for c in read.columns}
+    codes = np.zeros((batch.num_rows, len(domain)), dtype=np.uint16)
+    for name, own in encoded.items():
+        codes[:, domain.index(name)] = own.codes
+    return codes, cleaned([c for c in read.columns if c.ranged], encoded)
+
+
+def numbers_of(domain: Domain, values: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Numbers of the values of ranges, `[rows, ranges]`."""
+    found = [to_numbers(domain[name], own) for name, own in values.items()]
+    return np.column_stack(found) if found else np.zeros((len(values), 0))
+
+
+def add_part(reading: Reading, what: Summands, part: Part) -> list[Integers]:
+    """The sum over one part, of what `reading`, which is of all columns, need not read in full."""
+    total, own = np.zeros(what.size, dtype=np.int64), reading.only(what.reads)
+    for batch in blocks(own, part):
+        codes, values = values_of(own.domain, reading.domain, batch)
+        total += added(what, values, codes)
+    return [total]
 
 
 def count_part(

@@ -205,8 +205,7 @@ class Statement:
                 f" FROM ({found}) AS s0"
             )
         unit = self.unit(quoted(reading.names[reading.id_column]), kinds[reading.id_column])
-        which, shards = self.shard
-        dealt = f" WHERE hash({unit}) % {shards} = {which}" if shards > 1 else ""
+        dealt = self._of_shard(unit)
         numbered = (
             f"SELECT *, row_number() OVER (PARTITION BY {UNIT}, {listed}) AS j,"
             f" count(*) OVER (PARTITION BY {UNIT}) AS m"
@@ -220,6 +219,18 @@ class Statement:
             f" FROM ({numbered}) AS s1"
         )
         return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE r <= {reading.max_rows}"
+
+    def dealt(self, rows: str, reading: Reading, kinds: Mapping[str, Kind]) -> str:
+        """The rows of the shard as they lie in the source: the columns, then the id."""
+        assert reading.id_column is not None
+        cell = quoted(reading.names[reading.id_column])
+        cells = [quoted(reading.names[name]) for name in reading.domain.names]
+        where = self._of_shard(self.unit(cell, kinds[reading.id_column]))
+        return f"SELECT {', '.join([*cells, cell])} FROM {rows}{where}"
+
+    def _of_shard(self, unit: str) -> str:
+        which, shards = self.shard
+        return f" WHERE hash({unit}) % {shards} = {which}" if shards > 1 else ""
 
     def place(self, key: str, columns: int) -> str:
         """`bounding.place` of a row."""
