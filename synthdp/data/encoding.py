@@ -118,7 +118,8 @@ def cleaned(
         found[column.name] = column_kind(column).values(
             column, numbers, missing_in(column, own.codes)
         )
-    return pd.DataFrame(found)
+    rows = max((len(own.codes) for own in encoded.values()), default=0)
+    return pd.DataFrame(found, index=pd.RangeIndex(rows))
 
 
 def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:

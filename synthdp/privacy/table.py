@@ -66,6 +66,12 @@ class Table:
             map(groups.of, cut(codes)) if groups.starts else codes, groups.coarse, tables
         )
 
+    def judged(self, most: int) -> Table:
+        """What a steward's evaluation looks at: this table; of one whose rows lie in an engine a
+        random sample of at most `most` of them.
+        """
+        return self
+
     def add_up(self, what: Summands, *, all_rows: bool = False) -> npt.NDArray[np.int64]:
         """Exact sum `[what.size]` over the rows that mechanisms see, or over `all_rows`, those that
         are held out too. It never leaves the kernel but for the steward.

@@ -20,6 +20,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.engines import on_dask
 from synthdp.privacy.readers.engines.on_dask import DaskEngine
 from synthdp.privacy.readers.engines.parts import find_parts
+from tests.privacy.engines import test_sums as sums
 from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write
 from tests.privacy.engines.test_counts import DOMAIN, TABLES, kept, people
 
@@ -55,6 +56,21 @@ def test_a_cluster_counts_bounds_and_samples_alike(
     wanted = sorted(map(tuple, levels_of(DOMAIN, stay).tolist()))
     assert sorted(map(tuple, ids.sample(1.0, Streams.fresh()).tolist())) == wanted
     assert ids.survey().without_id == 0
+
+
+@pytest.mark.check
+def test_a_cluster_adds_up_and_draws_alike(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)  # five shards
+    table, address = sums.paid(900, ids=120), cluster.scheduler_address
+    sums.write(table.take(np.random.default_rng(3).permutation(900)), tmp_path, files=4)
+    parts, whole = find_parts(".", tmp_path), sums.in_memory(sums.DOMAIN, table)
+    rows = DaskEngine(reading_of(sums.DOMAIN), parts, 900, address=address)
+    ids = DaskEngine(reading_of(sums.DOMAIN, "id", 3), parts, 900, address=address)
+    assert sums.same_sums(rows, whole) and sums.same_sums(ids, sums.staying(table, 3))
+    sums.check_drawn(rows, whole)
+    sums.check_drawn(ids, sums.staying(table, 3))
 
 
 @pytest.mark.check

@@ -1,9 +1,10 @@
 """What an engine is to the kernel: a table that can be counted and sampled, and cannot be seen.
 
-An engine answers four questions: a survey (how many rows, what does not fit), exact counts of
-tables of levels, sums of what rows add (`mechanisms.adding`), and the levels of a secret sample. A
-row's levels and numbers are those of `data.encoding.encode_column` in each of them. What it says
-goes where in-memory counts go: to the mechanisms, which add noise.
+An engine answers: a survey (how many rows, what does not fit), exact counts of tables of levels,
+sums of what rows add (`mechanisms.adding`), and the levels of a secret sample. A row's levels and
+numbers are those of `data.encoding.encode_column` in each of them. What it says goes where
+in-memory counts go: to the mechanisms, which add noise. A few rows with their values are drawn for
+the steward alone, who judges by them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -93,6 +95,13 @@ class Engine(Protocol):
         """The sum `[what.size]` over all rows, after units are bounded."""
         ...
 
+    def draw(self, most: int) -> tuple[Codes, pd.DataFrame]:
+        """Levels and cleaned values of a uniformly random sample of at most `most` rows, after
+        units are bounded; of all rows where they are no more. Its coins are nobody's secret: it
+        stays with the steward.
+        """
+        ...
+
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """Levels of the rows of some units, each drawn by an independent coin of chance `rate`.
 
@@ -155,6 +164,16 @@ class EngineTable(Table):
         """
         engine: Engine = self._engine  # type: ignore[attr-defined]
         return _quiet(lambda: engine.add_up(what))
+
+    def judged(self, most: int) -> Table:
+        """A uniformly random sample of at most `most` rows, none of which is held out.
+
+        Raises:
+            DataError: as `count` does.
+        """
+        engine: Engine = self._engine  # type: ignore[attr-defined]
+        codes, frame = _quiet(lambda: engine.draw(most))
+        return Table(codes, frame, np.zeros(len(codes), dtype=bool), self.misfits)
 
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels `[rows drawn, columns]`: each unit in or out as a whole, by a fresh coin.

@@ -18,13 +18,13 @@ import pandas as pd
 import pyarrow as pa
 
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes, cleaned, encode_column, to_numbers
+from synthdp.data.encoding import Codes, EncodedColumn, cleaned, encode_column, to_numbers
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.values import unit_texts
 from synthdp.errors import DataError
 from synthdp.privacy.mechanisms.adding import Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables
-from synthdp.privacy.noise import Randomness
+from synthdp.privacy.noise import Randomness, fresh_generator
 from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey
 from synthdp.privacy.readers.engines.parts import Part, Parts, batches
 from synthdp.privacy.readers.files import _is_text
@@ -68,6 +68,14 @@ class ArrowEngine:
         """By one pass over the columns that it reads."""
         (found,) = self._sum(partial(add_part, self.reading, what))
         return found
+
+    def draw(self, most: int) -> tuple[Codes, pd.DataFrame]:
+        """Of the rows of all parts."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = pool.map(
+                partial(draw_part, self.reading), *split(self.parts, some_rows(self.parts, most))
+            )
+            return whole_rows(self.reading.domain, list(found))
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows, in the order of parts."""
@@ -163,8 +171,21 @@ def drawn_of(
     parts: Parts, rate: float, randomness: Randomness
 ) -> tuple[list[Part], list[npt.NDArray[np.intp]]]:
     """The parts, and the positions in each of the rows of one Poisson batch of all rows."""
+    every = np.arange(parts.rows)
+    return split(parts, randomness.secret_sample(parts.rows, rate=rate) if rate < 1 else every)
+
+
+def some_rows(parts: Parts, most: int) -> npt.NDArray[np.intp]:
+    """The positions of at most `most` rows, any set of them as likely as another, in order."""
+    few = fresh_generator().choice(parts.rows, min(most, parts.rows), replace=False, shuffle=False)
+    return np.sort(few)
+
+
+def split(
+    parts: Parts, drawn: npt.NDArray[np.intp]
+) -> tuple[list[Part], list[npt.NDArray[np.intp]]]:
+    """The parts, and the positions in each of the rows at positions `drawn` of the table."""
     ends = np.cumsum([0, *(part.rows for part in parts.parts)])
-    drawn = randomness.secret_sample(parts.rows, rate=rate) if rate < 1 else np.arange(ends[-1])
     cuts = np.searchsorted(drawn, ends)
     own = [drawn[a:b] - first for a, b, first in zip(cuts, cuts[1:], ends, strict=False)]
     return list(parts.parts), own
@@ -178,6 +199,35 @@ def sample_part(reading: Reading, part: Part, rows: npt.NDArray[np.intp]) -> Cod
         found.append(levels(reading.domain, batch)[own])
         first += batch.num_rows
     return np.concatenate(found)
+
+
+def draw_part(
+    reading: Reading, part: Part, rows: npt.NDArray[np.intp]
+) -> tuple[Codes, pd.DataFrame]:
+    """Levels and values of ranges of the rows at these positions of one part."""
+    codes, values, first = list[Codes](), list[pd.DataFrame](), 0
+    for batch in blocks(reading, part):
+        own = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
+        found = values_of(reading.domain, reading.domain, batch.take(pa.array(own)))
+        codes.append(found[0])
+        values.append(found[1])
+        first += batch.num_rows
+    return np.concatenate(codes), pd.concat(values, ignore_index=True)
+
+
+def whole_rows(
+    domain: Domain, found: Sequence[tuple[Codes, pd.DataFrame]]
+) -> tuple[Codes, pd.DataFrame]:
+    """Levels and the values of all columns, of levels and the values of ranges."""
+    codes = np.concatenate([own for own, _ in found])
+    values = pd.concat([own for _, own in found], ignore_index=True)
+    encoded = {
+        c.name: EncodedColumn(codes[:, domain.index(c.name)], 0, 0, 0)
+        for c in domain.columns
+        if not c.ranged
+    }
+    texts = cleaned([c for c in domain.columns if not c.ranged], encoded)
+    return codes, pd.concat([values, texts], axis=1)[list(domain.names)]
 
 
 def is_text(kind: pa.DataType) -> bool:

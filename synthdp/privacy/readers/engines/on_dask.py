@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 import synthdp
 from synthdp.data.encoding import Codes
@@ -33,13 +34,25 @@ from synthdp.privacy.readers.engines.on_arrow import (
     add_part,
     blocks,
     count_part,
+    draw_part,
     drawn_of,
     sample_part,
+    some_rows,
+    split,
     summed,
     survey_part,
+    whole_rows,
 )
 from synthdp.privacy.readers.engines.parts import Part, Parts
-from synthdp.privacy.readers.engines.shards import Shard, add_shard, count_shard, sample_shard
+from synthdp.privacy.readers.engines.shards import (
+    Shard,
+    add_shard,
+    count_shard,
+    draw_shard,
+    drawn_rows,
+    sample_shard,
+    smallest,
+)
 
 T = TypeVar("T")
 SHARD_ROWS = 1 << 21
@@ -91,6 +104,16 @@ class DaskEngine:
         else:
             (found,) = summed(self._each_shard(partial(add_shard, self.reading, what), values=True))
         return found
+
+    def draw(self, most: int) -> tuple[Codes, pd.DataFrame]:
+        """Of the rows of all parts, or of those that stay of each shard of ids."""
+        if self.reading.id_column is not None:
+            job = partial(draw_shard, self.reading, most)
+            drawn = smallest(most, self._each_shard(job, values=True))
+            return drawn_rows(self.reading.domain, drawn)
+        tasks = list(zip(*split(self.parts, some_rows(self.parts, most)), strict=True))
+        found = self._each(partial(_draw_task, self.reading), tasks)
+        return whole_rows(self.reading.domain, list(found))
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows; of units with ids, by hashes under a key that is used
@@ -238,6 +261,12 @@ class _Quiet:
 def _dealt(reading: Reading, shards: int, values: bool, part: Part) -> list[Shard]:
     """The rows of a part by the shard of their id."""
     return Shard.of(reading, blocks(reading, part), values=values).dealt(shards)
+
+
+def _draw_task(
+    reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]
+) -> tuple[Codes, pd.DataFrame]:
+    return draw_part(reading, *task)
 
 
 def _sample_task(reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]) -> Codes:

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from synthdp.data.encoding import Codes
@@ -34,7 +36,13 @@ from synthdp.privacy.readers.engines.engine import (
 )
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.privacy.readers.engines.parts import Parts
-from synthdp.privacy.readers.engines.shards import Shard, add_shard
+from synthdp.privacy.readers.engines.shards import (
+    Shard,
+    add_shard,
+    draw_shard,
+    drawn_rows,
+    smallest,
+)
 from synthdp.privacy.readers.engines.statements import DUCKDB, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
 from synthdp.privacy.readers.files import _is_text
@@ -104,15 +112,27 @@ class DuckDbEngine:
         if self.reading.id_column is None:
             return ArrowEngine(self.reading, self.parts, self.threads).add_up(what)
         total = np.zeros(what.size, dtype=np.int64)
-        for made in self._statements():
-            text = made.dealt(self._rows(made), self.reading, self._kinds)
-            shard = self._run(made, text, self._shard)
+        for shard in self._shards():
             total += add_shard(self.reading, what, [shard])[0]
         return total
 
+    def draw(self, most: int) -> tuple[Codes, pd.DataFrame]:
+        """By Arrow; of units with ids, of those that stay of each shard."""
+        if self.reading.id_column is None:
+            return ArrowEngine(self.reading, self.parts, self.threads).draw(most)
+        drawn = smallest(most, (draw_shard(self.reading, most, [s]) for s in self._shards()))
+        return drawn_rows(self.reading.domain, drawn)
+
+    def _shards(self) -> Iterator[Shard]:
+        for made in self._statements():
+            text = made.dealt(self._rows(made), self.reading, self._kinds)
+            yield self._run(made, text, self._shard)
+
     def _shard(self, result: Any) -> Shard:
         wanted = [*self.reading.domain.names, self.reading.id_column]
-        batches = (b.rename_columns(wanted) for b in result.fetch_record_batch(BATCH_ROWS))
+        read = result.fetch_record_batch(BATCH_ROWS)
+        nothing = pa.RecordBatch.from_pylist([], read.schema)  # a shard may have no id
+        batches = (batch.rename_columns(wanted) for batch in chain([nothing], read))
         return Shard.of(self.reading, batches, values=True)
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:

@@ -121,6 +121,10 @@ class SqlEngine:
         """
         raise BoundaryError("engine sql counts levels, and adds up no values")
 
+    def draw(self, most: int) -> NoReturn:
+        """Never: no row leaves the database."""
+        raise BoundaryError("engine sql counts levels, and gives no rows")
+
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """By keyed hashes of the units, under a key that is used once."""
         with self._connection() as (connection, name):

@@ -73,7 +73,7 @@ def find_parts(path: str, folder: Path) -> Parts:
 
 
 def _cut(file: str, metadata: Any, size: int) -> Iterator[Part]:
-    """Parts of neighbouring row groups, of about `PART_ROWS` rows."""
+    """Parts of neighbouring row groups, of about `PART_ROWS` rows, none of no rows."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if sum(g.total_byte_size for g in groups) > UNPACKED + RATIO * size:
         raise DataError(
@@ -82,12 +82,12 @@ def _cut(file: str, metadata: Any, size: int) -> Iterator[Part]:
         )
     own, rows = list[int](), 0
     for i, group in enumerate(groups):
-        if own and rows + group.num_rows > PART_ROWS:
+        if rows and rows + group.num_rows > PART_ROWS:
             yield Part(file, tuple(own), rows)
             own, rows = [], 0
         own.append(i)
         rows += group.num_rows
-    if own:
+    if rows:
         yield Part(file, tuple(own), rows)
 
 

@@ -12,14 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.values import unit_texts
 from synthdp.privacy.mechanisms.adding import Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables
+from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.readers.engines.bounding import Ids, coin, kept_rows, limit
 from synthdp.privacy.readers.engines.engine import Integers, Reading
-from synthdp.privacy.readers.engines.on_arrow import levels, numbers_of, values_of
+from synthdp.privacy.readers.engines.on_arrow import levels, numbers_of, values_of, whole_rows
 
 DEAL_KEY = "synthdp shards .."  # of the hash that deals ids; any 16 characters do
 
@@ -87,6 +89,37 @@ def add_shard(reading: Reading, what: Summands, shards: Sequence[Shard]) -> list
     stay = Shard.joined(shards).bounded(reading)
     assert stay.values is not None
     return [added(what, stay.values, stay.codes)]
+
+
+Drawn = tuple[npt.NDArray[np.float64], Shard]
+"""Rows, with a uniformly random number for each."""
+
+
+def draw_shard(reading: Reading, most: int, shards: Sequence[Shard]) -> Drawn:
+    """At most `most` of the rows that stay: those with the smallest numbers."""
+    stay = Shard.joined(shards).bounded(reading)
+    return smallest(most, [(fresh_generator().random(len(stay.ids)), stay)])
+
+
+def smallest(most: int, found: Iterable[Drawn]) -> Drawn:
+    """The at most `most` rows of all with the smallest numbers: a uniform sample, however the rows
+    are dealt.
+    """
+    kept: list[Drawn] = []
+    for one in found:
+        numbers = np.concatenate([own for own, _ in (*kept, one)])
+        rows = Shard.joined([own for _, own in (*kept, one)])
+        few = np.zeros(len(numbers), dtype=bool)
+        few[np.argsort(numbers)[:most]] = True
+        kept = [(numbers[few], rows.at(few))]
+    return kept[0]
+
+
+def drawn_rows(domain: Domain, drawn: Drawn) -> tuple[Codes, pd.DataFrame]:
+    """Levels and values of all columns."""
+    _, rows = drawn
+    assert rows.values is not None
+    return whole_rows(domain, [(rows.codes, rows.values)])
 
 
 def sample_shard(reading: Reading, rate: float, key: str, shards: Sequence[Shard]) -> Codes:
