@@ -101,9 +101,7 @@ def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, Encode
     return codes, encoded
 
 
-def cleaned(
-    columns: Iterable[ColumnDomain], encoded: Mapping[str, EncodedColumn]
-) -> pd.DataFrame:
+def cleaned(columns: Iterable[ColumnDomain], encoded: Mapping[str, EncodedColumn]) -> pd.DataFrame:
     """Values as the domain knows them: clamped numbers, declared categories, missing where
     declared.
 

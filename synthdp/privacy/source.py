@@ -24,7 +24,7 @@ import pandas as pd
 from synthdp.data import builtin
 from synthdp.data.cells import cells_domain, form_of, size_of
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes, cleaned, encode
+from synthdp.data.encoding import cleaned, encode
 from synthdp.data.values import places_by, unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams

@@ -135,8 +135,7 @@ def test_the_search_would_notice_numbers_that_are_not_cut() -> None:
 def test_sums_do_not_depend_on_the_order_of_rows() -> None:
     frame = frame_of(70_000, 3)
     whole, turned, one, rest = (
-        table_of(f).add_up(mechanism())
-        for f in (frame, frame[::-1], frame[:1], frame[1:])
+        table_of(f).add_up(mechanism()) for f in (frame, frame[::-1], frame[:1], frame[1:])
     )
     assert np.array_equal(whole, turned) and np.array_equal(whole - rest, one)
 

@@ -164,7 +164,7 @@ def test_each_row_is_drawn_as_often_as_another(tmp_path: Path) -> None:
     by_id = DuckDbEngine(reading_of(domain, "id", 3), parts)
     for draw in (arrow_engine.draw, by_id.draw):
         often = np.bincount(np.concatenate([draw(30)[0].ravel() for _ in range(100)]), minlength=90)
-        assert often.sum() == 3000 and 5 <= often.min() and often.max() <= 65
+        assert often.sum() == 3000 and often.min() >= 5 and often.max() <= 65
 
 
 def test_a_batch_that_is_added_twice_is_seen(
@@ -189,12 +189,12 @@ def test_rows_that_are_not_ordered_by_their_numbers_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Falsifier: which of an id's rows of the same levels stays then hangs on the order of rows."""
-    table = paid(900, ids=30)
+    table = paid(900, ids=2)
     write(table, tmp_path)
-    engine = DuckDbEngine(reading_of(DOMAIN, "id", 5), find_parts(".", tmp_path))
-    assert same_sums(engine, staying(table, 5))
+    engine = DuckDbEngine(reading_of(DOMAIN, "id", 64), find_parts(".", tmp_path))
+    assert same_sums(engine, staying(table, 64))
     monkeypatch.setattr(shards, "numbers_of", lambda domain, values: None)
-    assert not same_sums(engine, staying(table, 5))
+    assert not same_sums(engine, staying(table, 64))
 
 
 THREE = st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from([0.0, 1.5, 2.0]))

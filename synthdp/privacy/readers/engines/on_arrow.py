@@ -118,9 +118,7 @@ def levels(domain: Domain, batch: pa.RecordBatch) -> Codes:
     return codes
 
 
-def values_of(
-    read: Domain, domain: Domain, batch: pa.RecordBatch
-) -> tuple[Codes, pd.DataFrame]:
+def values_of(read: Domain, domain: Domain, batch: pa.RecordBatch) -> tuple[Codes, pd.DataFrame]:
     """Levels `[rows, columns of domain]`, 0 in columns that are not `read`, and the values of
     ranges that are: as a table in memory has them.
     """

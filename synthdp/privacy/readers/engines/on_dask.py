@@ -132,9 +132,7 @@ class DaskEngine:
             futures = client.map(_Quiet(job), tasks, pure=False, key=name)
             yield from _gathered(futures)
 
-    def _each_shard(
-        self, job: Callable[[list[Shard]], T], *, values: bool = False
-    ) -> Iterator[T]:
+    def _each_shard(self, job: Callable[[list[Shard]], T], *, values: bool = False) -> Iterator[T]:
         """`job` of all rows of each shard: of all ids whose hash is one number."""
         shards = max(1, -(-self.rows // SHARD_ROWS))
         with self._client() as client:

@@ -46,7 +46,6 @@ from synthdp.privacy.readers.engines.shards import (
 from synthdp.privacy.readers.engines.statements import DUCKDB, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
 from synthdp.privacy.readers.files import _is_text
-from synthdp.privacy.readers.streaming import BATCH_ROWS
 from synthdp.spec.addresses import is_pattern, is_url
 
 MEMORY = "2GB"  # that DuckDB may hold; beyond, it writes to disk
@@ -126,11 +125,13 @@ class DuckDbEngine:
     def _shards(self) -> Iterator[Shard]:
         for made in self._statements():
             text = made.dealt(self._rows(made), self.reading, self._kinds)
-            yield self._run(made, text, self._shard)
+            with self._connection() as connection:
+                asked = connection.sql(text, params=made.values)
+                shard = self._shard(pa.RecordBatchReader.from_stream(asked))
+            yield shard
 
-    def _shard(self, result: Any) -> Shard:
+    def _shard(self, read: pa.RecordBatchReader) -> Shard:
         wanted = [*self.reading.domain.names, self.reading.id_column]
-        read = result.fetch_record_batch(BATCH_ROWS)
         nothing = pa.RecordBatch.from_pylist([], read.schema)  # a shard may have no id
         batches = (batch.rename_columns(wanted) for batch in chain([nothing], read))
         return Shard.of(self.reading, batches, values=True)

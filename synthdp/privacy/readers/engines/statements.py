@@ -205,7 +205,7 @@ class Statement:
                 f" FROM ({found}) AS s0"
             )
         unit = self.unit(quoted(reading.names[reading.id_column]), kinds[reading.id_column])
-        dealt = self._of_shard(unit)
+        dealt = f" WHERE {self._in_shard(unit)}" if self.shard[1] > 1 else ""
         numbered = (
             f"SELECT *, row_number() OVER (PARTITION BY {UNIT}, {listed}) AS j,"
             f" count(*) OVER (PARTITION BY {UNIT}) AS m"
@@ -225,12 +225,14 @@ class Statement:
         assert reading.id_column is not None
         cell = quoted(reading.names[reading.id_column])
         cells = [quoted(reading.names[name]) for name in reading.domain.names]
-        where = self._of_shard(self.unit(cell, kinds[reading.id_column]))
-        return f"SELECT {', '.join([*cells, cell])} FROM {rows}{where}"
+        text = f"SELECT {', '.join([*cells, cell])} FROM {rows}"
+        if self.shard[1] == 1:
+            return text
+        return f"{text} WHERE {self._in_shard(self.unit(cell, kinds[reading.id_column]))}"
 
-    def _of_shard(self, unit: str) -> str:
+    def _in_shard(self, unit: str) -> str:
         which, shards = self.shard
-        return f" WHERE hash({unit}) % {shards} = {which}" if shards > 1 else ""
+        return f"hash({unit}) % {shards} = {which}"
 
     def place(self, key: str, columns: int) -> str:
         """`bounding.place` of a row."""
