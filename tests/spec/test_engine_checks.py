@@ -59,7 +59,15 @@ def spec(engine: str, source: dict[str, Any] = PARQUET, **sections: Any) -> Any:
         spec("arrow", estimands=[{"kind": "question", "ask": "mean(n) by x"}]),
         spec("dask", unit=ID, estimands=[{"kind": "regression", "outcome": "n", "terms": ["x"]}]),
         spec("sql", SQL, estimands=[{"kind": "table", "columns": ["x", "n"]}]),
-        spec("duckdb", graph={"mode": "learn", "algorithm": "rcit_pc"}),
+        spec(
+            "duckdb",
+            graph={"mode": "learn", "algorithm": "rcit_pc"},
+            privacy={
+                "epsilon": 1.0,
+                "delta": 1e-5,
+                "shares": {"measure": 0.2, "graph": 0.3, "train": 0.5},
+            },
+        ),
     ],
 )
 def test_what_an_engine_can_do(good: Any) -> None:
