@@ -95,10 +95,12 @@ def read_private(
     settings = compute or Compute()
     table: Table
     if engine_of(source, settings) != "memory":
-        key = streams.holdout.bytes(16).hex()
+        keys = streams.holdout.bytes(16).hex(), streams.holdout.bytes(16).hex()
         table = _guarded(
             source,
-            lambda: open_table(dataset, settings, domain, folder=folder, key=key, delta=delta),
+            lambda: open_table(
+                dataset, settings, domain, folder=folder, keys=keys, holdout=holdout, delta=delta
+            ),
         )
     elif isinstance(source, ParquetSource) and source.levels_only:
         parquet = source

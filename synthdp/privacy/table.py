@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.mechanisms.adding import Summands, added
+from synthdp.privacy.mechanisms.adding import Side, Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables, cut
 
 if TYPE_CHECKING:  # a plan needs the mechanisms and no rows
@@ -72,9 +72,10 @@ class Table:
         """
         return self
 
-    def add_up(self, what: Summands, *, all_rows: bool = False) -> npt.NDArray[np.int64]:
-        """Exact sum `[what.size]` over the rows that mechanisms see, or over `all_rows`, those that
-        are held out too. It never leaves the kernel but for the steward.
+    def add_up(self, what: Summands, side: Side = "fit") -> npt.NDArray[np.int64]:
+        """Exact sum `[what.size]` over the rows of a side. It never leaves the kernel but for the
+        steward.
         """
-        chosen = None if all_rows else np.flatnonzero(~self.held_out)
-        return added(what, self.frame, self.codes, chosen)
+        chosen = self.held_out if side == "held out" else ~self.held_out
+        rows = None if side == "all" else np.flatnonzero(chosen)
+        return added(what, self.frame, self.codes, rows)

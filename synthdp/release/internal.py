@@ -198,8 +198,8 @@ def _notes(spec: ReleaseSpec) -> Iterator[str]:
     if engine != "memory" and spec.evaluation.enabled:
         yield (
             f"The real rows lie in engine {engine}. What is judged here is a random sample of at"
-            f" most {spec.evaluation.max_rows:,} of them, which by itself is some way from all;"
-            " none was held out. Paid figures are beside those of all rows"
+            f" most {spec.evaluation.max_rows:,} of them, which by itself is some way from all."
+            " Paid figures are beside those of all rows"
         )
 
 

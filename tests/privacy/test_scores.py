@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from synthdp.audit.mechanisms.neighbours import neighbours
@@ -52,7 +53,8 @@ def chosen(
 
 
 def table_of(codes: Codes, held_out: Sequence[int] = ()) -> Table:
-    return Table(codes, None, np.isin(np.arange(len(codes)), held_out), {})  # type: ignore[arg-type]
+    frame = pd.DataFrame(index=pd.RangeIndex(len(codes)))  # scores read levels alone
+    return Table(codes, frame, np.isin(np.arange(len(codes)), held_out), {})
 
 
 class Quiet(Streams):

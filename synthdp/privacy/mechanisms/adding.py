@@ -7,7 +7,7 @@ engine has the rows (`privacy.readers.engines`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # a plan adds up nothing
     import pandas as pd
 
 Integers = npt.NDArray[np.int64]
+Side = Literal["fit", "held out", "all"]
+"""Of the rows: those that mechanisms see, those that are held out from them, or both."""
 
 CHUNK_ROWS = 16_384  # a block's numbers stay in memory
 

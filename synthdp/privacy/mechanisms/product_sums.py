@@ -136,7 +136,7 @@ class ProductSums:
 
     def without_noise(self, table: Table) -> NoisyProducts:
         """The sums over all rows, held out or not. Confidential: for the steward alone."""
-        return NoisyProducts(table.add_up(self, all_rows=True) / GRID, NO_NOISE)
+        return NoisyProducts(table.add_up(self, "all") / GRID, NO_NOISE)
 
     def block(self, frame: Any, codes: Codes) -> Integers:
         """What some rows add, in parts of `GRID`."""

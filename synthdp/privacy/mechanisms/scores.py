@@ -24,7 +24,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
-from synthdp.privacy.mechanisms.counting import CHUNK_ROWS, Columns, count_tables
+from synthdp.privacy.mechanisms.counting import Columns, count_tables
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -175,9 +175,7 @@ class ScoreCounts(Prepaid[ScoreBudget]):
             for tables in compared(domain).values()
         ]
         noisy = [noise.on(np.array([count], dtype=np.int64), randomness) for count in misplaced]
-        answered = [
-            right_and_wrong(card, table.codes[table.held_out], domain) for card in self.scorecards
-        ]
+        answered = table.add_up(_Answers(domain, self.scorecards), "held out").reshape(-1, 2)
         answers = [noise.on(counts, randomness) for counts in answered]
         return Scored(
             self.synthetic,
@@ -213,6 +211,29 @@ class ScoreCounts(Prepaid[ScoreBudget]):
         ):
             raise ValueError("not the counts of these scores")
         return Scored(codes, misplaced, answers, self.budget.sigma)
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """A row adds 1 to the wrong or to the right answers of each card (`adding.Summands`)."""
+
+    domain: Domain
+    cards: tuple[Scorecard, ...]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.domain.names if self.cards else ())
+
+    @property
+    def size(self) -> int:
+        return 2 * len(self.cards)
+
+    def block(self, frame: object, codes: Codes) -> IntArray:
+        counts = np.zeros((len(self.cards), 2), dtype=np.int64)
+        for at, card in enumerate(self.cards):
+            right = card.answers(codes) == codes[:, self.domain.index(card.target)]
+            counts[at] = len(codes) - right.sum(), right.sum()
+        return counts.ravel()
 
 
 @lru_cache(maxsize=16)
@@ -273,15 +294,3 @@ def _groups(domain: Domain, tables: Sequence[Columns]) -> Iterator[list[Columns]
         group.append(columns)
         cells += domain.cells(columns)
     yield group
-
-
-def right_and_wrong(card: Scorecard, codes: Codes, domain: Domain) -> IntArray:
-    """How many rows of levels `[rows, columns]` the card answers wrong, and how many right, shape
-    `[2]`.
-    """
-    counts, at = np.zeros(2, dtype=np.int64), domain.index(card.target)
-    for start in range(0, len(codes), CHUNK_ROWS):
-        block = codes[start : start + CHUNK_ROWS]
-        right = card.answers(block) == block[:, at]
-        counts += np.array([len(block) - right.sum(), right.sum()])
-    return counts

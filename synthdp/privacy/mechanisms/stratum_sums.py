@@ -161,7 +161,7 @@ class StratumSums:
 
     def without_noise(self, table: Table) -> NoisySums:
         """The sums over all rows, held out or not. Confidential: for the steward alone."""
-        exact = table.add_up(self, all_rows=True)
+        exact = table.add_up(self, "all")
         return replace(self, noise_multiplier=NO_NOISE)._value(exact / GRID)
 
     def block(self, frame: Any, codes: Codes) -> Integers:

@@ -50,13 +50,6 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if name == "memory":
         return
     message, elsewhere = f"engine {name} gives no values", "or compute.engine: memory"
-    if spec.evaluation.enabled and spec.evaluation.holdout and name != "sql":
-        yield CrossProblem(
-            ("evaluation", "holdout"),
-            f"engine {name} holds no rows out",
-            "set it to 0 and name no evaluation.targets: what is judged without test rows is judged"
-            f" on a sample; {elsewhere}",
-        )
     searched = spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc"
     if searched and spec.graph.orient_share:
         yield CrossProblem(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,16 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.data.one_value import id_text
 from synthdp.errors import BoundaryError
 from synthdp.privacy.mechanisms import adding
-from synthdp.privacy.mechanisms.adding import Integers, Summands
+from synthdp.privacy.mechanisms.adding import Integers, Side, Summands
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.product_sums import NUMBER, ProductSums
-from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
 from synthdp.privacy.mechanisms.stratum_sums import GRID, Arm, Bounded, StratumSums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.engines import on_arrow, shards
-from synthdp.privacy.readers.engines.bounding import kept_rows
+from synthdp.privacy.readers.engines.bounding import coin, kept_rows, limit
 from synthdp.privacy.readers.engines.engine import Engine, EngineTable, Reading
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, numbers_of
+from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, coins_of, numbers_of
 from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
@@ -50,6 +51,8 @@ COLUMNS: dict[str, Column] = {
     "pay": Number(type="number", lower=0, upper=10, bins=3, missing=True),
 }
 DOMAIN = Domain.from_spec(COLUMNS)
+SIDES: tuple[Side, ...] = ("fit", "held out", "all")
+HELD = {"holdout": 0.3, "coins": "ab" * 16}
 
 
 def arm(text: str) -> Arm:
@@ -87,17 +90,22 @@ def in_memory(domain: Domain, table: pa.Table) -> Table:
     return Table(codes, cleaned(domain.columns, encoded), np.zeros(len(codes), dtype=bool), {})
 
 
-def staying(table: pa.Table, most: int) -> Table:
-    """The rows that stay, by the definition."""
+def staying(table: pa.Table, most: int, rate: float = 0.0) -> Table:
+    """The rows that stay, by the definition, and which of them are held out."""
     whole = in_memory(DOMAIN, table)
     ids = np.array([id_text(v) for v in table.column("id").to_pylist()], dtype=object)
     numbers = numbers_of(DOMAIN, whole.frame[["age", "pay"]])
     kept = kept_rows(ids, whole.codes, max_rows=most, key=KEY, numbers=numbers)
-    return Table(whole.codes[kept], whole.frame[kept], np.zeros(kept.sum(), dtype=bool), {})
+    held = np.array([coin("ab" * 16, unit) < limit(rate) for unit in ids[kept]])
+    return Table(whole.codes[kept], whole.frame[kept], held, {})
 
 
 def same_sums(engine: Engine, table: Table) -> bool:
-    return all(np.array_equal(engine.add_up(m), table.add_up(m)) for m in measured())
+    return all(
+        np.array_equal(engine.add_up(m, side), table.add_up(m, side))
+        for m in measured()
+        for side in SIDES
+    )
 
 
 def test_sums_are_those_of_memory(tmp_path: Path) -> None:
@@ -107,7 +115,7 @@ def test_sums_are_those_of_memory(tmp_path: Path) -> None:
     assert same_sums(ArrowEngine(reading_of(DOMAIN), parts, threads=2), wanted)
     assert same_sums(DuckDbEngine(reading_of(DOMAIN), parts), wanted)
     count, own = measured()[1], EngineTable(ArrowEngine(reading_of(DOMAIN), parts), {})
-    assert own.add_up(count).tolist() == own.add_up(count, all_rows=True).tolist() == [900 * GRID]
+    assert own.add_up(count).tolist() == own.add_up(count, "all").tolist() == [900 * GRID]
 
 
 def test_the_same_rows_of_each_id_are_added_up(
@@ -120,7 +128,7 @@ def test_the_same_rows_of_each_id_are_added_up(
     engine = DuckDbEngine(reading_of(DOMAIN, "id", 3), find_parts(".", tmp_path))
     assert 300 < len(wanted.codes) < 600 and same_sums(engine, wanted)
     (counted,) = engine.count(LevelGroups(DOMAIN, {}), [("age", "ward")])
-    assert np.array_equal(engine.add_up(levels).reshape(counted.shape), counted * GRID)
+    assert np.array_equal(engine.add_up(levels, "fit").reshape(counted.shape), counted * GRID)
     monkeypatch.setattr("synthdp.privacy.readers.engines.on_duckdb.SHARD_ROWS", 200)
     assert same_sums(DuckDbEngine(engine.reading, engine.parts), wanted)
 
@@ -128,12 +136,14 @@ def test_the_same_rows_of_each_id_are_added_up(
 def check_drawn(engine: Engine, table: Table) -> None:
     """All rows where there are few, and few of them, each once, where there are many."""
 
-    def listed(codes: Any, frame: pd.DataFrame) -> Counter[str]:
-        numbers = numbers_of(DOMAIN, frame[["age", "pay"]])
-        rows = zip(codes.tolist(), numbers.tolist(), frame["sex"], frame["ward"], strict=True)
+    def listed(codes: Any, frame: pd.DataFrame, held_out: Any) -> Counter[str]:
+        numbers, texts = numbers_of(DOMAIN, frame[["age", "pay"]]), frame[["sex", "ward"]]
+        rows = zip(
+            codes.tolist(), numbers.tolist(), texts.to_numpy().tolist(), held_out, strict=True
+        )
         return Counter(map(repr, rows))
 
-    every = listed(table.codes, table.frame)
+    every = listed(table.codes, table.frame, table.held_out)
     assert listed(*engine.draw(10_000)) == every
     some, other = listed(*engine.draw(200)), listed(*engine.draw(200))
     assert some.total() == other.total() == 200 and some <= every and other <= every
@@ -150,6 +160,42 @@ def test_rows_are_drawn_for_the_steward(tmp_path: Path) -> None:
     judged = EngineTable(ArrowEngine(reading_of(DOMAIN), parts), {"age": {}}).judged(200)
     assert len(judged.codes) == 200 and not judged.held_out.any() and judged.misfits == {"age": {}}
     assert whole.judged(200) is whole
+
+
+def check_held_out(engine: Engine, table: Table) -> None:
+    """Counts, sums, samples and draws of one split: what fits, and what is held out."""
+    tables = [("sex",), ("ward", "sex")]
+    assert same_sums(engine, table) and 100 < table.held_out.sum() < len(table.codes) / 2
+    found, wanted = (e.count(LevelGroups(DOMAIN, {}), tables) for e in (engine, table))
+    assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+    sampled = engine.sample(1.0, Streams.fresh())
+    assert sorted(sampled.tolist()) == sorted(table.fit_codes.tolist())
+    check_drawn(engine, table)
+
+
+def test_units_are_held_out_by_their_own_coins(tmp_path: Path) -> None:
+    table = paid(900, ids=120)
+    write(table.take(np.random.default_rng(3).permutation(900)), tmp_path, files=4)
+    own = replace(reading_of(DOMAIN, "id", 3), **HELD)
+    wanted = staying(table, 3, 0.3)
+    check_held_out(DuckDbEngine(own, find_parts(".", tmp_path)), wanted)
+
+
+def test_rows_are_held_out_by_their_places(tmp_path: Path) -> None:
+    """The same ones at each pass, each by a coin of chance .3: of 900 rows 184 to 356, out of which
+    a binomial falls with probability below 1e-9.
+    """
+    table, own = paid(900, ids=120), replace(reading_of(DOMAIN), **HELD)
+    write(table, tmp_path, files=4)
+    parts, whole = find_parts(".", tmp_path), in_memory(DOMAIN, table)
+    held = np.concatenate([coins_of(own, part) for part in parts.parts])
+    assert len(held) == 900 and 184 <= held.sum() <= 356
+    assert len({coins_of(own, p)[:200].tobytes() for p in parts.parts}) == 4
+    other = replace(own, coins="cd" * 16)
+    assert not np.array_equal(held, np.concatenate([coins_of(other, p) for p in parts.parts]))
+    wanted = Table(whole.codes, whole.frame, held, {})
+    for engine in (ArrowEngine(own, parts, threads=2), DuckDbEngine(own, parts)):
+        check_held_out(engine, wanted)
 
 
 def test_each_row_is_drawn_as_often_as_another(tmp_path: Path) -> None:
@@ -171,18 +217,18 @@ def test_a_batch_that_is_added_twice_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Falsifier of the sum over batches."""
-    table, true_blocks = paid(300, ids=50), on_arrow.blocks
+    table, true_sided = paid(300, ids=50), on_arrow.sided
     write(table, tmp_path, files=3)
     engine = ArrowEngine(reading_of(DOMAIN), find_parts(".", tmp_path))
     wanted = in_memory(DOMAIN, table)
     assert same_sums(engine, wanted)
 
     def twice(*args: Any) -> Iterator[pa.RecordBatch]:
-        for batch in true_blocks(*args):
+        for batch in true_sided(*args):
             yield from (batch, batch)
 
-    monkeypatch.setattr(on_arrow, "blocks", twice)
-    assert not any(np.array_equal(engine.add_up(m), wanted.add_up(m)) for m in measured())
+    monkeypatch.setattr(on_arrow, "sided", twice)
+    assert not any(np.array_equal(engine.add_up(m, "fit"), wanted.add_up(m)) for m in measured())
 
 
 def test_rows_that_are_not_ordered_by_their_numbers_are_seen(
@@ -224,16 +270,24 @@ def test_what_stays_of_one_id_is_a_function_of_its_own_rows(
     assert after == stays(sorted(more))
 
 
-def test_misplaced_rows_are_counted_by_the_engine(tmp_path: Path) -> None:
+def test_scores_are_counted_by_the_engine(tmp_path: Path) -> None:
     """The scores that are published, of a synthetic table of 50 rows."""
-    table, domain = paid(300, ids=50), DOMAIN
+    table = paid(300, ids=50)
     write(table, tmp_path, files=3)
-    whole = in_memory(domain, table)
-    budget = ScoreBudget(domain, (), 2.0)
-    scored = budget.choose(whole.codes[:50], ())
-    own = EngineTable(ArrowEngine(reading_of(domain), find_parts(".", tmp_path)), {})
-    found, wanted = (scored.run(t, Silent.fresh()).misplaced for t in (own, whole))
-    assert found.tolist() == wanted.tolist() and 0 < found[0] < found[1] < 300
+    parts, own = find_parts(".", tmp_path), replace(reading_of(DOMAIN), **HELD)
+    every = in_memory(DOMAIN, table)
+    held = np.concatenate([coins_of(own, part) for part in parts.parts])
+    whole = Table(every.codes, every.frame, held, {})
+    rng, size = np.random.default_rng(8), DOMAIN["sex"].levels
+    points = tuple(rng.integers(0, 9, (levels, size)) for levels in DOMAIN.sizes)
+    scored = ScoreBudget(DOMAIN, ("sex",), 2.0).choose(
+        whole.codes[:50], (Scorecard("sex", points),)
+    )
+    there = EngineTable(ArrowEngine(own, parts), {})
+    found, wanted = (scored.run(t, Silent.fresh()) for t in (there, whole))
+    assert found.misplaced.tolist() == wanted.misplaced.tolist()
+    assert 0 < found.misplaced[0] < found.misplaced[1] < 300
+    assert found.answers.tolist() == wanted.answers.tolist() and found.answers.sum() == held.sum()
 
 
 class Silent(Streams):
@@ -265,7 +319,7 @@ def check(values: dict[str, list[Any]]) -> None:
         write(table, Path(folder))
         parts = find_parts(".", Path(folder))
         for engine in (ArrowEngine(reading_of(tables.DOMAIN), parts), DuckDbEngine(by_id, parts)):
-            found = engine.add_up(Bits()).reshape(ROWS, -1)
+            found = engine.add_up(Bits(), "fit").reshape(ROWS, -1)
             at = np.argwhere(found != wanted)
             wrong = {(tables.DOMAIN.names[i], int(row)) for row, i in at}
             assert not wrong, (type(engine).__name__, wrong)

@@ -17,8 +17,15 @@ are added up have the same levels, since their pairs (l, j) are the same. That t
 serves fairness: places look uniform, and independent for different (l, j, u), so that a uniformly
 random choice of u's rows stays, common levels as often as they occur.
 
-The key has 128 bits of the run's stream of holdout coins, so that a resumed run keeps the same
-rows. It is in the run's private folder until the run ends, and nowhere else.
+A unit is held out by a coin: of an id a hash under another key, of a row a random number of its
+place in the files (`on_arrow.coins_of`). Neighbours stay neighbours [derived here]: an id has the
+coin that it had, and coins of places are independent and of one law whatever the rows are, so that
+rows that move to other places can be given the coins that they had. For each outcome of the coins
+a unit more is one more row of some side, or up to `max_rows`; a mixture of such pairs is no easier
+to tell apart than the worst of them.
+
+Both keys have 128 bits of the run's stream of holdout coins, so that a resumed run keeps and holds
+out the same rows. They are in the run's private folder until the run ends, and nowhere else.
 """
 
 from __future__ import annotations
@@ -78,6 +85,15 @@ def kept_rows(
 def coin(key: str, unit: str) -> str:
     """The first digits of a unit's place among all: below `limit` with chance `rate`."""
     return hashlib.sha256(f"{key}|{unit}".encode()).hexdigest()[: COIN_BITS // 4]
+
+
+def chosen_units(key: str, rate: float, ids: Ids) -> npt.NDArray[np.bool_]:
+    """The rows of the units whose coin is below `rate`, `[rows]`."""
+    whose, units = pd.factorize(ids)
+    below = limit(rate)
+    tossed = np.array([coin(key, unit) < below for unit in units], dtype=bool)
+    drawn: npt.NDArray[np.bool_] = tossed[whose]
+    return drawn
 
 
 def limit(rate: float) -> str:

@@ -21,7 +21,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, SynthdpError
-from synthdp.privacy.mechanisms.adding import Summands
+from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import MAX_CELLS, Columns
 from synthdp.privacy.noise import Randomness, Streams
 from synthdp.privacy.table import Table
@@ -35,7 +35,8 @@ class Reading:
     """What is read of each row, all of it public but the key.
 
     `names` has the source's name of each column of the domain, and of `id_column`. A unit with ids
-    has at most `max_rows` rows, chosen by `key` (`bounding`).
+    has at most `max_rows` rows, chosen by `key`, and each unit is held out with chance `holdout` by
+    a coin under the key `coins` (`bounding`).
     """
 
     domain: Domain
@@ -43,6 +44,8 @@ class Reading:
     id_column: str | None = None
     max_rows: int = 1
     key: str = field(default="", repr=False)
+    holdout: float = 0.0
+    coins: str = field(default="", repr=False)
 
     def only(self, names: Collection[str]) -> Reading:
         """What must be read for some columns: these, at least one, or all where ids are bounded.
@@ -80,6 +83,10 @@ class Survey:
         return cls(int(numbers[0]), int(numbers[1]), numbers[2:].reshape(-1, 3))
 
 
+Rows = tuple[Codes, pd.DataFrame, npt.NDArray[np.bool_]]
+"""Levels `[rows, columns]`, cleaned values by column, and which rows are held out."""
+
+
 class Engine(Protocol):
     """Where the rows lie. Its errors never quote a row: see `source._guarded`."""
 
@@ -88,22 +95,24 @@ class Engine(Protocol):
         ...
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
-        """Rows of each cell of each table, of the groups of levels, after units are bounded."""
+        """Rows of each cell of each table, of the groups of levels, after units are bounded; none
+        that is held out.
+        """
         ...
 
-    def add_up(self, what: Summands) -> Integers:
-        """The sum `[what.size]` over all rows, after units are bounded."""
+    def add_up(self, what: Summands, side: Side) -> Integers:
+        """The sum `[what.size]` over the rows of a side, after units are bounded."""
         ...
 
-    def draw(self, most: int) -> tuple[Codes, pd.DataFrame]:
-        """Levels and cleaned values of a uniformly random sample of at most `most` rows, after
-        units are bounded; of all rows where they are no more. Its coins are nobody's secret: it
-        stays with the steward.
+    def draw(self, most: int) -> Rows:
+        """A uniformly random sample of at most `most` rows, held out or not, after units are
+        bounded; of all rows where they are no more. It stays with the steward.
         """
         ...
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
-        """Levels of the rows of some units, each drawn by an independent coin of chance `rate`.
+        """Levels of the rows of some units, each drawn by an independent coin of chance `rate`;
+        none that is held out.
 
         The coins of one call are independent of those of any other.
         """
@@ -124,9 +133,9 @@ def check_cells(groups: LevelGroups, tables: Sequence[Columns]) -> None:
 class EngineTable(Table):
     """A table whose rows stay where they are.
 
-    None is held out. A training or a search that looks at rows gets their levels, of a byte or two
-    for each value; a training on a secret sample gets those of the sample. What is added up is
-    added up in the engine. What asks for values gets an error that is a bug of ours:
+    A training or a search that looks at rows gets the levels of those that are not held out, of a
+    byte or two for each value; a training on a secret sample gets those of the sample. What is
+    added up is added up in the engine. What asks for values gets an error that is a bug of ours:
     `spec.checks.engine` refuses a spec that would ask.
     """
 
@@ -156,24 +165,24 @@ class EngineTable(Table):
         engine: Engine = self._engine  # type: ignore[attr-defined]
         return _quiet(lambda: engine.count(groups, tables)) if tables else []
 
-    def add_up(self, what: Summands, *, all_rows: bool = False) -> Integers:
-        """By the engine; no row is held out, so that `all_rows` are those that mechanisms see.
+    def add_up(self, what: Summands, side: Side = "fit") -> Integers:
+        """By the engine.
 
         Raises:
             DataError: as `count` does.
         """
         engine: Engine = self._engine  # type: ignore[attr-defined]
-        return _quiet(lambda: engine.add_up(what))
+        nothing = np.zeros(0, dtype=np.int64)
+        return _quiet(lambda: engine.add_up(what, side)) if what.size else nothing
 
     def judged(self, most: int) -> Table:
-        """A uniformly random sample of at most `most` rows, none of which is held out.
+        """A uniformly random sample of at most `most` rows, with those that are held out.
 
         Raises:
             DataError: as `count` does.
         """
         engine: Engine = self._engine  # type: ignore[attr-defined]
-        codes, frame = _quiet(lambda: engine.draw(most))
-        return Table(codes, frame, np.zeros(len(codes), dtype=bool), self.misfits)
+        return Table(*_quiet(lambda: engine.draw(most)), self.misfits)
 
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels `[rows drawn, columns]`: each unit in or out as a whole, by a fresh coin.

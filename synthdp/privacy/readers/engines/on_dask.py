@@ -20,16 +20,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 import synthdp
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
-from synthdp.privacy.mechanisms.adding import Summands
+from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey
+from synthdp.privacy.readers.engines.engine import Integers, Reading, Rows, Survey
 from synthdp.privacy.readers.engines.on_arrow import (
     add_part,
     blocks,
@@ -96,21 +95,22 @@ class DaskEngine:
             return summed(self._each(job, self.parts.parts))
         return summed(self._each_shard(partial(count_shard, reading, own, tuple(tables))))
 
-    def add_up(self, what: Summands) -> Integers:
+    def add_up(self, what: Summands, side: Side) -> Integers:
         """By a task for each part, or for each shard of ids."""
         if self.reading.id_column is None:
-            job = partial(add_part, self.reading, what)
-            (found,) = summed(self._each(job, self.parts.parts))
+            task = partial(add_part, self.reading, what, side)
+            (found,) = summed(self._each(task, self.parts.parts))
         else:
-            (found,) = summed(self._each_shard(partial(add_shard, self.reading, what), values=True))
+            job = partial(add_shard, self.reading, what, side)
+            (found,) = summed(self._each_shard(job, values=True))
         return found
 
-    def draw(self, most: int) -> tuple[Codes, pd.DataFrame]:
+    def draw(self, most: int) -> Rows:
         """Of the rows of all parts, or of those that stay of each shard of ids."""
         if self.reading.id_column is not None:
             job = partial(draw_shard, self.reading, most)
             drawn = smallest(most, self._each_shard(job, values=True))
-            return drawn_rows(self.reading.domain, drawn)
+            return drawn_rows(self.reading, drawn)
         tasks = list(zip(*split(self.parts, some_rows(self.parts, most)), strict=True))
         found = self._each(partial(_draw_task, self.reading), tasks)
         return whole_rows(self.reading.domain, list(found))
@@ -261,9 +261,7 @@ def _dealt(reading: Reading, shards: int, values: bool, part: Part) -> list[Shar
     return Shard.of(reading, blocks(reading, part), values=values).dealt(shards)
 
 
-def _draw_task(
-    reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]
-) -> tuple[Codes, pd.DataFrame]:
+def _draw_task(reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]) -> Rows:
     return draw_part(reading, *task)
 
 

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
-from synthdp.privacy.mechanisms.adding import Summands
+from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.engines.engine import (
     Integers,
     Reading,
+    Rows,
     Survey,
     check_names,
     empty_counts,
@@ -91,7 +91,11 @@ class DuckDbEngine:
         return Survey.of(np.array([int(n or 0) for n in row], dtype=np.int64))
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
-        """By a GROUP BY for every few tables."""
+        """By a GROUP BY for every few tables; by Arrow where rows are held out by their places,
+        which a GROUP BY does not know.
+        """
+        if self.reading.id_column is None and self.reading.holdout:
+            return ArrowEngine(self.reading, self.parts, self.threads).count(groups, tables)
         counts, most = empty_counts(groups, tables), DUCKDB.sets
         for first in range(0, len(tables), most):
             some = tables[first : first + most]
@@ -102,25 +106,25 @@ class DuckDbEngine:
                     add_cell(counts[first : first + most], row)
         return counts
 
-    def add_up(self, what: Summands) -> Integers:
+    def add_up(self, what: Summands, side: Side) -> Integers:
         """By Arrow, batch by batch; of units with ids shard by shard, each of which DuckDB brings
         together as it lies in the files, and which is read, bounded and added up here.
 
         No arithmetic is DuckDB's, whose numbers are not proved to be ours to the last bit.
         """
         if self.reading.id_column is None:
-            return ArrowEngine(self.reading, self.parts, self.threads).add_up(what)
+            return ArrowEngine(self.reading, self.parts, self.threads).add_up(what, side)
         total = np.zeros(what.size, dtype=np.int64)
         for shard in self._shards():
-            total += add_shard(self.reading, what, [shard])[0]
+            total += add_shard(self.reading, what, side, [shard])[0]
         return total
 
-    def draw(self, most: int) -> tuple[Codes, pd.DataFrame]:
+    def draw(self, most: int) -> Rows:
         """By Arrow; of units with ids, of those that stay of each shard."""
         if self.reading.id_column is None:
             return ArrowEngine(self.reading, self.parts, self.threads).draw(most)
         drawn = smallest(most, (draw_shard(self.reading, most, [s]) for s in self._shards()))
-        return drawn_rows(self.reading.domain, drawn)
+        return drawn_rows(self.reading, drawn)
 
     def _shards(self) -> Iterator[Shard]:
         for made in self._statements():

@@ -26,7 +26,7 @@ from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.one_value import id_text, is_missing
 from synthdp.errors import BoundaryError, DataError
-from synthdp.privacy.mechanisms.adding import Summands
+from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.engines.engine import (
@@ -114,7 +114,7 @@ class SqlEngine:
                     add_cell(counts[first : first + most], row)
         return counts
 
-    def add_up(self, what: Summands) -> NoReturn:
+    def add_up(self, what: Summands, side: Side) -> NoReturn:
         """Never: conditions and numbers are ours to compute, and values stay in the database.
 
         `spec.checks.engine` refuses a spec that would ask.

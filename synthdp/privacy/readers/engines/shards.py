@@ -12,15 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.values import unit_texts
-from synthdp.privacy.mechanisms.adding import Summands, added
+from synthdp.privacy.mechanisms.adding import Side, Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.readers.engines.bounding import Ids, coin, kept_rows, limit
-from synthdp.privacy.readers.engines.engine import Integers, Reading
+from synthdp.privacy.readers.engines.bounding import Ids, chosen_units, kept_rows
+from synthdp.privacy.readers.engines.engine import Integers, Reading, Rows
 from synthdp.privacy.readers.engines.on_arrow import levels, numbers_of, values_of, whole_rows
 
 DEAL_KEY = "synthdp shards .."  # of the hash that deals ids; any 16 characters do
@@ -67,13 +66,20 @@ class Shard:
         number = pd.util.hash_array(self.ids, hash_key=DEAL_KEY[:16]) % np.uint64(shards)
         return [self.at(number == i) for i in range(shards)]
 
-    def bounded(self, reading: Reading) -> Shard:
-        """The rows that stay, of all rows of these ids."""
+    def held_out(self, reading: Reading) -> npt.NDArray[np.bool_]:
+        """Which rows are held out, `[rows]`."""
+        return chosen_units(reading.coins, reading.holdout, self.ids)
+
+    def bounded(self, reading: Reading, side: Side = "fit") -> Shard:
+        """The rows of a side that stay, of all rows of these ids."""
         numbers = None if self.values is None else numbers_of(reading.domain, self.values)
         kept = kept_rows(
             self.ids, self.codes, max_rows=reading.max_rows, key=reading.key, numbers=numbers
         )
-        return self.at(kept)
+        stay = self.at(kept)
+        if side == "all" or not (reading.holdout or side == "held out"):
+            return stay
+        return stay.at(stay.held_out(reading) == (side == "held out"))
 
 
 def count_shard(
@@ -84,9 +90,11 @@ def count_shard(
     return count_tables(groups.of(codes) if groups.starts else codes, groups.coarse, tables)
 
 
-def add_shard(reading: Reading, what: Summands, shards: Sequence[Shard]) -> list[Integers]:
-    """The sum over the rows that stay."""
-    stay = Shard.joined(shards).bounded(reading)
+def add_shard(
+    reading: Reading, what: Summands, side: Side, shards: Sequence[Shard]
+) -> list[Integers]:
+    """The sum over the rows of a side that stay."""
+    stay = Shard.joined(shards).bounded(reading, side)
     assert stay.values is not None
     return [added(what, stay.values, stay.codes)]
 
@@ -97,7 +105,7 @@ Drawn = tuple[npt.NDArray[np.float64], Shard]
 
 def draw_shard(reading: Reading, most: int, shards: Sequence[Shard]) -> Drawn:
     """At most `most` of the rows that stay: those with the smallest numbers."""
-    stay = Shard.joined(shards).bounded(reading)
+    stay = Shard.joined(shards).bounded(reading, "all")
     return smallest(most, [(fresh_generator().random(len(stay.ids)), stay)])
 
 
@@ -115,17 +123,14 @@ def smallest(most: int, found: Iterable[Drawn]) -> Drawn:
     return kept[0]
 
 
-def drawn_rows(domain: Domain, drawn: Drawn) -> tuple[Codes, pd.DataFrame]:
-    """Levels and values of all columns."""
+def drawn_rows(reading: Reading, drawn: Drawn) -> Rows:
+    """The rows, with the values of all columns."""
     _, rows = drawn
     assert rows.values is not None
-    return whole_rows(domain, [(rows.codes, rows.values)])
+    return whole_rows(reading.domain, [(rows.codes, rows.values, rows.held_out(reading))])
 
 
 def sample_shard(reading: Reading, rate: float, key: str, shards: Sequence[Shard]) -> Codes:
     """Levels of the rows of units whose coin is below the rate."""
-    stay, below = Shard.joined(shards).bounded(reading), limit(rate)
-    inside = {unit: coin(key, unit) < below for unit in set(stay.ids.tolist())}
-    drawn = np.array([inside[unit] for unit in stay.ids], dtype=bool)
-    own: Codes = stay.codes[drawn]
-    return own
+    stay = Shard.joined(shards).bounded(reading)
+    return stay.at(chosen_units(key, rate, stay.ids)).codes

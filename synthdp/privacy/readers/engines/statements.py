@@ -185,7 +185,7 @@ class Statement:
     def levels(
         self, rows: str, reading: Reading, kinds: Mapping[str, Kind], *, apart: bool = False
     ) -> str:
-        """The rows that stay, as levels `LEVEL`0, `LEVEL`1 ...: a SELECT.
+        """The rows that stay and are not held out, as levels `LEVEL`0, `LEVEL`1 ...: a SELECT.
 
         With ids there is the unit `UNIT` too; and with ids, or where rows are told `apart`, `j`,
         the number of a row among its equals.
@@ -218,7 +218,19 @@ class Statement:
             f" (PARTITION BY {UNIT} ORDER BY {crowded}{self.dialect.collate}) AS r"
             f" FROM ({numbered}) AS s1"
         )
-        return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE r <= {reading.max_rows}"
+        stay = f"r <= {reading.max_rows}"
+        if reading.holdout:
+            stay += f" AND NOT {self.tossed(reading.coins, reading.holdout)}"
+        return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE {stay}"
+
+    def tossed(self, key: str, rate: float) -> str:
+        """Whether the coin of a unit is below a rate (`bounding.coin`)."""
+        place = self.dialect.digest.format(f"{self.bound(key, 'TEXT')} || '|' || {UNIT}")
+        return self._below(place, rate)
+
+    def _below(self, place: str, rate: float) -> str:
+        digits = f"substr({place}, 1, {COIN_BITS // 4}){self.dialect.collate}"
+        return f"({digits} < {self.bound(limit(rate), 'TEXT')})"
 
     def dealt(self, rows: str, reading: Reading, kinds: Mapping[str, Kind]) -> str:
         """The rows of the shard as they lie in the source: the columns, then the id."""
@@ -281,18 +293,13 @@ class Statement:
         """Levels of the rows of the units whose coin is below the rate."""
         count = len(reading.domain)
         found = self.levels(rows, reading, kinds, apart=True)
-        secret = self.bound(key, "TEXT")
         toss = (
-            self.place(secret, count)
+            self._below(self.place(self.bound(key, "TEXT"), count), rate)
             if reading.id_column is None
-            else self.dialect.digest.format(f"{secret} || '|' || {UNIT}")
+            else self.tossed(key, rate)
         )
         listed = ", ".join(f"{LEVEL}{i}" for i in range(count))
-        return (
-            f"SELECT {listed} FROM ({found}) AS t0 WHERE"
-            f" substr({toss}, 1, {COIN_BITS // 4}){self.dialect.collate}"
-            f" < {self.bound(limit(rate), 'TEXT')}"
-        )
+        return f"SELECT {listed} FROM ({found}) AS t0 WHERE {toss}"
 
 
 def quoted(name: str) -> str:
