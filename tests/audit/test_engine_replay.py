@@ -46,7 +46,7 @@ NUMBERS = Domain.from_spec(
 HALF = upper_half(NUMBERS, "n")
 CLIPPED = Bounded("n", 0.0, 60.0)
 PRODUCTS = ((), (("n", NUMBER),), (("y", 1),))
-SUMS = [
+SUMS: list[Any] = [
     StratumSums(NUMBERS, (Arm(((HALF, True),)), Arm()), ("y",), CLIPPED, 2.0),
     ProductSums(NUMBERS, Arm(), (CLIPPED,), PRODUCTS, 2.0),
 ]

@@ -52,7 +52,7 @@ COLUMNS: dict[str, Column] = {
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 SIDES: tuple[Side, ...] = ("fit", "held out", "all")
-HELD = {"holdout": 0.3, "coins": "ab" * 16}
+HELD: dict[str, Any] = {"holdout": 0.3, "coins": "ab" * 16}
 
 
 def arm(text: str) -> Arm:

@@ -112,20 +112,23 @@ def blocks(reading: Reading, part: Part) -> Iterator[pa.RecordBatch]:
 
 def coins_of(reading: Reading, part: Part) -> npt.NDArray[np.bool_]:
     """Which rows of a part are held out, `[rows]`: the same at each pass over the same files."""
-    own = f"{reading.coins}|{part.file}|{part.groups}"
-    seed = int(hashlib.sha256(own.encode()).hexdigest()[:32], 16)
-    coins = np.random.Generator(np.random.Philox(key=seed)).random(part.rows)
+    if not reading.holdout:
+        return np.zeros(part.rows, dtype=bool)
+    seed = hashlib.sha256(f"{reading.coins}|{part.first}".encode()).hexdigest()[:32]
+    coins = np.random.Generator(np.random.Philox(key=int(seed, 16))).random(part.rows)
     held: npt.NDArray[np.bool_] = coins < reading.holdout
     return held
 
 
 def sided(reading: Reading, part: Part, side: Side) -> Iterator[pa.RecordBatch]:
     """Batches of the rows of a part that are of a side, where each row is a unit."""
-    held, first = coins_of(reading, part), 0
+    if side == "all" or (side == "fit" and not reading.holdout):
+        yield from blocks(reading, part)
+        return
+    chosen, first = coins_of(reading, part) == (side == "held out"), 0
     for batch in blocks(reading, part):
-        own = held[first : first + batch.num_rows]
+        yield batch.filter(pa.array(chosen[first : first + batch.num_rows]))
         first += batch.num_rows
-        yield batch if side == "all" else batch.filter(pa.array(own == (side == "held out")))
 
 
 def levels(domain: Domain, batch: pa.RecordBatch) -> Codes:
