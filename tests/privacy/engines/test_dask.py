@@ -68,7 +68,7 @@ def test_a_cluster_adds_up_and_draws_alike(
     monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)  # five shards
     table, address = sums.paid(900, ids=120), cluster.scheduler_address
     shuffled = table.take(np.random.default_rng(3).permutation(900))
-    sums.write(shuffled, tmp_path, files=4)
+    write(shuffled, tmp_path, files=4)
     parts, whole = find_parts(".", tmp_path), sums.in_memory(sums.DOMAIN, table)
     rows = DaskEngine(reading_of(sums.DOMAIN), parts, 900, address=address)
     ids = DaskEngine(reading_of(sums.DOMAIN, "id", 3), parts, 900, address=address)
