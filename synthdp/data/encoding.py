@@ -8,6 +8,7 @@ repeat a real one by design.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.kinds import column_kind
-from synthdp.data.kinds.kind import Codes, EncodedColumn, Floats
+from synthdp.data.kinds.kind import Codes, EncodedColumn, Floats, missing_in
 from synthdp.data.values import read_values
 
 if TYPE_CHECKING:  # a plan encodes nothing
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # a plan encodes nothing
 __all__ = [
     "Codes",
     "EncodedColumn",
+    "cleaned",
     "decode",
     "decode_column",
     "encode",
@@ -97,6 +99,25 @@ def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, Encode
         else np.zeros((0, len(domain)), np.uint16)
     )
     return codes, encoded
+
+
+def cleaned(columns: Iterable[ColumnDomain], encoded: Mapping[str, EncodedColumn]) -> pd.DataFrame:
+    """Values as the domain knows them: clamped numbers, declared categories, missing where
+    declared.
+
+    A row's values are those of its own cells: `ColumnKind.values` converts row by row.
+    """
+    import pandas as pd
+
+    found: dict[str, pd.Series[Any]] = {}
+    for column in columns:
+        own = encoded[column.name]
+        numbers = own.codes if own.numbers is None else own.numbers
+        found[column.name] = column_kind(column).values(
+            column, numbers, missing_in(column, own.codes)
+        )
+    rows = max((len(own.codes) for own in encoded.values()), default=0)
+    return pd.DataFrame(found, index=pd.RangeIndex(rows))
 
 
 def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:

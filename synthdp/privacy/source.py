@@ -13,7 +13,7 @@ chance].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,9 +24,7 @@ import pandas as pd
 from synthdp.data import builtin
 from synthdp.data.cells import cells_domain, form_of, size_of
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes, EncodedColumn, encode
-from synthdp.data.kinds import column_kind
-from synthdp.data.kinds.kind import missing_in
+from synthdp.data.encoding import cleaned, encode
 from synthdp.data.values import places_by, unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
@@ -97,10 +95,12 @@ def read_private(
     settings = compute or Compute()
     table: Table
     if engine_of(source, settings) != "memory":
-        key = streams.holdout.bytes(16).hex()
+        keys = streams.holdout.bytes(16).hex(), streams.holdout.bytes(16).hex()
         table = _guarded(
             source,
-            lambda: open_table(dataset, settings, domain, folder=folder, key=key, delta=delta),
+            lambda: open_table(
+                dataset, settings, domain, folder=folder, keys=keys, holdout=holdout, delta=delta
+            ),
         )
     elif isinstance(source, ParquetSource) and source.levels_only:
         parquet = source
@@ -185,7 +185,7 @@ def fit_table(
     try:
         kept, units = _bound_rows(raw, dataset.privacy_unit, rng)
         codes, encoded = encode(domain, kept)
-        frame = _clean(domain, codes, encoded)
+        frame = cleaned(domain.columns, encoded)
     except DataError as error:
         failed = error
     except Exception as error:
@@ -322,16 +322,3 @@ def _coins(
     coins: npt.NDArray[np.bool_] = rng.random(int(ids.max(initial=-1)) + 1) < holdout
     held: npt.NDArray[np.bool_] = coins[ids]
     return held
-
-
-def _clean(domain: Domain, codes: Codes, encoded: Mapping[str, EncodedColumn]) -> pd.DataFrame:
-    """Values as the domain knows them: clamped numbers, declared categories, missing where
-    declared.
-    """
-    columns: dict[str, pd.Series[Any]] = {}
-    for i, column in enumerate(domain.columns):
-        numbers = encoded[column.name].numbers
-        columns[column.name] = column_kind(column).values(
-            column, codes[:, i] if numbers is None else numbers, missing_in(column, codes[:, i])
-        )
-    return pd.DataFrame(columns)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
+from synthdp.privacy.mechanisms.adding import Side, Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables, cut
 
 if TYPE_CHECKING:  # a plan needs the mechanisms and no rows
@@ -64,3 +65,17 @@ class Table:
         return count_tables(
             map(groups.of, cut(codes)) if groups.starts else codes, groups.coarse, tables
         )
+
+    def judged(self, most: int) -> Table:
+        """What a steward's evaluation looks at: this table; of one whose rows lie in an engine a
+        random sample of at most `most` of them.
+        """
+        return self
+
+    def add_up(self, what: Summands, side: Side = "fit") -> npt.NDArray[np.int64]:
+        """Exact sum `[what.size]` over the rows of a side. It never leaves the kernel but for the
+        steward.
+        """
+        chosen = self.held_out if side == "held out" else ~self.held_out
+        rows = None if side == "all" else np.flatnonzero(chosen)
+        return added(what, self.frame, self.codes, rows)

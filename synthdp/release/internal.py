@@ -37,6 +37,7 @@ from synthdp.report.internal.content import (
 )
 from synthdp.report.internal.page import write_internal_report
 from synthdp.spec.model import MembershipAttack, ReleaseSpec
+from synthdp.spec.model.rules import engine_of
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 from synthdp.tracking.tracker import Tracker
 from synthdp_attacks import MembershipReport
@@ -186,10 +187,20 @@ def _content(
         profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         timings=dict(seconds),
-        notes=tuple(
-            f"Every synthetic row fulfils the constraint {text}" for text in run.spec.constraints
-        ),
+        notes=tuple(_notes(run.spec)),
     )
+
+
+def _notes(spec: ReleaseSpec) -> Iterator[str]:
+    for text in spec.constraints:
+        yield f"Every synthetic row fulfils the constraint {text}"
+    engine = engine_of(spec.dataset.source, spec.compute)
+    if engine != "memory" and spec.evaluation.enabled:
+        yield (
+            f"The real rows lie in engine {engine}. What is judged here is a random sample of at"
+            f" most {spec.evaluation.max_rows:,} of them, which by itself is some way from all."
+            " Paid figures are beside those of all rows"
+        )
 
 
 def _graph_view(run: ReportedRun, graph: CausalGraph, found: ValidationReport | None) -> GraphView:

@@ -93,7 +93,11 @@ def judge(
     evaluation, suggestions, attack, estimands = None, None, None, None
     if spec.evaluation.enabled:
         with reporter.stage("judge on real rows") as progress, one_thread():
-            evaluation = session.inspect(
+            judged = session.inspect(
+                lambda table: table.judged(spec.evaluation.max_rows),
+                reason="evaluation on real rows",
+            )
+            evaluation = judged.map(
                 lambda table: _evaluate(
                     table,
                     spec,
@@ -102,14 +106,12 @@ def judge(
                     synthetic.value,
                     fitted.graph.graph,
                     progress,
-                ),
-                reason="evaluation on real rows",
+                )
             )
-            suggestions = session.inspect(
+            suggestions = judged.map(
                 lambda table: suggest(
                     spec, domain, table.frame, synthetic.value, rng=fresh_generator()
-                ),
-                reason="columns that look like functions of others",
+                )
             )
             estimands = session.inspect(
                 lambda table: exact_results(spec, domain, table), reason="estimands on real rows"

@@ -102,9 +102,11 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         return
     rows, columns = spec.dataset.rows.value, len(spec.modelled)
     trains = spec.privacy.shares.train > 0
+    judged = (1 + len(spec.estimands)) * spec.evaluation.enabled
+    passes = 1 + len(plan.spends) - trains + judged
     yield (
         f"engine {name}: rows stay where they are, and are passed over about"
-        f" {1 + len(plan.spends) - trains} times; {rows:,} declared rows of {columns} columns, of 8"
+        f" {passes} times; {rows:,} declared rows of {columns} columns, of 8"
         f" bytes a value at most, are up to {rows * columns * 8e-9:,.1f} GB each time, of which"
         " this process holds a batch"
     )

@@ -17,13 +17,17 @@ import pytest
 
 from synthdp.audit.mechanisms.neighbours import Pair, Side
 from synthdp.audit.mechanisms.replay import replay
+from synthdp.audit.mechanisms.sum_examples import upper_half
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.product_sums import NUMBER, ProductSums
+from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
+from synthdp.privacy.readers.engines import shards
 from synthdp.privacy.readers.engines.engine import EngineTable, Reading
 from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.spec.model import Categorical
+from synthdp.spec.model import Categorical, Integer
 
 MOST = 2
 DOMAIN = Domain.from_spec(
@@ -33,6 +37,19 @@ DOMAIN = Domain.from_spec(
     }
 )
 TABLES = (("x",), ("x", "y"))
+NUMBERS = Domain.from_spec(
+    {
+        "n": Integer(type="integer", lower=0, upper=89, bins=3),
+        "y": Categorical(type="categorical", categories=("p", "q"), missing=True),
+    }
+)
+HALF = upper_half(NUMBERS, "n")
+CLIPPED = Bounded("n", 0.0, 60.0)
+PRODUCTS = ((), (("n", NUMBER),), (("y", 1),))
+SUMS: list[Any] = [
+    StratumSums(NUMBERS, (Arm(((HALF, True),)), Arm()), ("y",), CLIPPED, 2.0),
+    ProductSums(NUMBERS, Arm(), (CLIPPED,), PRODUCTS, 2.0),
+]
 MECHANISMS = [
     NoisyMarginals(DOMAIN, TABLES, 2.0).for_unit(MOST),
     AdaptiveMarginals(DOMAIN, 3.0).choose(TABLES),
@@ -64,7 +81,13 @@ class OnEngine(Pair):
             ["new"] * len(own),
         )
         cells: dict[str, Any] = {"id": pa.array(ids, pa.string())}
+        whose = np.insert(
+            np.arange(len(self.shared)), [self.place] * len(own), 100 + np.arange(len(own))
+        )
         for i, column in enumerate(domain.columns):
+            if column.ranged:  # rows of one level have different numbers, each its own
+                cells[column.name] = pa.array(30 * codes[:, i].astype(np.int64) + 7 * whose % 30)
+                continue
             labels = [*column.labels[: column.levels - column.missing], *[None] * column.missing]
             cells[column.name] = pa.array([labels[code] for code in codes[:, i]], pa.string())
         folder = self.folder / name
@@ -102,6 +125,39 @@ def pairs(folder: Path, most: int = MOST) -> Iterator[OnEngine]:
 def test_a_unit_more_moves_what_is_charged_and_no_more(mechanism: Any, tmp_path: Path) -> None:
     found = replay(mechanism, pairs(tmp_path), domain=DOMAIN, rows_per_unit=MOST)
     assert found.findings == () and found.largest_share > 0.99
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("mechanism", SUMS, ids=["strata", "products"])
+def test_a_unit_more_moves_sums_by_what_is_charged_and_no_more(
+    mechanism: Any, tmp_path: Path
+) -> None:
+    found = replay(mechanism, pairs(tmp_path), domain=NUMBERS, rows_per_unit=MOST)
+    assert found.findings == () and found.largest_share > 0.99
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_that_stay_by_the_order_in_which_they_come_are_seen(
+    ordered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows come in an order that hangs on how many there are. Falsifier: without their numbers,
+    which of a unit's rows of the same levels stays hangs on another unit.
+    """
+    true_joined = shards.Shard.joined
+
+    def shuffled(some: Any) -> shards.Shard:
+        whole = true_joined(some)
+        order = np.random.default_rng(len(whole.ids)).permutation(len(whole.ids))
+        assert whole.values is not None
+        return shards.Shard(whole.ids[order], whole.codes[order], whole.values.iloc[order])
+
+    monkeypatch.setattr(shards.Shard, "joined", shuffled)
+    if not ordered:
+        monkeypatch.setattr(shards, "numbers_of", lambda domain, values: None)
+    alike = [replace(p, shared=np.ones_like(p.shared)) for p in pairs(tmp_path)]
+    found = replay(SUMS[0], alike, domain=NUMBERS, rows_per_unit=MOST)
+    assert (found.findings == ()) is ordered
 
 
 @pytest.mark.check

@@ -33,11 +33,30 @@ from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 pytestmark = pytest.mark.check
 
 
-def write_spec(folder: Path, engine: str, **dataset: Any) -> Path:
+ESTIMANDS: dict[str, Any] = {
+    "privacy": {
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "shares": {"measure": 0.2, "graph": 0.5, "train": 0, "estimands": 0.3},
+    },
+    "estimands": [
+        {"kind": "question", "ask": "mean(age) where visits > 2 by sex"},
+        {"kind": "regression", "outcome": "visits", "terms": ["sex", "age"]},
+        {"kind": "question", "ask": "count(age > 41)"},
+    ],
+}
+
+
+def write_spec(
+    folder: Path, engine: str, sections: dict[str, Any] | None = None, **dataset: Any
+) -> Path:
     own = predict_spec(
-        evaluation={"enabled": False},
-        attacks={"membership": {"enabled": False}},
-        compute={"threads": 1, "engine": engine},
+        **{
+            "evaluation": {"enabled": False},
+            "attacks": {"membership": {"enabled": False}},
+            "compute": {"threads": 1, "engine": engine},
+            **(sections or {}),
+        }
     )
     own["dataset"] |= {"source": {"kind": "parquet", "path": "t"}, **dataset}
     path = folder / f"{engine}.yaml"
@@ -74,14 +93,20 @@ def tables(bundle: Path | None) -> Any:
     return json.loads((bundle / "marginals.json").read_text())["tables"]
 
 
+def estimands(bundle: Path | None) -> Any:
+    assert bundle is not None
+    return json.loads((bundle / "estimands.json").read_text())
+
+
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])
 def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None) -> None:
-    found = {}
+    """Its tables, and the sums of its estimands."""
+    found, sums = {}, {}
     for name in ("memory", engine):
-        outcome = release(write_spec(folder, name), out=folder / name)
-        found[name] = tables(outcome.bundle)
-    assert found["memory"] == found[engine]
-    assert sum(found[engine][0]["counts"]) == PREDICT_ROWS
+        outcome = release(write_spec(folder, name, ESTIMANDS), out=folder / name)
+        found[name], sums[name] = tables(outcome.bundle), estimands(outcome.bundle)["sums"]
+    assert found["memory"] == found[engine] and sums["memory"] == sums[engine]
+    assert sum(found[engine][0]["counts"]) == PREDICT_ROWS and set(sums[engine]) == {"1", "2", "3"}
 
 
 def test_ids_are_bounded_in_duckdb(folder: Path, no_noise: None) -> None:
@@ -93,6 +118,33 @@ def test_ids_are_bounded_in_duckdb(folder: Path, no_noise: None) -> None:
     assert sum(tables(outcome.bundle)[0]["counts"]) == 1200
     text = (outcome.bundle / "spec.yaml").read_text()  # type: ignore[operator]
     assert "*" not in text and "engine: auto" in text
+
+
+def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path) -> None:
+    """Of units with ids: scores are counted and paid for, a few rows are looked at, and the figures
+    beside those that were paid for are of all rows that stay.
+    """
+    unit = {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"}
+    judged = {
+        **{"targets": ["smoker"], "classifiers": ["logistic"], "triples": 4, "holdout": 0.3},
+        **{"disclosure": "private", "max_rows": 300},
+    }
+    sections = ESTIMANDS | {"evaluation": judged}
+    source = {"kind": "parquet", "path": "ids"}
+    path = write_spec(folder, "duckdb", sections, privacy_unit=unit, source=source)
+    outcome = release(path, out=folder / "out")
+    assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
+    report = json.loads((folder / "out" / "internal" / "internal.json").read_text())
+    assert 0 < report["evaluation"]["fidelity"]["tv1"] < 0.3 and report["evaluation"]["floor"]
+    assert report["evaluation"]["metrics"]["tstr_auc"] > 0.6
+    (told,) = [note for note in report["notes"] if "engine duckdb" in note]
+    assert "sample of at most 300" in told
+    assert report["evaluation"]["pairs"]["real"] is not None
+    (exact,) = [e["real"] for e in report["estimands"] if e["text"] == "count(age > 41)"]
+    assert 600 < exact < 1200 and exact == int(exact)
+    facts = json.loads((outcome.bundle / "privacy" / "ledger.json").read_text())
+    purposes = [e["body"].get("purpose", "") for e in facts["entries"]]
+    assert sum("score" in purpose for purpose in purposes) == 1
 
 
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])

@@ -49,6 +49,26 @@ def spec(engine: str, source: dict[str, Any] = PARQUET, **sections: Any) -> Any:
         spec("auto", PARQUET | {"path": "s3://bucket/people/"}),
         spec("memory", evaluation={"enabled": True}),
         spec("duckdb", graph={"mode": "given", "edges": ["x -> n"]}),
+        spec("arrow", evaluation={"enabled": True, "holdout": 0}),
+        spec("duckdb", evaluation={"enabled": True, "targets": ["x"]}),
+        spec(
+            "dask",
+            unit=ID,
+            evaluation={"enabled": True, "holdout": 0, "disclosure": "private"},
+            gates=[{"metric": "tv1_dp", "at_most": 0.2}],
+        ),
+        spec("arrow", estimands=[{"kind": "question", "ask": "mean(n) by x"}]),
+        spec("dask", unit=ID, estimands=[{"kind": "regression", "outcome": "n", "terms": ["x"]}]),
+        spec("sql", SQL, estimands=[{"kind": "table", "columns": ["x", "n"]}]),
+        spec(
+            "duckdb",
+            graph={"mode": "learn", "algorithm": "rcit_pc"},
+            privacy={
+                "epsilon": 1.0,
+                "delta": 1e-5,
+                "shares": {"measure": 0.2, "graph": 0.3, "train": 0.5},
+            },
+        ),
     ],
 )
 def test_what_an_engine_can_do(good: Any) -> None:
@@ -65,10 +85,19 @@ def test_what_an_engine_can_do(good: Any) -> None:
         (lambda: spec("duckdb", PARQUET | {"path": "s3://b/t"}), "duckdb reads local files"),
         (lambda: spec("memory", PARQUET | {"path": "t*"}), "memory reads a local file"),
         (lambda: spec("arrow", unit=ID), "duckdb or dask"),
-        (lambda: spec("duckdb", evaluation={"enabled": True}), "judging reads them"),
         (
-            lambda: spec("arrow", graph={"mode": "learn", "algorithm": "rcit_pc"}),
-            "rcit_pc reads them",
+            lambda: spec("sql", SQL, evaluation={"enabled": True, "holdout": 0}),
+            "engine sql gives counts, and no rows, and judging reads some",
+        ),
+        (
+            lambda: spec(
+                "arrow", graph={"mode": "learn", "algorithm": "rcit_pc", "orient_share": 0.3}
+            ),
+            "rcit_pc orients links by them",
+        ),
+        (
+            lambda: spec("sql", SQL, estimands=[{"kind": "question", "ask": "mean(n) by x"}]),
+            "engine sql counts levels, and this estimand adds up values",
         ),
         (
             lambda: spec("sql", SQL, graph={"mode": "given", "edges": ["x -> n"]}),

@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import dp_accounting
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.basis import Basis
+from synthdp.data.encoding import Codes
 from synthdp.data.scales import Scale
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
+if TYPE_CHECKING:  # a plan adds up nothing
+    import pandas as pd
+
 Integers = npt.NDArray[np.int64]
 
 GRID = 2.0**-10
-CHUNK_ROWS = 16_384
 ROUNDING = 1e-9  # room for the rounding of norms
 
 
@@ -92,26 +96,28 @@ class MomentMatrix:
         """
         return replace(self, basis=replace(self.basis, scales=scales))
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Columns of the basis."""
+        return frozenset(self.basis.columns)
+
+    @property
+    def size(self) -> int:
+        """Entries of the upper triangle."""
+        return math.comb(len(self.basis.terms) + 1, 2)
+
     def run(self, table: Table, randomness: Randomness) -> NoisyMoments:
         """Add up the products of all rows, then the noise."""
-        fit = ~table.held_out
-        return self.release(self.exact(table, fit), randomness)
+        return self.release(table.add_up(self), randomness)
 
-    def exact(self, table: Table, chosen: npt.NDArray[np.bool_]) -> Integers:
-        """Upper triangle over the chosen rows, without noise, in units of `GRID`^2: inside the
-        kernel only.
+    def block(self, frame: pd.DataFrame, codes: Codes) -> Integers:
+        """Upper triangle over some rows, in units of `GRID`^2.
+
+        A block's sums are exact in floating point; those of 2^33 rows would not be.
         """
-        rows = np.flatnonzero(chosen)
-        terms = len(self.basis.terms)
-        total = np.zeros(
-            (terms, terms), dtype=np.int64
-        )  # a block's sums are exact in floating point, those of 2^33 rows would not be
-        for start in range(0, len(rows), CHUNK_ROWS):
-            block = rows[start : start + CHUNK_ROWS]
-            functions = self.bounded(self.basis.matrix(table.frame.iloc[block], table.codes[block]))
-            total += (functions.T @ functions).astype(np.int64)
-        upper: Integers = total[np.triu_indices(terms)]
-        return upper
+        functions = self.bounded(self.basis.matrix(frame, codes))
+        upper = np.triu_indices(len(self.basis.terms))
+        return (functions.T @ functions)[upper].astype(np.int64)
 
     def bounded(self, functions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Functions of norm at most `norm`, whole numbers in units of `GRID`, `[rows, terms]`.

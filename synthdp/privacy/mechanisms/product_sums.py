@@ -20,7 +20,6 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, operand_values
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.mechanisms.stratum_sums import (
-    CHUNK_ROWS,
     GRID,
     NO_NOISE,
     Arm,
@@ -118,30 +117,36 @@ class ProductSums:
         """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Columns of the products and of the arm's conditions."""
+        asked = {name for condition, _ in self.arm.conditions for name in condition.columns}
+        return frozenset({*self.columns, *asked})
+
+    @property
+    def size(self) -> int:
+        """Products."""
+        return len(self.products)
+
     def run(self, table: Table, randomness: Randomness) -> NoisyProducts:
         """Add up the products, then the noise."""
-        exact = self.exact(table, np.flatnonzero(~table.held_out))
+        exact = table.add_up(self)
         noisy = randomness.rounded_gaussian(exact, sigma=self.sigma * GRID) / GRID
         return NoisyProducts(noisy, self.sigma)
 
     def without_noise(self, table: Table) -> NoisyProducts:
         """The sums over all rows, held out or not. Confidential: for the steward alone."""
-        return NoisyProducts(self.exact(table, np.arange(len(table.codes))) / GRID, NO_NOISE)
+        return NoisyProducts(table.add_up(self, "all") / GRID, NO_NOISE)
 
-    def exact(self, table: Table, rows: npt.NDArray[np.intp]) -> Integers:
-        """The sums over some rows without noise, `[products]`, in parts of `GRID`: inside the
-        kernel only.
-        """
+    def block(self, frame: Any, codes: Codes) -> Integers:
+        """What some rows add, in parts of `GRID`."""
         total = np.zeros(len(self.products), dtype=np.int64)
-        for start in range(0, len(rows), CHUNK_ROWS):
-            block = rows[start : start + CHUNK_ROWS]
-            frame, codes = table.frame.iloc[block], table.codes[block]
-            parts, counted = self._parts(frame, codes), self._counted(frame, codes)
-            for at, product in enumerate(self.products):
-                value = counted.astype(np.float64)
-                for part in product:
-                    value *= parts[part]
-                total[at] += np.rint(value * GRID).astype(np.int64).sum()
+        parts, counted = self._parts(frame, codes), self._counted(frame, codes)
+        for at, product in enumerate(self.products):
+            value = counted.astype(np.float64)
+            for part in product:
+                value *= parts[part]
+            total[at] = np.rint(value * GRID).astype(np.int64).sum()
         return total
 
     def _parts(self, frame: Any, codes: Codes) -> Mapping[Part, npt.NDArray[np.float64]]:
@@ -164,15 +169,15 @@ class ProductSums:
 
     def _counted(self, frame: Any, codes: Codes) -> npt.NDArray[np.bool_]:
         """Which rows count, `[rows]`."""
-        read = {name for condition, _ in self.arm.conditions for name in condition.columns}
-        values = {name: self._values(name, frame, codes) for name in {*read, *self.columns}}
+        values = {name: self._values(name, frame, codes) for name in self.reads}
         found = self.arm.holds(values, len(frame))
         for name in self.columns:
             found &= ~np.isnan(values[name])
         return found
 
     def _values(self, name: str, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
-        return operand_values(self.domain[name], codes[:, self.domain.index(name)], frame[name])
+        column, at = self.domain[name], self.domain.index(name)
+        return operand_values(column, codes[:, at], frame.get(name))
 
     def pack(self, value: NoisyProducts) -> Arrays:
         """The sums."""

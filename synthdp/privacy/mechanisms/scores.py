@@ -10,9 +10,9 @@ synthetic rows alone classifies right. Shares follow from them by post-processin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import ClassVar
 
@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
-from synthdp.privacy.mechanisms.counting import CHUNK_ROWS, Columns, count_tables
+from synthdp.privacy.mechanisms.counting import Columns, count_tables
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -168,13 +169,13 @@ class ScoreCounts(Prepaid[ScoreBudget]):
     def run(self, table: Table, randomness: Randomness) -> Scored:
         """Count, then add the noise."""
         noise, domain = self.budget.noise, self.budget.domain
+        count = partial(table.count, LevelGroups(domain, {}))
         misplaced = [
-            mean_misplaced(table.fit_codes, self.synthetic, domain, tables)
+            mean_misplaced(count, self.synthetic, domain, tables)
             for tables in compared(domain).values()
         ]
         noisy = [noise.on(np.array([count], dtype=np.int64), randomness) for count in misplaced]
-        held_out = table.codes[table.held_out]
-        answered = [right_and_wrong(card, held_out, domain) for card in self.scorecards]
+        answered = table.add_up(_Answers(domain, self.scorecards), "held out").reshape(-1, 2)
         answers = [noise.on(counts, randomness) for counts in answered]
         return Scored(
             self.synthetic,
@@ -212,6 +213,29 @@ class ScoreCounts(Prepaid[ScoreBudget]):
         return Scored(codes, misplaced, answers, self.budget.sigma)
 
 
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """A row adds 1 to the wrong or to the right answers of each card (`adding.Summands`)."""
+
+    domain: Domain
+    cards: tuple[Scorecard, ...]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.domain.names if self.cards else ())
+
+    @property
+    def size(self) -> int:
+        return 2 * len(self.cards)
+
+    def block(self, frame: object, codes: Codes) -> IntArray:
+        counts = np.zeros((len(self.cards), 2), dtype=np.int64)
+        for at, card in enumerate(self.cards):
+            right = card.answers(codes) == codes[:, self.domain.index(card.target)]
+            counts[at] = len(codes) - right.sum(), right.sum()
+        return counts.ravel()
+
+
 @lru_cache(maxsize=16)
 def compared(domain: Domain) -> Mapping[str, tuple[Columns, ...]]:
     """The tables that are compared, by the name of their score: a function of the public domain.
@@ -233,16 +257,19 @@ def _drawn_pairs(names: Sequence[str]) -> list[Columns]:
     return [tuple(names[i] for i in pair) for pair in sorted(chosen)]
 
 
-def mean_misplaced(real: Codes, synthetic: Codes, domain: Domain, tables: Sequence[Columns]) -> int:
+def mean_misplaced(
+    count: Callable[[Sequence[Columns]], Sequence[IntArray]],
+    synthetic: Codes,
+    domain: Domain,
+    tables: Sequence[Columns],
+) -> int:
     """Real rows that would have to move for a table to have the synthetic shares, the mean over
-    `tables`, rounded down. Exact.
+    `tables`, rounded down. Exact. `count` counts the real rows in tables.
     """
-    rows, drawn, total = len(real), len(synthetic), 0
+    drawn, total = len(synthetic), 0
     for some in _groups(domain, tables):
-        for ours, theirs in zip(
-            count_tables(real, domain, some), count_tables(synthetic, domain, some), strict=True
-        ):
-            total += _misplaced(ours, theirs, rows, drawn)
+        for ours, theirs in zip(count(some), count_tables(synthetic, domain, some), strict=True):
+            total += _misplaced(ours, theirs, int(ours.sum()), drawn)
     return total // (drawn * len(tables))
 
 
@@ -267,15 +294,3 @@ def _groups(domain: Domain, tables: Sequence[Columns]) -> Iterator[list[Columns]
         group.append(columns)
         cells += domain.cells(columns)
     yield group
-
-
-def right_and_wrong(card: Scorecard, codes: Codes, domain: Domain) -> IntArray:
-    """How many rows of levels `[rows, columns]` the card answers wrong, and how many right, shape
-    `[2]`.
-    """
-    counts, at = np.zeros(2, dtype=np.int64), domain.index(card.target)
-    for start in range(0, len(codes), CHUNK_ROWS):
-        block = codes[start : start + CHUNK_ROWS]
-        right = card.answers(block) == block[:, at]
-        counts += np.array([len(block) - right.sum(), right.sum()])
-    return counts

@@ -27,7 +27,6 @@ GRID = 1 << 16  # parts of one row's count; numbers and squares are cut to whole
 SQUARE = 0.25  # scale of the squares: they serve the width of intervals alone
 MAX_STRATA = 2000  # of all arms together
 NO_NOISE = 1e-9  # of sums that stay with the steward
-CHUNK_ROWS = 65_536
 
 Integers = npt.NDArray[np.int64]
 
@@ -144,34 +143,36 @@ class StratumSums:
         """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Columns of the arms' conditions, of the strata, and of the number."""
+        asked = {name for arm in self.arms for e, _ in arm.conditions for name in e.columns}
+        return frozenset({*asked, *self.by, *([self.number.column] if self.number else [])})
+
+    @property
+    def size(self) -> int:
+        """Counts by stratum, and where there is a number, sums and squares after them."""
+        return (1 if self.number is None else 3) * math.prod(self.shape)
+
     def run(self, table: Table, randomness: Randomness) -> NoisySums:
         """Add up the rows of each stratum, then the noise."""
-        exact = self.exact(table, np.flatnonzero(~table.held_out))
-        noisy = randomness.rounded_gaussian(exact, sigma=self.sigma * GRID) / GRID
-        return self._value(noisy)
+        exact = table.add_up(self)
+        return self._value(randomness.rounded_gaussian(exact, sigma=self.sigma * GRID) / GRID)
 
     def without_noise(self, table: Table) -> NoisySums:
         """The sums over all rows, held out or not. Confidential: for the steward alone."""
-        exact = self.exact(table, np.arange(len(table.codes)))
+        exact = table.add_up(self, "all")
         return replace(self, noise_multiplier=NO_NOISE)._value(exact / GRID)
 
-    def exact(self, table: Table, rows: npt.NDArray[np.intp]) -> Integers:
-        """The sums over some rows without noise, `[1 or 3, *shape]`, in parts of `GRID`: inside the
-        kernel only.
-        """
-        parts = 1 if self.number is None else 3
-        total = np.zeros((parts, math.prod(self.shape)), dtype=np.int64)
-        for start in range(0, len(rows), CHUNK_ROWS):
-            block = rows[start : start + CHUNK_ROWS]
-            frame, codes = table.frame.iloc[block], table.codes[block]
-            stratum, u = self.strata(frame, codes), self.numbers(frame, codes)
-            inside = (stratum >= 0) & ~np.isnan(u)
-            stratum, u = stratum[inside], u[inside]
-            added = (np.full(len(u), GRID), np.rint(u * GRID), np.rint(u**2 * (SQUARE * GRID)))
-            for at in range(parts):
-                summed = np.bincount(stratum, weights=added[at], minlength=total.shape[1])
-                total[at] += summed.astype(np.int64)
-        return total.reshape(parts, *self.shape)
+    def block(self, frame: Any, codes: Codes) -> Integers:
+        """What some rows add, in parts of `GRID`."""
+        parts, strata = 1 if self.number is None else 3, math.prod(self.shape)
+        stratum, u = self.strata(frame, codes), self.numbers(frame, codes)
+        inside = (stratum >= 0) & ~np.isnan(u)
+        stratum, u = stratum[inside], u[inside]
+        each = (np.full(len(u), GRID), np.rint(u * GRID), np.rint(u**2 * (SQUARE * GRID)))
+        summed = [np.bincount(stratum, weights=w, minlength=strata) for w in each[:parts]]
+        return np.concatenate(summed).astype(np.int64)
 
     def strata(self, frame: Any, codes: Codes) -> npt.NDArray[np.int64]:
         """The stratum of each row, -1 for none, by its levels `[rows, columns]` and values."""
@@ -195,9 +196,11 @@ class StratumSums:
             return np.clip((clipped - self.number.middle) / self.number.half, -1.0, 1.0)
 
     def _values(self, name: str, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
-        return operand_values(self.domain[name], codes[:, self.domain.index(name)], frame[name])
+        column, at = self.domain[name], self.domain.index(name)
+        return operand_values(column, codes[:, at], frame.get(name))
 
-    def _value(self, noisy: npt.NDArray[np.float64]) -> NoisySums:
+    def _value(self, flat: npt.NDArray[np.float64]) -> NoisySums:
+        noisy = flat.reshape(-1, *self.shape)
         nothing = np.zeros((0, *self.shape[1:]))
         if self.number is None:
             return NoisySums(noisy[0], nothing, nothing, self.sigma)

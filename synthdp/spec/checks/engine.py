@@ -1,4 +1,6 @@
-"""Checks of `compute.engine`: what it reads, and what of a spec would ask it for values."""
+"""Checks of `compute.engine`: what it reads, and what of a spec would ask it for more than counts
+and sums.
+"""
 
 from __future__ import annotations
 
@@ -43,37 +45,45 @@ def engine(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Nothing asks an engine for values; nor one that gives counts alone for rows."""
+    """Nothing asks an engine for values; nor one that gives counts alone for sums or rows."""
     name = engine_of(spec.dataset.source, spec.compute)
     if name == "memory":
         return
     message, elsewhere = f"engine {name} gives no values", "or compute.engine: memory"
-    if spec.evaluation.enabled:
+    searched = spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc"
+    if searched and spec.graph.orient_share:
         yield CrossProblem(
-            ("evaluation", "enabled"),
-            f"{message}, and judging reads them",
-            f"set evaluation.enabled: false, {elsewhere}",
+            ("graph", "orient_share"),
+            f"{message}, and rcit_pc orients links by them",
+            f"set it to 0, use measured_pc, {elsewhere}",
         )
-    if spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc":
-        yield CrossProblem(
-            ("graph", "algorithm"),
-            f"{message}, and rcit_pc reads them",
-            f"use measured_pc, {elsewhere}",
-        )
+    if name == "sql":
+        yield from _sums(spec)
+        yield from _rows(spec)
+
+
+def _sums(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """What would have a database add up values."""
     for i, estimand in enumerate(spec.estimands):
         if not isinstance(estimand, TableEstimand):
             yield CrossProblem(
                 ("estimands", i, "kind"),
-                f"{message}, and this estimand reads them",
-                f"use kind: table, {elsewhere}",
+                "engine sql counts levels, and this estimand adds up values",
+                "use kind: table; or export the rows to Parquet for engine arrow, duckdb or dask,"
+                " which add them up; or set compute.engine: memory",
             )
-    if name == "sql":
-        yield from _rows(spec)
 
 
 def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """What would fetch the levels of all rows from a database that is to give counts."""
     message = "engine sql gives counts, and no rows"
+    if spec.evaluation.enabled:
+        yield CrossProblem(
+            ("evaluation", "enabled"),
+            f"{message}, and judging reads some",
+            "set it to false; or export the rows to Parquet for engine arrow, duckdb or dask, which"
+            " draw some; or set compute.engine: memory",
+        )
     if not tables_only(spec) and _trains_on_all(spec):
         yield CrossProblem(
             ENGINE,

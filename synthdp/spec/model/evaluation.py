@@ -87,7 +87,12 @@ class Evaluation(Model):
         examples=[["logistic", "knn"]],
     )
     max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = Field(
-        default=20_000, description="most rows that classifiers see", examples=[5000]
+        default=20_000,
+        description=(
+            "most rows that classifiers see; with a compute.engine other than memory, most rows"
+            " that are judged"
+        ),
+        examples=[5000],
     )
     triples: Annotated[Whole, Field(ge=0, le=10_000), Unit("tables")] = Field(
         default=64, description="random 3-way tables that are compared", examples=[16]

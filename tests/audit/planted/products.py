@@ -64,7 +64,7 @@ class LessNoise(ProductSums):
     factor: float = 1.0
 
     def run(self, table: Table, randomness: Randomness) -> NoisyProducts:
-        exact = self.exact(table, np.flatnonzero(~table.held_out))
+        exact = table.add_up(self)
         sigma = self.sigma * GRID * self.factor
         return NoisyProducts(randomness.rounded_gaussian(exact, sigma=sigma) / GRID, self.sigma)
 
@@ -73,7 +73,7 @@ class GrowingNoise(ProductSums):
     """Noise that grows with the table."""
 
     def run(self, table: Table, randomness: Randomness) -> NoisyProducts:
-        exact = self.exact(table, np.flatnonzero(~table.held_out))
+        exact = table.add_up(self)
         sigma = self.sigma * GRID * (1 + math.log1p(len(table.codes)))
         return NoisyProducts(randomness.rounded_gaussian(exact, sigma=sigma) / GRID, self.sigma)
 

@@ -39,12 +39,13 @@ class BoundsFromRows(StratumSums):
 class EveryArm(StratumSums):
     """A row counts in each arm that holds, and is charged as if it were in one."""
 
-    def exact(self, table: Table, rows: Any) -> Any:
+    def block(self, frame: Any, codes: Any) -> Any:
         parts = [
             StratumSums(self.domain, (arm,), self.by, self.number, self.noise_multiplier)
             for arm in self.arms
         ]
-        return np.concatenate([part.exact(table, rows) for part in parts], axis=1)
+        each = [part.block(frame, codes).reshape(-1, *part.shape) for part in parts]
+        return np.concatenate(each, axis=1).ravel()
 
 
 class ArmByMedian(StratumSums):
@@ -68,7 +69,7 @@ class LessNoise(StratumSums):
     factor: float = 1.0
 
     def run(self, table: Table, randomness: Randomness) -> NoisySums:
-        exact = self.exact(table, np.flatnonzero(~table.held_out))
+        exact = table.add_up(self)
         sigma = self.sigma * GRID * self.factor
         return self._value(randomness.rounded_gaussian(exact, sigma=sigma) / GRID)
 
@@ -77,7 +78,7 @@ class GrowingNoise(StratumSums):
     """Noise that grows with the table."""
 
     def run(self, table: Table, randomness: Randomness) -> NoisySums:
-        exact = self.exact(table, np.flatnonzero(~table.held_out))
+        exact = table.add_up(self)
         sigma = self.sigma * GRID * (1 + math.log1p(len(table.codes)))
         return self._value(randomness.rounded_gaussian(exact, sigma=sigma) / GRID)
 

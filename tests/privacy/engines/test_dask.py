@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -26,8 +27,11 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.engines import on_dask
+from synthdp.privacy.readers.engines.on_arrow import coins_of
 from synthdp.privacy.readers.engines.on_dask import DaskEngine
 from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.privacy.table import Table
+from tests.privacy.engines import test_sums as sums
 from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write
 from tests.privacy.engines.test_counts import DOMAIN, TABLES, kept, people
 
@@ -63,6 +67,27 @@ def test_a_cluster_counts_bounds_and_samples_alike(
     wanted = sorted(map(tuple, levels_of(DOMAIN, stay).tolist()))
     assert sorted(map(tuple, ids.sample(1.0, Streams.fresh()).tolist())) == wanted
     assert ids.survey().without_id == 0
+
+
+@pytest.mark.check
+def test_a_cluster_adds_up_and_draws_alike(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)  # five shards
+    table, address = sums.paid(900, ids=120), cluster.scheduler_address
+    shuffled = table.take(np.random.default_rng(3).permutation(900))
+    write(shuffled, tmp_path, files=4)
+    parts, whole = find_parts(".", tmp_path), sums.in_memory(sums.DOMAIN, table)
+    rows = DaskEngine(reading_of(sums.DOMAIN), parts, 900, address=address)
+    ids = DaskEngine(reading_of(sums.DOMAIN, "id", 3), parts, 900, address=address)
+    assert sums.same_sums(rows, whole) and sums.same_sums(ids, sums.staying(table, 3))
+    ids = replace(ids, reading=replace(ids.reading, **sums.HELD))
+    sums.check_held_out(ids, sums.staying(table, 3, 0.3))
+    own = replace(rows.reading, **sums.HELD)
+    held = np.concatenate([coins_of(own, part) for part in parts.parts])
+    whole = sums.in_memory(sums.DOMAIN, shuffled)
+    wanted = Table(whole.codes, whole.frame, held, {})
+    sums.check_held_out(replace(rows, reading=own), wanted)
 
 
 @pytest.mark.check

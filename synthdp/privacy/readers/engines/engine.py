@@ -1,24 +1,27 @@
 """What an engine is to the kernel: a table that can be counted and sampled, and cannot be seen.
 
-An engine answers three questions: a survey (how many rows, what does not fit), exact counts of
-tables of levels, and the levels of a secret sample. A row's level is that of
-`data.encoding.encode_column` in each of them. What it says goes where in-memory counts go: to the
-mechanisms, which add noise.
+An engine answers: a survey (how many rows, what does not fit), exact counts of tables of levels,
+sums of what rows add (`mechanisms.adding`), and the levels of a secret sample. A row's levels and
+numbers are those of `data.encoding.encode_column` in each of them. What it says goes where
+in-memory counts go: to the mechanisms, which add noise. A few rows with their values are drawn for
+the steward alone, who judges by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, SynthdpError
+from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import MAX_CELLS, Columns
 from synthdp.privacy.noise import Randomness, Streams
 from synthdp.privacy.table import Table
@@ -32,7 +35,8 @@ class Reading:
     """What is read of each row, all of it public but the key.
 
     `names` has the source's name of each column of the domain, and of `id_column`. A unit with ids
-    has at most `max_rows` rows, chosen by `key` (`bounding`).
+    has at most `max_rows` rows, chosen by `key`, and each unit is held out with chance `holdout` by
+    a coin under the key `coins` (`bounding`).
     """
 
     domain: Domain
@@ -40,18 +44,26 @@ class Reading:
     id_column: str | None = None
     max_rows: int = 1
     key: str = field(default="", repr=False)
+    holdout: float = 0.0
+    coins: str = field(default="", repr=False)
 
-    def of(self, groups: LevelGroups, tables: Sequence[Columns]) -> tuple[Reading, LevelGroups]:
-        """What must be read to count `tables`: their columns, or all where ids are bounded.
+    def only(self, names: Collection[str]) -> Reading:
+        """What must be read for some columns: these, at least one, or all where ids are bounded.
 
-        Which rows of an id are kept depends on all of their levels.
+        Which rows of an id are kept depends on all that mechanisms see of them.
         """
         if self.id_column is not None:
+            return self
+        found = tuple(c for c in self.domain.columns if c.name in names)
+        return replace(self, domain=Domain(found or self.domain.columns[:1]))
+
+    def of(self, groups: LevelGroups, tables: Sequence[Columns]) -> tuple[Reading, LevelGroups]:
+        """What must be read to count `tables`."""
+        reading = self.only({name for columns in tables for name in columns})
+        if reading is self:
             return self, groups
-        wanted = {name for columns in tables for name in columns}
-        domain = Domain(tuple(c for c in self.domain.columns if c.name in wanted))
-        starts = {name: s for name, s in groups.starts.items() if name in wanted}
-        return replace(self, domain=domain), LevelGroups(domain, starts)
+        starts = {n: s for n, s in groups.starts.items() if n in reading.domain.names}
+        return reading, LevelGroups(reading.domain, starts)
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,10 @@ class Survey:
         return cls(int(numbers[0]), int(numbers[1]), numbers[2:].reshape(-1, 3))
 
 
+Rows = tuple[Codes, pd.DataFrame, npt.NDArray[np.bool_]]
+"""Levels `[rows, columns]`, cleaned values by column, and which rows are held out."""
+
+
 class Engine(Protocol):
     """Where the rows lie. Its errors never quote a row: see `source._guarded`."""
 
@@ -79,11 +95,24 @@ class Engine(Protocol):
         ...
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
-        """Rows of each cell of each table, of the groups of levels, after units are bounded."""
+        """Rows of each cell of each table, of the groups of levels, after units are bounded; none
+        that is held out.
+        """
+        ...
+
+    def add_up(self, what: Summands, side: Side) -> Integers:
+        """The sum `[what.size]` over the rows of a side, after units are bounded."""
+        ...
+
+    def draw(self, most: int) -> Rows:
+        """A uniformly random sample of at most `most` rows, held out or not, after units are
+        bounded; of all rows where they are no more. It stays with the steward.
+        """
         ...
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
-        """Levels of the rows of some units, each drawn by an independent coin of chance `rate`.
+        """Levels of the rows of some units, each drawn by an independent coin of chance `rate`;
+        none that is held out.
 
         The coins of one call are independent of those of any other.
         """
@@ -104,9 +133,10 @@ def check_cells(groups: LevelGroups, tables: Sequence[Columns]) -> None:
 class EngineTable(Table):
     """A table whose rows stay where they are.
 
-    None is held out. A training or a search that looks at rows gets their levels, of a byte or two
-    for each value; a training on a secret sample gets those of the sample. What asks for values
-    gets an error that is a bug of ours: `spec.checks.engine` refuses a spec that would ask.
+    A training or a search that looks at rows gets the levels of those that are not held out, of a
+    byte or two for each value; a training on a secret sample gets those of the sample. What is
+    added up is added up in the engine. What asks for values gets an error that is a bug of ours:
+    `spec.checks.engine` refuses a spec that would ask.
     """
 
     def __init__(self, engine: Engine, misfits: dict[str, dict[str, int]]) -> None:
@@ -134,6 +164,25 @@ class EngineTable(Table):
         check_cells(groups, tables)
         engine: Engine = self._engine  # type: ignore[attr-defined]
         return _quiet(lambda: engine.count(groups, tables)) if tables else []
+
+    def add_up(self, what: Summands, side: Side = "fit") -> Integers:
+        """By the engine.
+
+        Raises:
+            DataError: as `count` does.
+        """
+        engine: Engine = self._engine  # type: ignore[attr-defined]
+        nothing = np.zeros(0, dtype=np.int64)
+        return _quiet(lambda: engine.add_up(what, side)) if what.size else nothing
+
+    def judged(self, most: int) -> Table:
+        """A uniformly random sample of at most `most` rows, with those that are held out.
+
+        Raises:
+            DataError: as `count` does.
+        """
+        engine: Engine = self._engine  # type: ignore[attr-defined]
+        return Table(*_quiet(lambda: engine.draw(most)), self.misfits)
 
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels `[rows drawn, columns]`: each unit in or out as a whole, by a fresh coin.

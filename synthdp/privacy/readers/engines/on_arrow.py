@@ -7,6 +7,7 @@ memory is a batch of rows a thread, and the counts.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,16 +15,18 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.encoding import Codes, EncodedColumn, cleaned, encode_column, to_numbers
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.values import unit_texts
 from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.adding import Side, Summands, added
 from synthdp.privacy.mechanisms.counting import Columns, count_tables
-from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey
+from synthdp.privacy.noise import Randomness, fresh_generator
+from synthdp.privacy.readers.engines.engine import Integers, Reading, Rows, Survey
 from synthdp.privacy.readers.engines.parts import Part, Parts, batches
 from synthdp.privacy.readers.files import _is_text
 from synthdp.privacy.readers.streaming import BATCH_ROWS
@@ -62,6 +65,19 @@ class ArrowEngine:
         reading, own = self.reading.of(groups, tables)
         return self._sum(partial(count_part, reading, own, tuple(tables)))
 
+    def add_up(self, what: Summands, side: Side) -> Integers:
+        """By one pass over the columns that it reads."""
+        (found,) = self._sum(partial(add_part, self.reading, what, side))
+        return found
+
+    def draw(self, most: int) -> Rows:
+        """Of the rows of all parts."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = pool.map(
+                partial(draw_part, self.reading), *split(self.parts, some_rows(self.parts, most))
+            )
+            return whole_rows(self.reading.domain, list(found))
+
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows, in the order of parts."""
         with ThreadPoolExecutor(self.threads) as pool:
@@ -94,6 +110,27 @@ def blocks(reading: Reading, part: Part) -> Iterator[pa.RecordBatch]:
         yield batch.rename_columns(wanted)
 
 
+def coins_of(reading: Reading, part: Part) -> npt.NDArray[np.bool_]:
+    """Which rows of a part are held out, `[rows]`: the same at each pass over the same files."""
+    if not reading.holdout:
+        return np.zeros(part.rows, dtype=bool)
+    seed = hashlib.sha256(f"{reading.coins}|{part.first}".encode()).hexdigest()[:32]
+    coins = np.random.Generator(np.random.Philox(key=int(seed, 16))).random(part.rows)
+    held: npt.NDArray[np.bool_] = coins < reading.holdout
+    return held
+
+
+def sided(reading: Reading, part: Part, side: Side) -> Iterator[pa.RecordBatch]:
+    """Batches of the rows of a part that are of a side, where each row is a unit."""
+    if side == "all" or (side == "fit" and not reading.holdout):
+        yield from blocks(reading, part)
+        return
+    chosen, first = coins_of(reading, part) == (side == "held out"), 0
+    for batch in blocks(reading, part):
+        yield batch.filter(pa.array(chosen[first : first + batch.num_rows]))
+        first += batch.num_rows
+
+
 def levels(domain: Domain, batch: pa.RecordBatch) -> Codes:
     """Levels `[rows, columns]` of a batch: one byte each where that does."""
     narrow = np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16
@@ -103,11 +140,37 @@ def levels(domain: Domain, batch: pa.RecordBatch) -> Codes:
     return codes
 
 
+def values_of(read: Domain, domain: Domain, batch: pa.RecordBatch) -> tuple[Codes, pd.DataFrame]:
+    """Levels `[rows, columns of domain]`, 0 in columns that are not `read`, and the values of
+    ranges that are: as a table in memory has them.
+    """
+    encoded = {c.name: encode_column(c, batch.column(c.name)) for c in read.columns}
+    codes = np.zeros((batch.num_rows, len(domain)), dtype=np.uint16)
+    for name, own in encoded.items():
+        codes[:, domain.index(name)] = own.codes
+    return codes, cleaned([c for c in read.columns if c.ranged], encoded)
+
+
+def numbers_of(domain: Domain, values: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Numbers of the values of ranges, `[rows, ranges]`."""
+    found = [to_numbers(domain[name], own) for name, own in values.items()]
+    return np.column_stack(found) if found else np.zeros((len(values), 0))
+
+
+def add_part(reading: Reading, what: Summands, side: Side, part: Part) -> list[Integers]:
+    """The sum over one part, of what `reading`, which is of all columns, need not read in full."""
+    total, own = np.zeros(what.size, dtype=np.int64), reading.only(what.reads)
+    for batch in sided(own, part, side):
+        codes, values = values_of(own.domain, reading.domain, batch)
+        total += added(what, values, codes)
+    return [total]
+
+
 def count_part(
     reading: Reading, groups: LevelGroups, tables: Sequence[Columns], part: Part
 ) -> list[Integers]:
     """Counts of one part."""
-    found = (levels(reading.domain, batch) for batch in blocks(reading, part))
+    found = (levels(reading.domain, batch) for batch in sided(reading, part, "fit"))
     return count_tables(map(groups.of, found) if groups.starts else found, groups.coarse, tables)
 
 
@@ -128,21 +191,63 @@ def drawn_of(
     parts: Parts, rate: float, randomness: Randomness
 ) -> tuple[list[Part], list[npt.NDArray[np.intp]]]:
     """The parts, and the positions in each of the rows of one Poisson batch of all rows."""
+    rows = parts.rows
+    drawn = randomness.secret_sample(rows, rate=rate) if rate < 1 else np.arange(rows)
+    return split(parts, drawn)
+
+
+def some_rows(parts: Parts, most: int) -> npt.NDArray[np.intp]:
+    """The positions of at most `most` rows, any set of them as likely as another, in order."""
+    few = fresh_generator().choice(parts.rows, min(most, parts.rows), replace=False, shuffle=False)
+    return np.sort(few)
+
+
+def split(
+    parts: Parts, drawn: npt.NDArray[np.intp]
+) -> tuple[list[Part], list[npt.NDArray[np.intp]]]:
+    """The parts, and the positions in each of the rows at positions `drawn` of the table."""
     ends = np.cumsum([0, *(part.rows for part in parts.parts)])
-    drawn = randomness.secret_sample(parts.rows, rate=rate) if rate < 1 else np.arange(ends[-1])
     cuts = np.searchsorted(drawn, ends)
     own = [drawn[a:b] - first for a, b, first in zip(cuts, cuts[1:], ends, strict=False)]
     return list(parts.parts), own
 
 
 def sample_part(reading: Reading, part: Part, rows: npt.NDArray[np.intp]) -> Codes:
-    """Levels of the rows at these positions of one part."""
+    """Levels of the rows at these positions of one part, without those that are held out."""
     found, first = [], 0
+    rows = rows[~coins_of(reading, part)[rows]]
     for batch in blocks(reading, part):
         own = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
         found.append(levels(reading.domain, batch)[own])
         first += batch.num_rows
     return np.concatenate(found)
+
+
+def draw_part(reading: Reading, part: Part, rows: npt.NDArray[np.intp]) -> Rows:
+    """The rows at these positions of one part, with the values of ranges alone."""
+    codes, values, first = list[Codes](), list[pd.DataFrame](), 0
+    for batch in blocks(reading, part):
+        own = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
+        found = values_of(reading.domain, reading.domain, batch.take(pa.array(own)))
+        codes.append(found[0])
+        values.append(found[1])
+        first += batch.num_rows
+    held = coins_of(reading, part)[rows]
+    return np.concatenate(codes), pd.concat(values, ignore_index=True), held
+
+
+def whole_rows(domain: Domain, found: Sequence[Rows]) -> Rows:
+    """All of some rows, with the values of all columns, which were found with those of ranges."""
+    codes = np.concatenate([own for own, _, _ in found])
+    values = pd.concat([own for _, own, _ in found], ignore_index=True)
+    held = np.concatenate([own for _, _, own in found])
+    encoded = {
+        c.name: EncodedColumn(codes[:, domain.index(c.name)], 0, 0, 0)
+        for c in domain.columns
+        if not c.ranged
+    }
+    texts = cleaned([c for c in domain.columns if not c.ranged], encoded)
+    return codes, pd.concat([values, texts], axis=1)[list(domain.names)], held
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -20,31 +20,41 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 import synthdp
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.data.values import unit_texts
 from synthdp.errors import DataError
-from synthdp.privacy.mechanisms.counting import Columns, count_tables
+from synthdp.privacy.mechanisms.adding import Side, Summands
+from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.engines.bounding import Ids, coin, kept_rows, limit
-from synthdp.privacy.readers.engines.engine import Integers, Reading, Survey
+from synthdp.privacy.readers.engines.engine import Integers, Reading, Rows, Survey
 from synthdp.privacy.readers.engines.on_arrow import (
+    add_part,
     blocks,
     count_part,
+    draw_part,
     drawn_of,
-    levels,
     sample_part,
+    some_rows,
+    split,
     summed,
     survey_part,
+    whole_rows,
 )
 from synthdp.privacy.readers.engines.parts import Part, Parts
+from synthdp.privacy.readers.engines.shards import (
+    Shard,
+    add_shard,
+    count_shard,
+    draw_shard,
+    drawn_rows,
+    sample_shard,
+    smallest,
+)
 
 T = TypeVar("T")
 SHARD_ROWS = 1 << 21
-DEAL_KEY = "synthdp shards .."  # of the hash that deals ids; any 16 characters do
 TIMEOUT_S = 30
 ASKED = 5  # times that four workers may die of one task, or beside it
 
@@ -85,6 +95,26 @@ class DaskEngine:
             return summed(self._each(job, self.parts.parts))
         return summed(self._each_shard(partial(count_shard, reading, own, tuple(tables))))
 
+    def add_up(self, what: Summands, side: Side) -> Integers:
+        """By a task for each part, or for each shard of ids."""
+        if self.reading.id_column is None:
+            task = partial(add_part, self.reading, what, side)
+            (found,) = summed(self._each(task, self.parts.parts))
+        else:
+            job = partial(add_shard, self.reading, what, side)
+            (found,) = summed(self._each_shard(job, values=True))
+        return found
+
+    def draw(self, most: int) -> Rows:
+        """Of the rows of all parts, or of those that stay of each shard of ids."""
+        if self.reading.id_column is not None:
+            job = partial(draw_shard, self.reading, most)
+            drawn = smallest(most, self._each_shard(job, values=True))
+            return drawn_rows(self.reading, drawn)
+        tasks = list(zip(*split(self.parts, some_rows(self.parts, most)), strict=True))
+        found = self._each(partial(_draw_task, self.reading), tasks)
+        return whole_rows(self.reading.domain, list(found))
+
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows; of units with ids, by hashes under a key that is used
         once.
@@ -107,12 +137,12 @@ class DaskEngine:
                 futures = client.map(_Quiet(job), tasks, pure=False, key=name)
             yield from _gathered(futures)
 
-    def _each_shard(self, job: Callable[[list[Shard]], T]) -> Iterator[T]:
+    def _each_shard(self, job: Callable[[list[Shard]], T], *, values: bool = False) -> Iterator[T]:
         """`job` of all rows of each shard: of all ids whose hash is one number."""
         shards = max(1, -(-self.rows // SHARD_ROWS))
         with self._client() as client:
             run = secrets.token_hex(8)
-            deal = _Quiet(partial(dealt, self.reading, shards))
+            deal = _Quiet(partial(_dealt, self.reading, shards, values))
             hands = client.map(deal, self.parts.parts, pure=False, key=f"deal-{run}")
             futures = []
             for i in range(shards):
@@ -248,53 +278,13 @@ class _Quiet:
             return Failed(type(error).__name__)
 
 
-# --- shards of ids ---
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Some rows of some ids: their texts and levels."""
-
-    ids: Ids = field(repr=False)
-    codes: Codes = field(repr=False)
-
-
-def dealt(reading: Reading, shards: int, part: Part) -> list[Shard]:
+def _dealt(reading: Reading, shards: int, values: bool, part: Part) -> list[Shard]:
     """The rows of a part by the shard of their id."""
-    assert reading.id_column is not None
-    ids, codes = list[Ids](), list[Codes]()
-    for batch in blocks(reading, part):
-        ids.append(unit_texts(batch.column(reading.id_column)))
-        codes.append(levels(reading.domain, batch))
-    whose, own = np.concatenate(ids), np.concatenate(codes)
-    number = pd.util.hash_array(whose, hash_key=DEAL_KEY[:16]) % np.uint64(shards)
-    return [Shard(whose[number == i], own[number == i]) for i in range(shards)]
+    return Shard.of(reading, blocks(reading, part), values=values).dealt(shards)
 
 
-def bounded(reading: Reading, shards: Sequence[Shard]) -> tuple[Ids, Codes]:
-    """Ids and levels of the rows that stay, of all rows of some ids."""
-    ids = np.concatenate([s.ids for s in shards])
-    codes = np.concatenate([s.codes for s in shards])
-    kept = kept_rows(ids, codes, max_rows=reading.max_rows, key=reading.key)
-    return ids[kept], codes[kept]
-
-
-def count_shard(
-    reading: Reading, groups: LevelGroups, tables: Sequence[Columns], shards: list[Shard]
-) -> list[Integers]:
-    """Counts of the rows that stay."""
-    _, codes = bounded(reading, shards)
-    return count_tables(groups.of(codes) if groups.starts else codes, groups.coarse, tables)
-
-
-def sample_shard(reading: Reading, rate: float, key: str, shards: list[Shard]) -> Codes:
-    """Levels of the rows of units whose coin is below the rate."""
-    ids, codes = bounded(reading, shards)
-    below = limit(rate)
-    inside = {unit: coin(key, unit) < below for unit in set(ids.tolist())}
-    drawn = np.array([inside[unit] for unit in ids], dtype=bool)
-    own: Codes = codes[drawn]
-    return own
+def _draw_task(reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]) -> Rows:
+    return draw_part(reading, *task)
 
 
 def _sample_task(reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]) -> Codes:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,26 @@ import pyarrow as pa
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
+from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.engines.engine import (
     Integers,
     Reading,
+    Rows,
     Survey,
     check_names,
     empty_counts,
 )
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.privacy.readers.engines.parts import Parts
+from synthdp.privacy.readers.engines.shards import (
+    Shard,
+    add_shard,
+    draw_shard,
+    drawn_rows,
+    smallest,
+)
 from synthdp.privacy.readers.engines.statements import DUCKDB, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
 from synthdp.privacy.readers.files import _is_text
@@ -81,7 +91,11 @@ class DuckDbEngine:
         return Survey.of(np.array([int(n or 0) for n in row], dtype=np.int64))
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
-        """By a GROUP BY for every few tables."""
+        """By a GROUP BY for every few tables; by Arrow where rows are held out by their places,
+        which a GROUP BY does not know.
+        """
+        if self.reading.id_column is None and self.reading.holdout:
+            return ArrowEngine(self.reading, self.parts, self.threads).count(groups, tables)
         counts, most = empty_counts(groups, tables), DUCKDB.sets
         for first in range(0, len(tables), most):
             some = tables[first : first + most]
@@ -91,6 +105,40 @@ class DuckDbEngine:
                 for row in self._run(made, text, lambda result: result.fetchall()):
                     add_cell(counts[first : first + most], row)
         return counts
+
+    def add_up(self, what: Summands, side: Side) -> Integers:
+        """By Arrow, batch by batch; of units with ids shard by shard, each of which DuckDB brings
+        together as it lies in the files, and which is read, bounded and added up here.
+
+        No arithmetic is DuckDB's, whose numbers are not proved to be ours to the last bit.
+        """
+        if self.reading.id_column is None:
+            return ArrowEngine(self.reading, self.parts, self.threads).add_up(what, side)
+        total = np.zeros(what.size, dtype=np.int64)
+        for shard in self._shards():
+            total += add_shard(self.reading, what, side, [shard])[0]
+        return total
+
+    def draw(self, most: int) -> Rows:
+        """By Arrow; of units with ids, of those that stay of each shard."""
+        if self.reading.id_column is None:
+            return ArrowEngine(self.reading, self.parts, self.threads).draw(most)
+        drawn = smallest(most, (draw_shard(self.reading, most, [s]) for s in self._shards()))
+        return drawn_rows(self.reading, drawn)
+
+    def _shards(self) -> Iterator[Shard]:
+        for made in self._statements():
+            text = made.dealt(self._rows(made), self.reading, self._kinds)
+            with self._connection() as connection:
+                asked = connection.sql(text, params=made.values)
+                shard = self._shard(pa.RecordBatchReader.from_stream(asked))
+            yield shard
+
+    def _shard(self, read: pa.RecordBatchReader) -> Shard:
+        wanted = [*self.reading.domain.names, self.reading.id_column]
+        nothing = pa.RecordBatch.from_pylist([], read.schema)  # a shard may have no id
+        batches = (batch.rename_columns(wanted) for batch in chain([nothing], read))
+        return Shard.of(self.reading, batches, values=True)
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows, by Arrow; of units with ids, by hashes under a key that is

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,8 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.one_value import id_text, is_missing
-from synthdp.errors import DataError
+from synthdp.errors import BoundaryError, DataError
+from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.engines.engine import (
@@ -114,6 +115,17 @@ class SqlEngine:
                 for row in _answer(connection, made, text):
                     add_cell(counts[first : first + most], row)
         return counts
+
+    def add_up(self, what: Summands, side: Side) -> NoReturn:
+        """Never: conditions and numbers are ours to compute, and values stay in the database.
+
+        `spec.checks.engine` refuses a spec that would ask.
+        """
+        raise BoundaryError("engine sql counts levels, and adds up no values")
+
+    def draw(self, most: int) -> NoReturn:
+        """Never: no row leaves the database."""
+        raise BoundaryError("engine sql counts levels, and gives no rows")
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """By keyed hashes of the units, under a key that is used once."""

@@ -5,6 +5,7 @@ declared, before anything is spent.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,16 +31,24 @@ from synthdp.spec.model.rules import engine_of
 
 
 def open_table(
-    dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path, key: str, delta: float
+    dataset: Dataset,
+    compute: Compute,
+    domain: Domain,
+    *,
+    folder: Path,
+    keys: tuple[str, str],
+    holdout: float,
+    delta: float,
 ) -> EngineTable:
-    """The table, whose rows stay where they are. `key` chooses the rows of ids of many rows.
+    """The table, whose rows stay where they are. One of `keys` chooses the rows of ids of many
+    rows, and the other the units that are held out, each with chance `holdout`.
 
     Raises:
         DataError: the engine does not answer or lacks a package, or the table is not the declared
             one. Unlike in memory, what does not fit is looked for in all rows, also of those that
             a unit has beyond its `max_rows`.
     """
-    engine = _engine(dataset, compute, domain, folder, key, delta)
+    engine = _engine(dataset, compute, _reading(dataset, domain, keys, holdout), folder, delta)
     found = engine.survey()
     check_file(found.rows, dataset, delta)
     check_without_ids(found.without_id, dataset.privacy_unit)
@@ -64,24 +73,28 @@ def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -
     Raises:
         DataError: it does not, or it has not.
     """
-    engine = _engine(dataset, compute, domain, folder, "", 0.0)
+    engine = _engine(dataset, compute, _reading(dataset, domain, ("", ""), 0.0), folder, 0.0)
     if isinstance(engine, DaskEngine):
         engine.check()
 
 
-def _engine(
-    dataset: Dataset, compute: Compute, domain: Domain, folder: Path, key: str, delta: float
-) -> Engine:
-    source, unit = dataset.source, dataset.privacy_unit
-    id_column = id_column_of(dataset)
-    choose = choice(source, domain, id_column)
+def _reading(dataset: Dataset, domain: Domain, keys: tuple[str, str], holdout: float) -> Reading:
+    """With the spec's own names of columns."""
+    unit, id_column = dataset.privacy_unit, id_column_of(dataset)
     most = unit.max_rows if isinstance(unit, IdUnit) else 1
-    wanted = [*domain.names, *([id_column] if id_column else [])]
+    names = {name: name for name in (*domain.names, *([id_column] if id_column else []))}
+    return Reading(domain, names, id_column, most, keys[0], holdout, keys[1])
+
+
+def _engine(
+    dataset: Dataset, compute: Compute, reading: Reading, folder: Path, delta: float
+) -> Engine:
+    source = dataset.source
+    choose = choice(source, reading.domain, reading.id_column)
     if isinstance(source, SqlSource):
         from synthdp.privacy.readers.engines.on_sql import SqlEngine
 
-        own = Reading(domain, {name: name for name in wanted}, id_column, most, key)
-        return SqlEngine(source, own, choose)
+        return SqlEngine(source, reading, choose)
     if not isinstance(source, ParquetSource):
         raise DataError(
             f"compute.engine {compute.engine} does not read {source.kind}",
@@ -90,8 +103,8 @@ def _engine(
     parts = find_parts(source.path, folder)
     kept = choose(parts.schema.names)
     check_file(parts.rows, dataset, delta)
-    names = {name: parts.schema.names[at] for at, name in kept.items() if name in wanted}
-    reading = Reading(domain, names, id_column, most, key)
+    names = {n: parts.schema.names[at] for at, n in kept.items() if n in reading.names}
+    reading = replace(reading, names=names)
     threads = compute.threads or os.cpu_count() or 1
     name = engine_of(source, compute)
     if name == "dask":

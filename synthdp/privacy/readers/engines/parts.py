@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,11 +27,15 @@ PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "https": "aiohttp", "http": "aiohttp"}
 
 @dataclass(frozen=True)
 class Part:
-    """Some row groups of a file, which is shown to nobody: an address may hold a password."""
+    """Some row groups of a file, which is shown to nobody: an address may hold a password.
+
+    `first` is the place of its first row in the table.
+    """
 
     file: str = field(repr=False)
     groups: tuple[int, ...]
     rows: int
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,13 @@ def find_parts(path: str, folder: Path) -> Parts:
             schemas.append(found.schema_arrow)
             parts += _cut(file, found.metadata, size)
     _check_alike(schemas)
-    return Parts(tuple(parts), schemas[0])
+    firsts = accumulate((part.rows for part in parts), initial=0)
+    placed = (replace(part, first=first) for part, first in zip(parts, firsts, strict=False))
+    return Parts(tuple(placed), schemas[0])
 
 
 def _cut(file: str, metadata: Any, size: int) -> Iterator[Part]:
-    """Parts of neighbouring row groups, of about `PART_ROWS` rows."""
+    """Parts of neighbouring row groups, of about `PART_ROWS` rows, none of no rows."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if sum(g.total_byte_size for g in groups) > UNPACKED + RATIO * size:
         raise DataError(
@@ -89,7 +96,7 @@ def _cut(file: str, metadata: Any, size: int) -> Iterator[Part]:
             own, rows = [], 0
         own.append(i)
         rows += group.num_rows
-    if own:
+    if rows:
         yield Part(file, tuple(own), rows)
 
 

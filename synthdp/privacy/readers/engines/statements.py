@@ -191,7 +191,7 @@ class Statement:
     def levels(
         self, rows: str, reading: Reading, kinds: Mapping[str, Kind], *, apart: bool = False
     ) -> str:
-        """The rows that stay, as levels `LEVEL`0, `LEVEL`1 ...: a SELECT.
+        """The rows that stay and are not held out, as levels `LEVEL`0, `LEVEL`1 ...: a SELECT.
 
         With ids there is the unit `UNIT` too; and with ids, or where rows are told `apart`, `j`,
         the number of a row among its equals.
@@ -211,8 +211,7 @@ class Statement:
                 f" FROM ({found}) AS s0"
             )
         unit = self.unit(quoted(reading.names[reading.id_column]), kinds[reading.id_column])
-        which, shards = self.shard
-        dealt = f" WHERE hash({unit}) % {shards} = {which}" if shards > 1 else ""
+        dealt = f" WHERE {self._in_shard(unit)}" if self.shard[1] > 1 else ""
         numbered = (
             f"SELECT *, row_number() OVER (PARTITION BY {UNIT}, {listed}) AS j,"
             f" count(*) OVER (PARTITION BY {UNIT}) AS m"
@@ -225,7 +224,33 @@ class Statement:
             f" (PARTITION BY {UNIT} ORDER BY {crowded}{self.dialect.collate}) AS r"
             f" FROM ({numbered}) AS s1"
         )
-        return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE r <= {reading.max_rows}"
+        stay = f"r <= {reading.max_rows}"
+        if reading.holdout:
+            stay += f" AND NOT {self.tossed(self.bound(reading.coins, 'TEXT'), reading.holdout)}"
+        return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE {stay}"
+
+    def tossed(self, key: str, rate: float) -> str:
+        """Whether the coin of a unit is below a rate (`bounding.coin`), by an expression of a key."""
+        place = self.dialect.digest.format(f"{key} || '|' || {UNIT}")
+        return self._below(place, rate)
+
+    def _below(self, place: str, rate: float) -> str:
+        digits = f"substr({place}, 1, {COIN_BITS // 4}){self.dialect.collate}"
+        return f"({digits} < {self.bound(limit(rate), 'TEXT')})"
+
+    def dealt(self, rows: str, reading: Reading, kinds: Mapping[str, Kind]) -> str:
+        """The rows of the shard as they lie in the source: the columns, then the id."""
+        assert reading.id_column is not None
+        cell = quoted(reading.names[reading.id_column])
+        cells = [quoted(reading.names[name]) for name in reading.domain.names]
+        text = f"SELECT {', '.join([*cells, cell])} FROM {rows}"
+        if self.shard[1] == 1:
+            return text
+        return f"{text} WHERE {self._in_shard(self.unit(cell, kinds[reading.id_column]))}"
+
+    def _in_shard(self, unit: str) -> str:
+        which, shards = self.shard
+        return f"hash({unit}) % {shards} = {which}"
 
     def place(self, key: str, columns: int) -> str:
         """`bounding.place` of a row."""
@@ -281,16 +306,12 @@ class Statement:
         found = self.levels(rows, reading, kinds, apart=True)
         secret = self.dialect.fresh or self.bound(key, "TEXT")
         toss = (
-            self.place(secret, count)
+            self._below(self.place(secret, count), rate)
             if reading.id_column is None
-            else self.dialect.digest.format(f"{secret} || '|' || {UNIT}")
+            else self.tossed(secret, rate)
         )
         listed = ", ".join(f"{LEVEL}{i}" for i in range(count))
-        return (
-            f"SELECT {listed} FROM ({found}) AS t0 WHERE"
-            f" substr({toss}, 1, {COIN_BITS // 4}){self.dialect.collate}"
-            f" < {self.bound(limit(rate), 'TEXT')}"
-        )
+        return f"SELECT {listed} FROM ({found}) AS t0 WHERE {toss}"
 
 
 def quoted(name: str) -> str:
