@@ -36,9 +36,11 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.certainty import link_probability
 from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.reading import limit_parents, reading
+from synthdp.graph.discovery.second_opinion import second_opinion
 from synthdp.graph.discovery.skeleton import (
     Evidence,
     Skeleton,
@@ -157,6 +159,7 @@ def measured_pc(
     orient_known(graph, knowledge)
     orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
     meek(graph, knowledge)
+    graph = search.second_opinion(graph)
     keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
     return reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
 
@@ -318,6 +321,12 @@ class _Search:
             return link_probability(tests, ordered=self.ordered.applies((*pair, ())))
 
         return told
+
+    def second_opinion(self, graph: Pdag) -> Pdag:
+        """Directions by a score, where all tests are on levels and not on their order."""
+        if self.joint or any(map(has_order, self.domain.columns)):
+            return graph
+        return second_opinion(graph, self.tables, self.domain, self.knowledge)
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
