@@ -55,6 +55,8 @@ RARE = 0.01
 """Share of rows below which levels are joined."""
 LEAST = 0.01
 """Least eigenvalue of R: what noise makes smaller is raised."""
+CLEAR = 1e-3
+"""Nats per row by which a move must raise the score."""
 MAX_PARENTS = 6
 """Most parents of a column in the score."""
 
@@ -224,7 +226,7 @@ class _Orders:
                 seen.add(other)
         now = order.index(column)
         place = max(range(first, last + 1), key=scores.__getitem__, default=now)
-        return place if scores[place] > scores[now] + 1e-6 else None
+        return place if scores[place] > scores[now] + CLEAR * self.gram.rows else None
 
 
 def second_opinion(
