@@ -13,10 +13,11 @@ A test needs tables with one column fewer than it has, because it is on average 
 Which tables a round measures depends on released tables only. Their number never changes the price
 of the round, only the noise of each table (k tables of a round have k times the variance of one).
 
-There are two deviations from textbook PC, both because noise makes tests weak. A pair once found
+There are three deviations from textbook PC, as noise makes tests weak. A pair once found
 dependent is separated only by a test that could have seen that dependence again: not when the
 test's upper bound exceeds `BLUNT` times the effect found, or `MAX_SEPARATED_EFFECT`. And a
-v-structure is claimed only on much evidence (`discovery.colliders`).
+v-structure is claimed only on much evidence (`discovery.colliders`). At last a score on the tables
+of pairs turns arrows that it contradicts clearly (`discovery.second_opinion`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
 effect below the plan's margin, and otherwise undecided: it is then listed as such, outside the
@@ -159,7 +160,7 @@ def measured_pc(
     orient_known(graph, knowledge)
     orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
     meek(graph, knowledge)
-    graph = search.second_opinion(graph)
+    graph = search.turned(graph)
     keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
     return reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
 
@@ -322,11 +323,10 @@ class _Search:
 
         return told
 
-    def second_opinion(self, graph: Pdag) -> Pdag:
-        """Directions by a score, where all tests are on levels and not on their order."""
-        if self.joint or any(map(has_order, self.domain.columns)):
-            return graph
-        return second_opinion(graph, self.tables, self.domain, self.knowledge)
+    def turned(self, graph: Pdag) -> Pdag:
+        """With the arrows of a second opinion, where no test is on the order of levels."""
+        told = not self.joint and not any(map(has_order, self.domain.columns))
+        return second_opinion(graph, self.tables, self.domain, self.knowledge) if told else graph
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""

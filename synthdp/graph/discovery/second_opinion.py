@@ -26,9 +26,10 @@ gains more with probability `LEVEL` at most, up to these approximations. Given o
 of their tables comes on top; `SPREAD` times its variance is counted. Levels of less than `RARE` of
 the rows become one, since noise divided by their share would drown the rest.
 
-The score sees dependence that adds up over parents. Where parents interact it may err, so that the
-links stay those of the tests, and a search begins at their graph. Two starts break ties in the
-order of the columns and against it; the better score wins.
+The score sees dependence that adds up over parents. Where parents interact it errs, and by an
+amount that grows like the rows. So the links stay those of the tests, the search begins at their
+graph, and a move must gain `CLEAR` for each row. Two starts break ties in the order of the columns
+and against it; the better score wins.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ RARE = 0.01
 """Share of rows below which levels are joined."""
 LEAST = 0.01
 """Least eigenvalue of R: what noise makes smaller is raised."""
-CLEAR = 1e-3
+CLEAR = 0.008
 """Nats per row by which a move must raise the score."""
 MAX_PARENTS = 6
 """Most parents of a column in the score."""
@@ -121,10 +122,8 @@ def _whitened(shares: Floats) -> tuple[Floats, Floats]:
     variance that white noise of its levels has on each.
     """
     rare = shares < RARE
-    groups = np.eye(len(shares))[~rare]
-    if rare.any():
-        joined = rare.astype(np.float64)[None]
-        groups = np.concatenate([groups, joined])
+    joined = rare.astype(np.float64)[None][: int(rare.any())]
+    groups = np.concatenate([np.eye(len(shares))[~rare], joined])
     share = groups @ shares
     values, vectors = np.linalg.eigh(np.diag(share) - np.outer(share, share))
     axes = (vectors[:, 1:] / np.sqrt(np.maximum(values[1:], 1e-4))).T @ groups
@@ -176,7 +175,8 @@ class _Orders:
                     break
                 chosen = grown
             while chosen:
-                fewer = max((chosen - {c} for c in sorted(chosen)), key=lambda s: self.gain(column, s))
+                less = [chosen - {c} for c in sorted(chosen)]
+                fewer = max(less, key=lambda s: self.gain(column, s))
                 if self.gain(column, fewer) <= self.gain(column, chosen):
                     break
                 chosen = fewer
@@ -185,12 +185,11 @@ class _Orders:
 
     def score(self, order: Sequence[int]) -> float:
         """The score of the best graph along the links that has this order."""
-        seen: set[int] = set()
-        total = 0.0
-        for column in order:
-            total += self.best(column, frozenset(self.around[column] & seen))
-            seen.add(column)
-        return total
+        earlier = ({*order[:k]} for k in range(len(order)))
+        return sum(
+            self.best(column, frozenset(self.around[column] & seen))
+            for column, seen in zip(order, earlier, strict=True)
+        )
 
     def improved(self, order: Sequence[int]) -> list[int]:
         """The order after each column was moved where the score is best, until none moves."""
@@ -255,13 +254,9 @@ def second_opinion(
 
 def _order(graph: Pdag, nodes: Sequence[str]) -> list[int]:
     """Positions of columns, causes first; ties and undirected links by the order of `nodes`."""
-    turned = Pdag(
-        nodes,
-        directed=graph.directed(),
-        undirected=graph.undirected(),
-        shielded=graph.shielded,
-    )
-    dag, rank = extend(turned), {name: i for i, name in enumerate(graph.nodes)}
+    links = {"directed": graph.directed(), "undirected": graph.undirected()}
+    dag = extend(Pdag(nodes, **links, shielded=graph.shielded))
+    rank = {name: i for i, name in enumerate(graph.nodes)}
     order: list[str] = []
     while len(order) < len(nodes):
         ready = (n for n in nodes if n not in order and dag.parents[n] <= set(order))
