@@ -94,5 +94,5 @@ def test_independent_columns_gain_no_more_than_stated(
             sample = rng.multinomial(ROWS, [0.25] * 4).reshape(2, 2)
             noisy.append(NoisyTable(pair, sample + rng.normal(0, sigma, (2, 2)), sigma))
         gram = Gram(NoisyTables(noisy), domain)
-        above += gram.gain(0, [1]) > 0
+        above += gram.gain(0, frozenset({1})) > 0
     assert above <= drawn * 0.05 + 5 * (drawn * 0.05 * 0.95) ** 0.5

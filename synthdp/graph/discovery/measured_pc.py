@@ -13,15 +13,13 @@ A test needs tables with one column fewer than it has, because it is on average 
 Which tables a round measures depends on released tables only. Their number never changes the price
 of the round, only the noise of each table (k tables of a round have k times the variance of one).
 
-There are three deviations from textbook PC, as noise makes tests weak. A pair once found
-dependent is separated only by a test that could have seen that dependence again: not when the
-test's upper bound exceeds `BLUNT` times the effect found, or `MAX_SEPARATED_EFFECT`. And a
-v-structure is claimed only on much evidence (`discovery.colliders`). At last a score on the tables
-of pairs turns arrows that it contradicts clearly (`discovery.second_opinion`).
+Noise makes tests weak, so that this is not textbook PC. A pair once found dependent is separated
+only by a test that could have seen that again: not when its upper bound exceeds `BLUNT` times the
+effect found, or `MAX_SEPARATED_EFFECT`. A v-structure is claimed only on much evidence
+(`discovery.colliders`). At last a score turns arrows on a clear gain (`discovery.second_opinion`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
-effect below the plan's margin, and otherwise undecided: it is then listed as such, outside the
-graph's structure.
+effect below the plan's margin, and otherwise undecided, outside the graph's structure.
 """
 
 from __future__ import annotations

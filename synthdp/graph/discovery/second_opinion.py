@@ -22,9 +22,9 @@ of sampling and of noise s per cell: a rotation leaves white noise white, and wh
 by the roots of the eigenvalues [derived here]. So n times the squared norm of the block is a
 weighted sum of chi-squares, whose upper quantile at `LEVEL` is found by its mean and variance
 [Satterthwaite 1946]. Half of it is the penalty of the link: a link between independent columns
-gains more with probability `LEVEL` at most, up to these approximations. Given other columns, noise
-of their tables comes on top; `SPREAD` times its variance is counted. Levels of less than `RARE` of
-the rows become one, since noise divided by their share would drown the rest.
+gains more with probability about `LEVEL`. Given other columns, noise of their tables comes on top:
+`SPREAD` times the variance is counted. Levels of less than `RARE` of the rows become one, since
+noise divided by their share would drown the rest.
 
 The score sees dependence that adds up over parents. Where parents interact it errs, and by an
 amount that grows like the rows. So the links stay those of the tests, the search begins at their
@@ -35,7 +35,8 @@ and against it; the better score wins.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from functools import cache
+from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,7 @@ class Gram:
         self.rows, shares = _shares(tables, domain)
         whitened = [_whitened(share) for share in shares]
         starts = np.cumsum([0, *(len(axes) for axes, _ in whitened)])
-        self.places = [np.arange(a, b) for a, b in zip(starts, starts[1:], strict=False)]
+        self.places = [np.arange(a, b) for a, b in pairwise(starts)]
         self.matrix = np.eye(starts[-1])
         self.penalty = np.zeros((len(names), len(names)))
         for i, j in combinations(range(len(names)), 2):
@@ -92,27 +93,27 @@ class Gram:
         short = max(LEAST - np.linalg.eigvalsh(self.matrix)[0], 0.0)
         self.matrix = (self.matrix + short * np.eye(starts[-1])) / (1 + short)
 
-    def gain(self, column: int, parents: Sequence[int]) -> float:
+    def gain(self, column: int, parents: frozenset[int]) -> float:
         """What these parents add to the score of a column without parents, less their penalty."""
         if not parents:
             return 0.0
-        own, given = self.places[column], np.concatenate([self.places[p] for p in parents])
+        chosen = sorted(parents)
+        own, given = self.places[column], np.concatenate([self.places[p] for p in chosen])
         cross = self.matrix[np.ix_(given, own)]
         explained = cross.T @ np.linalg.solve(self.matrix[np.ix_(given, given)], cross)
         _, left = np.linalg.slogdet(np.eye(len(own)) - explained)
-        return float(-self.rows / 2 * left - self.penalty[column, list(parents)].sum())
+        return float(-self.rows / 2 * left - self.penalty[column, chosen].sum())
 
 
 def _shares(tables: NoisyTables, domain: Domain) -> tuple[float, list[Floats]]:
     """The number of rows and the shares of each column's levels: means over all tables."""
     counts = {name: np.zeros(domain[name].levels) for name in domain.names}
-    for table in tables.tables:
+    precision = [1 / (t.sigma**2 * t.counts.size + 1e-9) for t in tables.tables]
+    for table, weight in zip(tables.tables, precision, strict=True):
         for axis, name in enumerate(table.columns):
             rest = tuple(i for i in range(table.counts.ndim) if i != axis)
-            noise = table.sigma**2 * table.counts.size + 1e-9
-            counts[name] += table.counts.sum(rest) / noise
+            counts[name] += weight * table.counts.sum(rest)
     positive = [np.maximum(c, 1e-9) for c in counts.values()]
-    precision = [1 / (t.sigma**2 * t.counts.size + 1e-9) for t in tables.tables]
     total = np.average([t.counts.sum() for t in tables.tables], weights=precision)
     return max(float(total), 1.0), [c / c.sum() for c in positive]
 
@@ -139,49 +140,38 @@ def _quantile(weights: Floats) -> float:
 class _Orders:
     """Scores of orders of columns along links, which are the pairs that may be parents."""
 
-    def __init__(self, gram: Gram, names: Sequence[str], links: Iterable[Pair], known: Knowledge):
+    def __init__(
+        self, gram: Gram, names: Sequence[str], links: Iterable[Pair], known: Knowledge
+    ) -> None:
         self.gram = gram
-        self.place = {name: i for i, name in enumerate(names)}
-        self.around: list[set[int]] = [set() for _ in names]
-        self.before: list[set[int]] = [set() for _ in names]
-        self.after: list[set[int]] = [set() for _ in names]
+        place = {name: i for i, name in enumerate(names)}
+        self.around, self.before, self.after = ([set[int]() for _ in names] for _ in range(3))
         for a, b in links:
-            i, j = self.place[a], self.place[b]
-            self.around[i].add(j)
-            self.around[j].add(i)
-            for x, y in ((i, j), (j, i)):
-                if not known.allows(names[y], names[x]):
-                    self.after[x].add(y)
-                    self.before[y].add(x)
-        self._gains: dict[tuple[int, frozenset[int]], float] = {}
-        self._best: dict[tuple[int, frozenset[int]], float] = {}
+            for x, y in ((a, b), (b, a)):
+                i, j = place[x], place[y]
+                self.around[i].add(j)
+                if not known.allows(y, x):
+                    self.after[i].add(j)
+                    self.before[j].add(i)
+        self.gain = cache(gram.gain)
+        self.best = cache(self._best)
 
-    def gain(self, column: int, parents: frozenset[int]) -> float:
-        """What exactly these parents add to a column's score."""
-        key = column, parents
-        if key not in self._gains:
-            self._gains[key] = self.gram.gain(column, sorted(parents))
-        return self._gains[key]
-
-    def best(self, column: int, earlier: frozenset[int]) -> float:
+    def _best(self, column: int, earlier: frozenset[int]) -> float:
         """What the best of the earlier columns add: they grow one by one, and then shrink."""
-        key = column, earlier
-        if key not in self._best:
-            chosen: frozenset[int] = frozenset()
-            while len(chosen) < MAX_PARENTS:
-                more = [chosen | {c} for c in sorted(earlier - chosen)]
-                grown = max(more, key=lambda s: self.gain(column, s), default=chosen)
-                if self.gain(column, grown) <= self.gain(column, chosen):
-                    break
-                chosen = grown
-            while chosen:
-                less = [chosen - {c} for c in sorted(chosen)]
-                fewer = max(less, key=lambda s: self.gain(column, s))
-                if self.gain(column, fewer) <= self.gain(column, chosen):
-                    break
-                chosen = fewer
-            self._best[key] = self.gain(column, chosen)
-        return self._best[key]
+        chosen: frozenset[int] = frozenset()
+        while len(chosen) < MAX_PARENTS:
+            more = [chosen | {c} for c in sorted(earlier - chosen)]
+            grown = max(more, key=lambda s: self.gain(column, s), default=chosen)
+            if self.gain(column, grown) <= self.gain(column, chosen):
+                break
+            chosen = grown
+        while chosen:
+            less = [chosen - {c} for c in sorted(chosen)]
+            fewer = max(less, key=lambda s: self.gain(column, s))
+            if self.gain(column, fewer) <= self.gain(column, chosen):
+                break
+            chosen = fewer
+        return self.gain(column, chosen)
 
     def score(self, order: Sequence[int]) -> float:
         """The score of the best graph along the links that has this order."""
@@ -228,9 +218,7 @@ class _Orders:
         return place if scores[place] > scores[now] + CLEAR * self.gram.rows else None
 
 
-def second_opinion(
-    graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: Knowledge
-) -> Pdag:
+def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: Knowledge) -> Pdag:
     """The links of `graph` with the directions of the best order near its own, as a CPDAG.
 
     `graph` stays as it is where some pair of columns has no table, because the spec decides it.
