@@ -230,7 +230,8 @@ def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: 
     links = [*graph.directed(), *graph.undirected()]
     orders = _Orders(gram, graph.nodes, links, knowledge)
     found = [orders.improved(_order(graph, nodes)) for nodes in (graph.nodes, graph.nodes[::-1])]
-    rank = {graph.nodes[c]: i for i, c in enumerate(max(found, key=orders.score))}
+    best = max(found, key=orders.score)
+    rank = {graph.nodes[c]: i for i, c in enumerate(best)}
     arrows = [(a, b) if rank[a] < rank[b] else (b, a) for a, b in links]
     dag = Pdag(graph.nodes, directed=arrows, shielded=graph.shielded)
     opinion = Pdag(graph.nodes, undirected=links, shielded=graph.shielded)
