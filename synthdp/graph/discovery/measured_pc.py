@@ -13,14 +13,13 @@ A test needs tables with one column fewer than it has, because it is on average 
 Which tables a round measures depends on released tables only. Their number never changes the price
 of the round, only the noise of each table (k tables of a round have k times the variance of one).
 
-There are two deviations from textbook PC, both because noise makes tests weak. A pair once found
-dependent is separated only by a test that could have seen that dependence again: not when the
-test's upper bound exceeds `BLUNT` times the effect found, or `MAX_SEPARATED_EFFECT`. And a
-v-structure is claimed only on much evidence (`discovery.colliders`).
+Noise makes tests weak, so that this is not textbook PC. A pair once found dependent is separated
+only by a test that could have seen that again: not when its upper bound exceeds `BLUNT` times the
+effect found, or `MAX_SEPARATED_EFFECT`. A v-structure is claimed only on much evidence
+(`discovery.colliders`). At last a score turns arrows on a clear gain (`discovery.second_opinion`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
-effect below the plan's margin, and otherwise undecided: it is then listed as such, outside the
-graph's structure.
+effect below the plan's margin, and otherwise undecided, outside the graph's structure.
 """
 
 from __future__ import annotations
@@ -36,9 +35,11 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.certainty import link_probability
 from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.reading import limit_parents, reading
+from synthdp.graph.discovery.second_opinion import second_opinion
 from synthdp.graph.discovery.skeleton import (
     Evidence,
     Skeleton,
@@ -157,6 +158,7 @@ def measured_pc(
     orient_known(graph, knowledge)
     orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
     meek(graph, knowledge)
+    graph = search.turned(graph)
     keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
     return reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
 
@@ -318,6 +320,11 @@ class _Search:
             return link_probability(tests, ordered=self.ordered.applies((*pair, ())))
 
         return told
+
+    def turned(self, graph: Pdag) -> Pdag:
+        """With the arrows of a second opinion, where no test is on the order of levels."""
+        told = not self.joint and not any(map(has_order, self.domain.columns))
+        return second_opinion(graph, self.tables, self.domain, self.knowledge) if told else graph
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
