@@ -45,6 +45,4 @@ def _alike(
     values = dict(zip(names, np.meshgrid(*grids, indexing="ij", sparse=True), strict=True))
     with np.errstate(invalid="ignore"):
         truths = [np.broadcast_arrays(*values.values(), *e.truth(values)) for e in (one, other)]
-    return all(
-        np.array_equal(a, b) for a, b in zip(truths[0][-2:], truths[1][-2:], strict=True)
-    )
+    return all(np.array_equal(a, b) for a, b in zip(truths[0][-2:], truths[1][-2:], strict=True))
