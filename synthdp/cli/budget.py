@@ -54,7 +54,10 @@ def open_book(ledger: str) -> Ledger:
     if file is not None and not file.exists():
         raise BudgetError(
             f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}",
-            hint="it lies in .synthdp/ledger.db beside the spec; name it with --ledger",
+            hint=(
+                "the first release makes it, in .synthdp/ledger.db beside the spec; name another"
+                " place with --ledger"
+            ),
         )
     book = Ledger(address)
     book.verify_chain()

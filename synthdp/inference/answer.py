@@ -7,7 +7,7 @@ C. **model only**: they do not. The figure is the synthetic rows' own, and has n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from synthdp.inference.estimands import bundle_estimands, paid_about
 from synthdp.inference.estimate import Agreement, LeastSquares
 from synthdp.inference.figures import Figure, Rows, Value, figure, needed, within
 from synthdp.inference.model_only import TABLE, model_figures
+from synthdp.inference.same_question import ask_the_same
 from synthdp.inference.tables import Axes, measured
 from synthdp.inference.words import about, answer_text, as_texts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -101,36 +102,53 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     check_sums(bundle, ("spec.yaml", MARGINALS))
     spec = load_spec(bundle / "spec.yaml")
     query = parse_query(text, spec.columns)
-    paid = _paid(query, bundle, spec)
-    if paid is not None:
-        return paid
     domain = Domain.from_spec(spec.columns)
+    same = _paid_for(query, spec, domain)
+    paid = next((estimand for estimand in same if _whole_range(estimand, query, spec)), None)
+    if paid is not None:
+        result = bundle_estimands(bundle)[spec.estimands.index(paid)]
+        return Answer(query, "A", result.figures, result.about)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
     check_agreement(found.agreement, bundle, query.columns)
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
-        said = (*found.about, *paid_about(spec, query.column))
-        found = replace(found, figures=figures, about=said)
+        found = replace(found, figures=figures)
+    near = paid_about(spec, query.column) if found.tier == "C" else _clipped_about(query, same)
+    found = replace(found, about=(*found.about, *near))
     if query.column is not None and domain[query.column].step_seconds is not None:
         dated = tuple(as_texts(figure, domain[query.column]) for figure in found.figures)
         found = replace(found, figures=dated)
     return found
 
 
-def _paid(query: Query, bundle: Path, spec: ReleaseSpec) -> Answer | None:
-    """The estimand that asks the same, where the release paid for one."""
-    for estimand in spec.estimands:
-        if not isinstance(estimand, AskedEstimand):
-            continue
-        clipped = estimand.clip is not None and query.column is not None
-        if clipped and estimand.clip != number_bounds(spec.columns[query.column or ""]):
-            continue
-        if query.asks_like(parse_query(estimand.ask, spec.columns)):
-            result = bundle_estimands(bundle)[spec.estimands.index(estimand)]
-            return Answer(query, "A", result.figures, result.about)
-    return None
+def _paid_for(query: Query, spec: ReleaseSpec, domain: Domain) -> list[AskedEstimand]:
+    """The estimands that ask the same, perhaps of clipped numbers."""
+    return [
+        estimand
+        for estimand in spec.estimands
+        if isinstance(estimand, AskedEstimand)
+        and ask_the_same(query, parse_query(estimand.ask, spec.columns), domain)
+    ]
+
+
+def _whole_range(estimand: AskedEstimand, query: Query, spec: ReleaseSpec) -> bool:
+    """Whether an estimand of the question's column clips none of its numbers."""
+    if estimand.clip is None or query.column is None:
+        return True
+    return estimand.clip == number_bounds(spec.columns[query.column])
+
+
+def _clipped_about(query: Query, same: Sequence[AskedEstimand]) -> Iterator[str]:
+    """Where to find the same of clipped numbers, whose interval is the narrower one."""
+    for estimand in same:
+        if estimand.clip is not None:
+            low, high = estimand.clip
+            yield (
+                f"paid for: the same with {query.column} of {low:g} to {high:g}, where what lies"
+                " beyond counts as the nearer end. `synthdp answer BUNDLE` prints it"
+            )
 
 
 def answer_tables(

@@ -165,9 +165,9 @@ def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:
         coins = rows.per_unit * max(count, 0.0) * rows.holdout / kept
         return math.sqrt(float(covariance[at, at]) / kept**2 + coins)
 
-    ends = max(0.0, low - Z * sd(0, low)), max(0.0, high + Z * sd(3, high))
-    estimate = max(0.0, (low + high) / 2)
-    bounds = _bounds(low, high)
+    ends = _between([low - Z * sd(0, low), high + Z * sd(3, high)], (0.0, math.inf))
+    estimate = float(np.clip((low + high) / 2, *ends))
+    bounds = _bounds(*sorted((low, high)))
     return Figure(group, estimate, estimate, ends, bounds=bounds)
 
 
@@ -201,22 +201,18 @@ def ratio_figure(
         both = ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit))
         # A set that is no interval leaves nothing out.
         population.append(both if both is not None else limits)
-    lowest, highest = limits
 
     def joined(intervals: Sequence[Interval | None]) -> Interval | None:
         first, last = intervals
-        if first is None or last is None:
-            return None
-        low, high = np.clip([first[0], last[1]], lowest, highest)
-        return float(low), float(high)
+        return None if first is None or last is None else _between([first[0], last[1]], limits)
 
     interval = joined(population)
     if interval is None or None in of_rows:
         return too_few(group, about, float(covariance[1, 1]), rows)
-    if interval == (lowest, highest) and lowest < highest:
+    if interval == limits and limits[0] < limits[1]:
         return Figure(group, about, refused=NOTHING)
-    estimate = float(np.clip(sum(ratios) / 2, lowest, highest))
-    return Figure(group, about, estimate, interval, joined(of_rows), _bounds(*ratios))
+    estimate = float(np.clip(sum(ratios) / 2, *interval))
+    return Figure(group, about, estimate, interval, joined(of_rows), _bounds(*sorted(ratios)))
 
 
 def _quantile(
@@ -308,6 +304,16 @@ def _range(query: Query, roles: CellRoles) -> Interval:
     (column,) = (c for c in roles.columns if c.name == query.column)
     low, high = value_bounds(column)
     return float(np.nanmin(low)), float(np.nanmax(high))
+
+
+def _between(ends: Sequence[float], limits: Interval) -> Interval:
+    """An interval inside `limits` from a lower and an upper confidence limit.
+
+    Noise may make the lowest estimate larger than the highest, where a wide level has a negative
+    count. Each limit is right by itself, so that both together, in either order, are.
+    """
+    low, high = np.clip(sorted(ends), *limits)
+    return float(low), float(high)
 
 
 def _bounds(low: float, high: float) -> Interval | None:

@@ -74,7 +74,10 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     off = abs(total.rows - expected) > _slack(total, spec, expected)
     if not off:
         return []
-    return [f"{comparison}; noise, batch and steps were chosen for the declared number"]
+    left = ""
+    if isinstance(spec.dataset.privacy_unit, IdUnit):
+        left = ". Only rows that max_rows leaves are counted: declare that number next time"
+    return [f"{comparison}; noise, batch and steps were chosen for the declared number{left}"]
 
 
 def _slack(total: Total, spec: ReleaseSpec, rows: float) -> float:

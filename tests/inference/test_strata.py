@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from synthdp.inference import strata
-from synthdp.inference.figures import Rows
+from synthdp.inference.estimate import Functionals
+from synthdp.inference.figures import Rows, count_figure, ratio_figure
 from synthdp.inference.intervals import Z
 from synthdp.inference.strata import effect_figure, stratum_figures
 from synthdp.privacy.mechanisms.stratum_sums import SQUARE, Bounded, NoisySums
@@ -158,3 +159,17 @@ def test_an_interval_that_is_the_whole_range_is_told_as_none() -> None:
     (figure,) = stratum_figures(query, NoisySums(*sums, 0.5), NUMBER, Rows(per_unit=40), [None])
     assert figure.estimate is None and figure.interval is None
     assert figure.refused == "nothing can be said: the interval is the whole range"
+
+
+def test_an_estimate_lies_in_its_interval_where_noise_turns_the_bounds_round() -> None:
+    """A wide level with a negative count makes the lowest mean larger than the highest."""
+    covariance = np.diag([30.0, 30, 1, 900, 30, 1]) ** 2
+    values = np.array([440.0, 400, 600, -100, 400, 200])
+    found = ratio_figure("mean", Functionals(values, covariance), (0.0, 25.0), Rows(), None)
+    assert isinstance(found.estimate, float) and found.interval is not None
+    low, high = found.interval
+    assert low <= found.estimate <= high
+    assert found.bounds == pytest.approx((0.0, 1.1), abs=0.26)
+    counted = count_figure(Functionals(values, covariance), Rows(), None)
+    assert counted.interval is not None
+    assert counted.interval[0] <= float(counted.estimate or 0) <= counted.interval[1]

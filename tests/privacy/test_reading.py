@@ -265,6 +265,7 @@ def test_dictionaries_of_any_index_and_texts_that_are_none(
     ("row", "told"),
     [
         ("1.0,true,3,1,2020-02-01", "categories are compared letter by letter (1.0 is not 1)"),
+        ("f,true,3.5,1,2020-02-01", "integers are read as 1200, and have no fraction"),
         ('"f\n",true,3,1,2020-02-01', "holds a line break"),
         ("f,true,3,1,2020-01-01T00:30:00+02:00", "in full and without a zone"),
         ("f,true,3", "a row has more or fewer fields than the first line"),

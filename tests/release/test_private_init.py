@@ -262,6 +262,8 @@ def test_the_draft_is_released_and_its_certificate_tells_of_the_search(
     assert f"epsilon 20 at delta 1e-06, in run `{search}`" in certificate
     assert "The domain of the columns came from the rows too" in certificate
     assert f"by run `{search}`" in (bundle / "DATACARD.md").read_text()
+    page = (bundle / "README.md").read_text()
+    assert "A search had found these in the original rows. Both together have epsilon 2" in page
     assert released in certificate and synthdp("verify", bundle).code == 0
     total = [e.body["epsilon"] for e in entries(drafted.parent) if e.kind == "reserve"]
     assert total == [20.0, 1.0]

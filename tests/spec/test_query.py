@@ -75,6 +75,10 @@ def test_constants_are_seen_with_their_sign_and_dates_as_days(spec: ReleaseSpec)
         ("mean(visits) sex", f"character 14: cannot be read from here\n    hint: {FORM}"),
         ("mean(visits) by sex by age",
          f"character 14: cannot be read from here\n    hint: {FORM}"),
+        ("mean(weight kg)", "character 6: the name of one column is needed here\n"
+         "    hint: write `weight kg`, in backticks"),
+        ("mean(age) by sex, smoker", "character 14: the name of one column is needed here\n"
+         "    hint: only one column can stand here; ask about the other's values with `where`"),
         ("mean(visits) by", "character 16: the name of one column is needed here\n"
          "    hint: e.g. age, or `age at visit`"),
         ("mean(sex)", "character 6: column 'sex' has no mean: it holds no numbers\n"

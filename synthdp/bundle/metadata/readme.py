@@ -113,6 +113,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         program=plain(certificate.program),
         epsilon=up(certificate.epsilon),
         delta=f"{certificate.delta:g}",
+        searched=_with_search(certificate),
         not_for=NOT_FOR,
         predictive=spec.graph.mode == "predict",
         question=_example_question(spec),
@@ -124,6 +125,17 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         citation=plain(citation(spec, certificate, day=day)),
     )
     return text
+
+
+def _with_search(certificate: Certificate) -> dict[str, str] | None:
+    """Epsilon and delta of the release and of the search for its columns; None without one."""
+    own = certificate.domain_from
+    if own is None:
+        return None
+    return {
+        "epsilon": up(certificate.epsilon + own.epsilon),
+        "delta": f"{certificate.delta + own.delta:g}",
+    }
 
 
 def _number_of_estimands(count: int) -> str:

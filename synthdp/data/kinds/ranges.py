@@ -97,7 +97,6 @@ class RangeKind(ColumnKind[_C]):
 class _NumberBase(RangeKind[_C]):
     """What whole and real numbers have in common."""
 
-    read_as: ClassVar[str] = "numbers are read as 1200.5"
     pattern: ClassVar[str]
     """What a number is written as."""
 
@@ -131,6 +130,7 @@ class IntegerKind(_NumberBase[Integer]):
     """Whole numbers of 64 bits."""
 
     type: ClassVar[str] = "integer"
+    read_as: ClassVar[str] = "integers are read as 1200, and have no fraction"
     pattern: ClassVar[str] = r"-?\d+"
 
     def text(self, column: Integer, number: float) -> str:
@@ -170,6 +170,7 @@ class NumberKind(_NumberBase[Number]):
     """Real numbers, written with the declared digits."""
 
     type: ClassVar[str] = "number"
+    read_as: ClassVar[str] = "numbers are read as 1200.5"
     pattern: ClassVar[str] = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 
     def text(self, column: Number, number: float) -> str:

@@ -212,7 +212,7 @@ class _Reader:
         at = part.start + len(part.text) - len(part.text.lstrip()) + 1
         match = _NAME.match(part.text)
         if match is None:
-            self._miss(at, "the name of one column is needed here", "e.g. age, or `age at visit`")
+            self._miss(at, "the name of one column is needed here", self._how_named(part.text))
             return None
         name = match[1] if match[1] is not None else match[2]
         if name not in self.columns:
@@ -224,6 +224,14 @@ class _Reader:
             self._miss(at, f"column {name!r} is computed from others, and was not counted")
             return None
         return name
+
+    def _how_named(self, text: str) -> str:
+        """How to name one column in the place of `text`, which is no name."""
+        if text.strip() in self.columns:
+            return f"write `{text.strip()}`, in backticks"
+        if "," in text:
+            return "only one column can stand here; ask about the other's values with `where`"
+        return "e.g. age, or `age at visit`"
 
     def _miss(self, at: int, message: str, hint: str | None = None) -> None:
         self.mistakes.append(ExpressionMistake(at, message, hint))

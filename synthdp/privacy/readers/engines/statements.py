@@ -230,7 +230,7 @@ class Statement:
         return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE {stay}"
 
     def tossed(self, key: str, rate: float) -> str:
-        """Whether the coin of a unit is below a rate (`bounding.coin`), by an expression of a key."""
+        """Whether the coin of a unit is below a rate (`bounding.coin`); `key` is an expression."""
         place = self.dialect.digest.format(f"{key} || '|' || {UNIT}")
         return self._below(place, rate)
 
