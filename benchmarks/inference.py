@@ -217,7 +217,7 @@ def simulated(
     some = next(iter(cells.values()))
     texts = [random_query(rng, some.spec, values) for _ in range(QUERIES)]
     asked = Asked.of(texts, some.spec, values)
-    codes = {tables: levels(cell.domain, values) for (tables, _), cell in cells.items()}
+    codes = {key: levels(cell.domain, values) for key, cell in cells.items()}
     effect = Effect.of(model, rows, sorted({e for t, e in cells if t == "pairs"}), values)
     figures: dict[tuple[str, float], list[dict[str, Any]]] = {cell: [] for cell in cells}
     spent = dict.fromkeys(cells, 0.0)
@@ -230,7 +230,7 @@ def simulated(
             if release >= releases[tables]:
                 continue
             start = time.process_time()
-            noisy = cell.tables(codes[tables][fitted])
+            noisy = cell.tables(codes[tables, epsilon][fitted])
             figures[tables, epsilon] += asked.judged(cell, noisy, seen)
             figures[tables, epsilon] += paid.get(epsilon, []) if tables == "pairs" else []
             spent[tables, epsilon] += time.process_time() - start
