@@ -43,6 +43,12 @@ _NUMBERS = slice(_FORM[cells.WHOLE], _DIGITS.stop)
 _TIMES = slice(_FORM[cells.TIMES[0]], _FORM[cells.TIMES[-1]] + 1)
 
 
+def surely(columns: int) -> float:
+    """The number of standard deviations above which a count is not noise, of so many columns."""
+    asked = 2 * (len(FORMS) + len(SIZES)) * columns
+    return float(norm.isf(FALSE_FINDS / asked))
+
+
 @dataclass(frozen=True)
 class Reader:
     """What the noisy counts of all columns say together.
@@ -59,8 +65,7 @@ class Reader:
     @cached_property
     def surely(self) -> float:
         """The number of standard deviations above which a count is not noise."""
-        asked = 2 * (len(FORMS) + len(SIZES)) * len(self.names)
-        return float(norm.isf(FALSE_FINDS / asked))
+        return surely(len(self.names))
 
     @cached_property
     def missing_words(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from synthdp.bundle.write import as_json
 from synthdp.data.cells import cells_domain
-from synthdp.errors import OutputError
+from synthdp.errors import BudgetError, OutputError
 from synthdp.files import write_whole
 from synthdp.ledger.connect import budget_noted
 from synthdp.ledger.domain_search import search_cost
@@ -28,7 +28,7 @@ from synthdp.privacy.session import Session
 from synthdp.progress import Reporter
 from synthdp.release.found_columns import columns_to_read, found_columns
 from synthdp.release.job import Job
-from synthdp.release.noisy_shape import Reader
+from synthdp.release.noisy_shape import Reader, surely
 from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft, request_spec
@@ -85,19 +85,22 @@ def private_init(
     Raises:
         SpecError: an option is not allowed.
         OutputError: a file is there already, or cannot be written.
-        BudgetError: the cap does not allow it.
+        BudgetError: the cap does not allow it, or noise would hide every column.
         DataError: the file cannot be read.
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
         text = request_spec(request)
         spec = parse_spec(text, path="options of `synthdp init --private`")
-        job = _job(text, spec, csv, out, force=force)
+        plan = init_plan(spec)
+        _check_noise(spec, plan)
+        reporter.warn(option_warnings(request))
+        job = _job(text, spec, plan, csv, out, force=force)
     with dropped_if_unpaid(job):
         reader, columns = _look(open_session(job, reporter, texts=True), spec, job.plan, reporter)
-        warnings = _warnings(request, columns)
-        reporter.warn(warnings)
-        found = PrivateInit(job, columns, tuple(warnings))
+        lost = _losses(columns)
+        reporter.warn(lost)
+        found = PrivateInit(job, columns, (*option_warnings(request), *lost))
         cost = search_cost(job.ledger.entries(), spec.dataset.id)
         draft = private_draft(
             request, columns, run=job.folder.run, cost=cost, missing=reader.missing_words
@@ -108,7 +111,26 @@ def private_init(
         return found
 
 
-def _job(text: str, spec: ReleaseSpec, csv: Path, out: Path, *, force: bool) -> Job:
+def _check_noise(spec: ReleaseSpec, plan: ReleasePlan) -> None:
+    """Whether a column whose values are all of one form would be told from noise."""
+    rows, noise = spec.dataset.rows.value, needed(plan.forms, FORMS).sigmas[0]
+    least = surely(len(spec.columns)) * noise
+    if rows > least:
+        return
+    raise BudgetError(
+        f"noise would hide every column: what {rows:,} rows have in common is told from noise of"
+        f" {noise:,.0f} rows only above {least:,.0f}",
+        hint=(
+            "raise --epsilon, lower the rows of one id in --unit, leave columns out of the file, or"
+            " write the columns from a codebook, which costs nothing: `synthdp init` without"
+            " --private"
+        ),
+    )
+
+
+def _job(
+    text: str, spec: ReleaseSpec, plan: ReleasePlan, csv: Path, out: Path, *, force: bool
+) -> Job:
     """A new run, or the interrupted one of the same request, which `force` does not drop."""
 
     def job(*, force: bool) -> Job:
@@ -117,7 +139,7 @@ def _job(text: str, spec: ReleaseSpec, csv: Path, out: Path, *, force: bool) -> 
             text,
             spec,
             cells_domain(len(spec.columns)),
-            init_plan(spec),
+            plan,
             Path("releases") / spec.dataset.id / "init",
             command=shlex.join(["init", str(csv), "--private", "--out", str(out)]),
             what="search for columns",
@@ -153,14 +175,14 @@ def _reader(spec: ReleaseSpec, tables: tuple[NoisyTable, ...], rows: int | None)
     return Reader(tuple(spec.columns), tables[::2], tables[1::2], rows)
 
 
-def _warnings(request: Request, columns: tuple[FoundColumn, ...]) -> list[str]:
+def _losses(columns: tuple[FoundColumn, ...]) -> list[str]:
     lost = [c for c in columns if c.lost > LOST]
     listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in lost)
     much = (
         f"more than {100 * LOST:.0f}% of rows are expected to be lost in {listed}: declare these"
         " columns from a codebook, or take them out of the source"
     )
-    return [*option_warnings(request), *([much] if lost else [])]
+    return [much] if lost else []
 
 
 def option_warnings(request: Request) -> list[str]:

@@ -112,6 +112,16 @@ def test_what_the_cap_does_not_allow_is_refused(clinic: Path, synthdp: Callable[
     assert kinds(clinic.parent) == before and not Path("releases/clinic/init/.run").exists()
 
 
+def test_a_look_that_could_find_nothing_is_not_paid_for(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    """Nor does anything but the declared number of rows decide."""
+    few = (*COMMON, "--epsilon", "0.01", "--rows", str(ROWS), "--out", "draft.yaml")
+    done = synthdp("init", clinic, *few)
+    assert done.code == 3 and "noise would hide every column: what 4,000 rows" in done.err
+    assert "this command spent nothing" in done.err and kinds(clinic.parent) == []
+
+
 def test_a_table_that_cannot_be_read_spends_nothing(
     clinic: Path, synthdp: Callable[..., Any]
 ) -> None:
