@@ -15,8 +15,8 @@ of the round, only the noise of each table (k tables of a round have k times the
 
 Noise makes tests weak, so that this is not textbook PC. A pair once found dependent is separated
 only by a test that could have seen that again: not when its upper bound exceeds `BLUNT` times the
-effect found, or `MAX_SEPARATED_EFFECT`. A v-structure is claimed only on much evidence
-(`discovery.colliders`). At last a score turns arrows on a clear gain (`discovery.second_opinion`).
+effect found, or `MAX_SEPARATED_EFFECT`. A v-structure needs much evidence (`discovery.colliders`).
+Unless tests are sharp, a score turns arrows on a clear gain (`discovery.second_opinion`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
 effect below the plan's margin, and otherwise undecided, outside the graph's structure.
@@ -322,9 +322,9 @@ class _Search:
         return told
 
     def turned(self, graph: Pdag) -> Pdag:
-        """With the arrows of a second opinion, where no test is on the order of levels."""
-        told = not self.joint and not any(map(has_order, self.domain.columns))
-        return second_opinion(graph, self.tables, self.domain, self.knowledge) if told else graph
+        """With the arrows of a second opinion, where tests are blunt, and none uses an order."""
+        idle = self.joint or self.effort.level < 1 or any(map(has_order, self.domain.columns))
+        return graph if idle else second_opinion(graph, self.tables, self.domain, self.knowledge)
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
