@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from synthdp.spec.model import Column, Dataset, derived_of
@@ -20,13 +19,6 @@ def plain(text: str) -> str:
 def code(text: str) -> str:
     """A line of a Markdown code block, where nothing is markup."""
     return "    " + " ".join(text.split())
-
-
-def up(value: float, *, digits: int = 4) -> str:
-    """A bound, rounded up so that it stays one."""
-    scaled = value * 10**digits
-    rounded = math.ceil(scaled - 1e-6) / 10**digits  # 0.3 must not become 0.3001 by its binary tail
-    return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def title_of(dataset: Dataset) -> str:

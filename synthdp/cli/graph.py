@@ -15,6 +15,7 @@ import typer
 from synthdp.cli.help import shown_graph
 from synthdp.cli.options import Json, say, write_file
 from synthdp.cli.options import show as tell
+from synthdp.spec.wording import up
 
 graph_app = typer.Typer(
     help="Show, convert, compare, learn and validate causal graphs.",
@@ -168,7 +169,7 @@ def orient(
         f" {found.probability:.3f} ({found.score})"
     )
     spent = (
-        f"epsilon {job.plan.epsilon_spent:.4f} at delta {job.plan.delta:g}, run {job.folder.run}"
+        f"epsilon {up(job.plan.epsilon_spent)} at delta {job.plan.delta:g}, run {job.folder.run}"
     )
     tell(found.to_json() | cost, as_json=as_json, text=lambda: f"{words}\n{spent}")
 

@@ -9,7 +9,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.diff import GraphDifference
 from synthdp.graph.validation import ClaimEvidence, ValidationReport
 from synthdp.graph.validation_words import validation_sentences
-from synthdp.spec.wording import many
+from synthdp.spec.wording import many, up
 
 if TYPE_CHECKING:
     from synthdp.release.graph_only import GraphOutcome
@@ -70,7 +70,7 @@ def outcome_text(outcome: GraphOutcome) -> str:
         graph_text(outcome.graph),
         *([validation_text(outcome.validation)] if outcome.validation else []),
         (
-            f"epsilon {cost['epsilon_planned']:.4f} of {cost['epsilon_allowed']:g} reserved (the"
+            f"epsilon {up(cost['epsilon_planned'])} of {cost['epsilon_allowed']:g} reserved (the"
             f" graph's share), at delta {cost['delta']:g}{_used(cost)}, run {cost['run']}"
         ),
         f"graph    {out / 'graph.json'}, {out / 'graph.svg'}",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthdp.cli.options import say, show
+from synthdp.spec.wording import up
 
 if TYPE_CHECKING:
     from synthdp.release.private_init import PrivateInit
@@ -133,7 +134,7 @@ def found_text(found: PrivateInit) -> str:
     return render(
         table(header, rows, numbers=[3, 4]),
         "(found under differential privacy: expected losses are shares of rows, and have errors)",
-        f"epsilon {found.job.plan.epsilon_spent:.4f} of {privacy.epsilon:g}, at delta"
+        f"epsilon {up(found.job.plan.epsilon_spent)} of {privacy.epsilon:g}, at delta"
         f" {privacy.delta:g}, run {found.job.folder.run}",
         f"releases of {found.job.spec.dataset.id} come on top, under the same cap",
     )

@@ -20,6 +20,7 @@ import typer
 from synthdp.cli.help import shown
 from synthdp.cli.options import Json, Out, show
 from synthdp.spec.addresses import from_folder, home, shown_address
+from synthdp.spec.wording import up
 
 review_app = typer.Typer(rich_markup_mode="markdown")
 
@@ -54,7 +55,7 @@ def verify(
         facts,
         as_json=as_json,
         text=lambda: (
-            f"{bundle}: {report.established}\n{bundle}: claims epsilon {report.epsilon:.4f} at"
+            f"{bundle}: {report.established}\n{bundle}: claims epsilon {up(report.epsilon)} at"
             f" delta {report.delta:g}\n{_parts(report.checks)}"
         ),
     )

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from synthdp.cli.columns import Rows
-from synthdp.spec.wording import many
+from synthdp.spec.wording import many, up
 
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.certificate.audit_record import AuditRecord
@@ -64,7 +64,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return render(
-        f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g},"
+        f"dataset {facts['dataset']}: epsilon {up(facts['epsilon_spent'])} of {facts['epsilon']:g},"
         f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
         f" {many(facts['rows_per_unit'], 'row')} per unit",
         table(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
@@ -197,7 +197,7 @@ def outcome_text(outcome: ReleaseOutcome) -> str:
         else f" ({spent:.4f} used on this outcome, which is no bound)"
     )
     budget = (
-        f"epsilon {plan.epsilon_spent:.4f} of {plan.epsilon:g} allowed, at delta"
+        f"epsilon {up(plan.epsilon_spent)} of {plan.epsilon:g} allowed, at delta"
         f" {plan.delta:g}{used}"
     )
     gates = [

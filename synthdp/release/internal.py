@@ -322,7 +322,7 @@ def _attack_outcomes(
 
 def _budget(run: ReportedRun) -> Budget:
     plan, used, balance = run.plan, run.spent, run.ledger.balance(run.spec.dataset.id)
-    needed = {s.purpose for s in used.spends}
+    needed, found = {s.purpose for s in used.spends}, run.spec.dataset.domain_from
     steps = tuple(
         BudgetStep(
             purpose=s.purpose,
@@ -344,4 +344,5 @@ def _budget(run: ReportedRun) -> Budget:
         group_epsilons=plan.group_epsilons,
         cap_epsilon=balance.cap_epsilon,
         dataset_spent=balance.epsilon,
+        search=(found.epsilon, found.delta) if found else None,
     )

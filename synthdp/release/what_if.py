@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synthdp.bundle.wording import up
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
 from synthdp.model.planning import plan_for
@@ -21,6 +20,7 @@ from synthdp.release.expected_links import LINKS, NONE_SEEN
 from synthdp.release.expected_quality import expected_quality
 from synthdp.spec.load.loader import with_epsilon
 from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.wording import up
 
 LEAST, MOST = 0.01, 100.0
 """Epsilons that a spec may have."""

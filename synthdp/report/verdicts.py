@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from synthdp.report.parts import number
+from synthdp.spec.wording import up
 
 State = Literal["good", "fair", "bad", "unknown", "plain"]
 WORDS: dict[State, str] = {
@@ -93,16 +94,29 @@ def worst(states: Iterable[State]) -> State:
     return min(states, key=_ORDER.index, default="unknown")
 
 
-def guarantee(epsilon: float, delta: float, *, advantage: float | None) -> Verdict:
+def guarantee(
+    epsilon: float,
+    delta: float,
+    *,
+    advantage: float | None,
+    search: tuple[float, float] | None = None,
+) -> Verdict:
     """Epsilon is proved and not tested, so that it is never green.
 
-    `advantage` is the most that any attack can have by the whole profile.
+    `advantage` is the most that any attack can have by the whole profile. `search` has the epsilon
+    and delta of the search that found the columns, which comes on top.
     """
-    state = EPSILON.state(epsilon)
+    state = EPSILON.state(epsilon + (search[0] if search else 0.0))
     text = f"at delta {delta:g}, for everything in the bundle together"
+    if search:
+        text = (
+            f"at delta {delta:g}; with the search that found the columns, epsilon"
+            f" {up(epsilon + search[0])} at delta {delta + search[1]:g} for everything in the"
+            " bundle together"
+        )
     if advantage is not None:
         text += (
-            "; whoever knows all other rows and guesses whether one unit is among them is right"
+            f"; {'from the release, ' if search else ''}whoever knows all other rows and guesses whether one unit is among them is right"
             f" with a probability of at most {(1 + advantage) / 2:.0%} (guessing: 50%)"
         )
     advice = (
@@ -113,7 +127,7 @@ def guarantee(epsilon: float, delta: float, *, advantage: float | None) -> Verdi
     )
     return Verdict(
         "Guarantee",
-        f"epsilon {number(epsilon)}",
+        f"epsilon {up(epsilon)}",
         text,
         "plain" if state == "good" else state,
         advice=advice,
@@ -123,7 +137,12 @@ def guarantee(epsilon: float, delta: float, *, advantage: float | None) -> Verdi
 def distance(
     heading: str, value: float | None, text: str, state: State, *, floor: float | None = None
 ) -> Verdict:
-    """A mean total variation from the real rows, beside that of another sample as large."""
+    """A mean total variation from the real rows, beside that of another sample as large.
+
+    A distance that another sample has, too, needs no care.
+    """
+    if state == "fair" and value is not None and floor is not None and value <= floor:
+        state = "good"
     beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
     better = ""
     if state in ("fair", "bad", "unknown"):

@@ -8,6 +8,7 @@ was probably meant.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import types
 from collections.abc import Iterable, Iterator
@@ -79,6 +80,13 @@ def many(count: int, noun: str, plural: str | None = None) -> str:
     ('1 arrow', '3,000 arrows', '0 categories')
     """
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def up(value: float, *, digits: int = 4) -> str:
+    """A bound, rounded up so that it stays one."""
+    scaled = value * 10**digits
+    rounded = math.ceil(scaled - 1e-6) / 10**digits  # 0.3 must not become 0.3001 by its binary tail
+    return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def got(value: object) -> str:

@@ -27,7 +27,6 @@ from types import TracebackType
 from typing import Any
 
 from synthdp import __version__
-from synthdp.bundle.wording import up
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.addresses import (
     reason,
@@ -35,6 +34,7 @@ from synthdp.spec.addresses import (
     sqlite_file,
     unreachable,
 )
+from synthdp.spec.wording import up
 from synthdp.tracking.note import (
     EXPERIMENT_NOTE,
     VIEW_TAG,

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from synthdp import __version__
-from synthdp.bundle.wording import up
 from synthdp.data.kinds import column_kind
 from synthdp.files import SUMS, parse_json, read_text
 from synthdp.sample.sampler import READ
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column, ReleaseSpec, derived_of
+from synthdp.spec.wording import up
 
 ALIAS = "released"
 CODE = Path(__file__).with_name("drawn_rows.py")

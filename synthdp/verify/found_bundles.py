@@ -13,10 +13,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.wording import up
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry
+from synthdp.spec.wording import up
 from synthdp.verify.at_hand import LEDGER, published_entries
 from synthdp.verify.checks import inspect_bundle
 from synthdp.verify.diff import Opened, open_stated

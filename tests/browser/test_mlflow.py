@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.wording import up
 from synthdp.privacy import plan
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.wording import up
 from synthdp.tracking.note import VIEW_COLUMNS
 from synthdp.tracking.server import latest_runs, serving, store_of
 from tests.release.conftest import Tiny

@@ -25,10 +25,11 @@ from synthdp.bundle.certificate.facts import (
     plan_problems,
 )
 from synthdp.bundle.certificate.text import describe_event, render
-from synthdp.bundle.wording import plain, up
+from synthdp.bundle.wording import plain
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.spec.model.dataset import DomainFrom
+from synthdp.spec.wording import up
 
 Build = Callable[..., Any]
 

@@ -12,7 +12,8 @@ from synthdp.bundle.certificate.audit_record import (
     Replay,
     TableNoise,
 )
-from synthdp.bundle.wording import plain, up
+from synthdp.bundle.wording import plain
+from synthdp.spec.wording import up
 
 ROWS = {
     "none": "No row was used.",

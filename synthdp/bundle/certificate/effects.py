@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from synthdp.bundle.certificate.facts import Certificate, Group
-from synthdp.bundle.wording import up
 from synthdp.drawing.palette import COOL, FAINT, HOT, INK
 from synthdp.drawing.svg import arrow_head, frame, label, line, safe, shortened
+from synthdp.spec.wording import up
 
 WIDTH, PANEL_WIDTH, PANEL_HEIGHT, TOP = 900, 430, 300, 64
 BOX_HEIGHT = 28

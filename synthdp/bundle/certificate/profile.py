@@ -15,11 +15,11 @@ from itertools import accumulate
 from typing import Any
 
 from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, events_of
-from synthdp.bundle.wording import up
 from synthdp.drawing.palette import COOL, FAINT, HOT
 from synthdp.drawing.svg import frame, label, line, shortened
 from synthdp.privacy import accounting
 from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.wording import up
 
 # 0, then twenty points to a decade from 0.01 to 100: a constant, so that it says nothing about a
 # release.

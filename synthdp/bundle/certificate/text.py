@@ -16,9 +16,10 @@ from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.limits_text import assumed_markdown, not_covered_markdown
 from synthdp.bundle.certificate.scores_text import scores_markdown
-from synthdp.bundle.wording import code, plain, up
+from synthdp.bundle.wording import code, plain
 from synthdp.errors import BudgetError
 from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, kind_of
+from synthdp.spec.wording import up
 
 
 def render(certificate: Certificate) -> str:

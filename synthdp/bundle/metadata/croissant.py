@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
-from synthdp.bundle.wording import about_column, title_of, up
+from synthdp.bundle.wording import about_column, title_of
 from synthdp.data.kinds import column_kind
 from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.wording import up
 
 CROISSANT = "croissant.json"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"

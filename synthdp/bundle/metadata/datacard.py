@@ -15,13 +15,13 @@ from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.scores_text import in_words
 from synthdp.bundle.metadata.arrows import Strength, arrows_text
 from synthdp.bundle.metadata.croissant import citation
-from synthdp.bundle.wording import about_column, code, plain, title_of, up
+from synthdp.bundle.wording import about_column, code, plain, title_of
 from synthdp.data.kinds import column_kind
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import TRAIN
 from synthdp.spec.model import Column, ReleaseSpec
-from synthdp.spec.wording import many
+from synthdp.spec.wording import many, up
 
 DATACARD = "DATACARD.md"
 MAX_SETS = 40  # sets of columns that were measured together

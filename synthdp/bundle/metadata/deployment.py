@@ -17,8 +17,9 @@ from typing import Any
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.limits_text import fitting, noises_of
 from synthdp.bundle.certificate.text import describe_event
-from synthdp.bundle.wording import plain, up
+from synthdp.bundle.wording import plain
 from synthdp.spec.model import Publication, ReleaseSpec
+from synthdp.spec.wording import up
 
 DEPLOYMENT = "privacy/deployment.yaml"
 HEAD = (

@@ -15,7 +15,7 @@ from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.metadata.datacard import NOT_FOR
 from synthdp.bundle.metadata.front_matter import front_matter
-from synthdp.bundle.wording import code, plain, up
+from synthdp.bundle.wording import code, plain
 from synthdp.spec.addresses import is_pattern
 from synthdp.spec.model import (
     ChosenColumns,
@@ -28,6 +28,7 @@ from synthdp.spec.model import (
     Signing,
     SqlSource,
 )
+from synthdp.spec.wording import up
 
 WITHHELD = "withheld"
 SPEC_HEAD = """\

@@ -56,6 +56,7 @@ def _guarantee(content: ReportContent) -> Verdict:
         budget.epsilon_planned,
         budget.delta,
         advantage=most_advantage(content.profile) if content.profile else None,
+        search=budget.search,
     )
     if budget.epsilon_planned <= budget.epsilon:
         return card

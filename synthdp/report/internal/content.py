@@ -33,7 +33,7 @@ class Budget:
     """The spec's budget, the whole plan's epsilon (the guarantee) and this outcome's part of it.
 
     `dataset_spent` is what all runs of the dataset took together, and `cap_epsilon` the most that
-    they may take.
+    they may take. `search` has epsilon and delta of the search that found the columns.
     """
 
     epsilon: float
@@ -46,6 +46,7 @@ class Budget:
     group_epsilons: Mapping[int, float] = field(default_factory=dict)
     cap_epsilon: float | None = None
     dataset_spent: float = 0.0
+    search: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

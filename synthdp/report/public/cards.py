@@ -31,6 +31,7 @@ def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[
         facts["epsilon"],
         facts["delta"],
         advantage=most_advantage(content.profile) if content.profile else None,
+        search=_search(facts),
     )
     yield from _estimands(content.estimands)
     yield pairs_card(content)
@@ -38,6 +39,12 @@ def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[
     yield verdicts.noisy_columns(c.by_noise for c in columns)
     yield graph_card(content.graph)
     yield _audit_card(facts["audit"])
+
+
+def _search(facts: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Epsilon and delta of the search that found the columns."""
+    found = facts.get("domain_from")
+    return (found["epsilon"], found["delta"]) if found else None
 
 
 def score_of(content: PublicContent, name: str) -> Score | None:
