@@ -55,8 +55,9 @@ def verify(
         facts,
         as_json=as_json,
         text=lambda: (
-            f"{bundle}: {report.established}\n{bundle}: claims epsilon {up(report.epsilon)} at"
-            f" delta {report.delta:g}\n{_parts(report.checks)}"
+            f"{bundle}: {report.established}\n"
+            f"{bundle}: claims epsilon {up(report.epsilon or 0.0)} at delta {report.delta:g}\n"
+            f"{_parts(report.checks)}"
         ),
     )
 

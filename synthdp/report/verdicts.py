@@ -114,9 +114,10 @@ def guarantee(
             f" {up(epsilon + search[0])} at delta {delta + search[1]:g} for everything in the"
             " bundle together"
         )
+    whoever = "from the release, whoever" if search else "whoever"
     if advantage is not None:
         text += (
-            f"; {'from the release, ' if search else ''}whoever knows all other rows and guesses whether one unit is among them is right"
+            f"; {whoever} knows all other rows and guesses whether one unit is among them is right"
             f" with a probability of at most {(1 + advantage) / 2:.0%} (guessing: 50%)"
         )
     advice = (

@@ -61,20 +61,7 @@ class TestStates:
             (None, 0.5, 1.0, "bad"),
         ],
     )
-    def test_the_guarantee_counts_the_search_for_columns() -> None:
-    alone = verdicts.guarantee(0.99937, 1e-5, advantage=0.1)
-    assert alone.number == "epsilon 0.9994" and "for everything in the bundle" in alone.text
-    both = verdicts.guarantee(0.99937, 1e-5, advantage=0.1, search=(4.5, 1e-6))
-    assert "epsilon 5.4994 at delta 1.1e-05 for everything" in both.text and both.state == "fair"
-
-
-def test_a_distance_that_another_sample_has_needs_no_care() -> None:
-    assert verdicts.distance("Columns", 0.06, "", "fair", floor=0.06).state == "good"
-    assert verdicts.distance("Columns", 0.07, "", "fair", floor=0.06).state == "fair"
-    assert verdicts.distance("Columns", 0.3, "", "bad", floor=0.4).state == "bad"
-
-
-def test_an_estimate_with_its_interval(
+    def test_an_estimate_with_its_interval(
         self, value: float | None, low: float, high: float, state: str
     ) -> None:
         assert Bounds(0.1, 0.25).within(value, low, high) == state
@@ -279,3 +266,16 @@ def test_the_sampling_floor_is_that_of_two_samples() -> None:
         for _ in range(2000)
     ]
     assert sampling_distance(law, 500, 2000) == pytest.approx(np.mean(drawn), rel=0.03)
+
+
+def test_the_guarantee_counts_the_search_for_columns() -> None:
+    alone = verdicts.guarantee(0.99937, 1e-5, advantage=0.1)
+    assert alone.number == "epsilon 0.9994" and "for everything in the bundle" in alone.text
+    both = verdicts.guarantee(0.99937, 1e-5, advantage=0.1, search=(4.5, 1e-6))
+    assert "epsilon 5.4994 at delta 1.1e-05 for everything" in both.text and both.state == "fair"
+
+
+def test_a_distance_that_another_sample_has_needs_no_care() -> None:
+    assert verdicts.distance("Columns", 0.06, "", "fair", floor=0.06).state == "good"
+    assert verdicts.distance("Columns", 0.07, "", "fair", floor=0.06).state == "fair"
+    assert verdicts.distance("Columns", 0.3, "", "bad", floor=0.4).state == "bad"
