@@ -94,6 +94,8 @@ def _job(spec: ReleaseSpec, names: list[str], frame: pd.DataFrame, steps: int) -
             ),
             "privacy": privacy,
             "constraints": (),
+            "evaluation": spec.evaluation.model_copy(update={"disclosure": "confidential"}),
+            "gates": (),
             "attacks": Attacks(membership=MembershipAttack(rows=ROWS, steps=steps)),
         }
     )

@@ -85,8 +85,8 @@ def _check_csv(reader: Reader) -> Iterator[str]:
         return
     try:
         check_header(path, domain.names)
-    except VerifyError:
-        yield f"{CSV_NAME}: its header is not the spec's columns in order"
+    except VerifyError as error:
+        yield str(error)
         return
     count = _TableCount.of(domain, constraints, spec.constraints)
     try:

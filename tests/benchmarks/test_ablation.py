@@ -139,6 +139,7 @@ def _three_runs() -> Iterator[tuple[dict[str, object], float]]:
         yield {"graph": graph, "tables": "pairs", "sampling": "balanced", "epsilon": math.inf}, auc
 
 
+@pytest.mark.slow
 def test_quick_run_measures_each_cell_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

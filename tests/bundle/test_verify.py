@@ -378,8 +378,11 @@ class TestContent:
         assert "synthetic.csv: has 199 rows; the spec says 200" in problems(bundle)
         path.write_text("".join(["grade,sex,smoker,visits,weight,born,seen\n", *rows[1:]]))
         assert "synthetic.csv: its header is not the spec's columns" in problems(bundle)
-        path.write_text("".join([rows[0], rows[1].rstrip() + ",surplus\n", *rows[2:]]))
-        assert "synthetic.csv: a row has more fields than the header" in problems(bundle)
+        for surplus in (",surplus", "," * 200_000):  # the second took verify 8 seconds
+            path.write_text("".join([rows[0], rows[1].rstrip() + surplus + "\n", *rows[2:]]))
+            assert "synthetic.csv: a row has more fields than the header" in problems(bundle)
+        path.write_text("".join([*rows[:2], rows[2].rstrip() + ",surplus\n", *rows[3:]]))
+        assert problems(bundle)
 
     @pytest.mark.parametrize(
         "content", [b"", b"\xff\xfe\x00", b"\x00" * 100, b'"' * 50, b"a\n" * 10]

@@ -119,7 +119,10 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n.startswith("a reader") else n for n in PLANTED],
+)
 def test_what_is_planted_is_found(name: str) -> None:
     target, code = PLANTED[name]
     done = run(

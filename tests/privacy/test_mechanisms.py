@@ -392,7 +392,7 @@ def check_plan(made: tuple[ReleaseSpec, dict[str, float]]) -> None:
 
 
 @pytest.mark.check
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(releases(whole_range=False))
 def test_plans_meet_their_total_with_some_noise_everywhere(
     made: tuple[ReleaseSpec, dict[str, float]],

@@ -117,6 +117,7 @@ def test_a_plan_says_in_words_that_no_correlation_is_seen(weakest: float, says: 
     )
 
 
+@pytest.mark.slow
 def test_a_small_wide_table_shows_no_correlation(tmp_path: Path, synthdp: Run) -> None:
     columns = {f"n{i}": {"type": "number", "lower": 0, "upper": 9} for i in range(60)}
     small = {**skeleton(300), "columns": columns, "graph": {"mode": "predict"}}

@@ -68,6 +68,7 @@ def game(
             update={
                 "columns": {name: base.columns[name] for name in names},
                 "graph": Graph(mode="given", edges=edges),
+                "evaluation": base.evaluation.model_copy(update={"disclosure": "confidential"}),
                 "privacy": base.privacy.model_copy(
                     update={
                         "epsilon": 1.0,

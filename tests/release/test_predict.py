@@ -218,6 +218,7 @@ def problems(bundle: Path) -> list[str]:
     return list(check_graph(Reader(bundle, parsed=load_spec(bundle / "spec.yaml"))))
 
 
+@pytest.mark.slow
 def test_an_audit_plants_no_canaries_where_nothing_is_trained(tmp_path: Path) -> None:
     spec = write(tmp_path)
     record, _ = audit.audit(spec, rows="simulated", out=tmp_path / "out", pairs=2)

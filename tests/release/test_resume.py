@@ -294,7 +294,9 @@ def start_and_wait_for_checkpoint(tiny: Any) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_a_process_that_is_stopped_during_training_is_resumed(
     tiny: Any, synthdp: Any, steps: list[int], how: signal.Signals
 ) -> None:

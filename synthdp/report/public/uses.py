@@ -117,7 +117,7 @@ def _effects(content: PublicContent) -> Verdict:
         return Verdict(name, f"{known} of {len(asked)}", text, "fair", advice=advice, use=True)
     if graph.mode in ("none", "predict"):
         text = "the model claims no causes, and nothing of what would change if one were set"
-        better = "a causal graph that is declared or learned"
+        better = "a graph that is declared or learned"
         return Verdict(name, "no causes", text, "bad", better=better, use=True)
     return replace(graph_card(graph), heading=name, use=True)
 
