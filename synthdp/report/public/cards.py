@@ -93,12 +93,12 @@ def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> 
     )
     state = bounds.within(score["value"], score["low"], score["high"])
     card = verdicts.distance(heading, score["value"], text, state, floor=floor)
-    return replace(card, number=shown(score))
+    return replace(card, number=shown(score, state))
 
 
-def shown(score: Score) -> str:
-    """The value of a score, or its interval where noise hides the value."""
-    if score["value"] is None:
+def shown(score: Score, state: State) -> str:
+    """The value of a score, or its interval where noise hides the value or what it means."""
+    if score["value"] is None or state == "unknown":
         return f"{number(score['low'])} to {number(score['high'])}"
     return f"{score['value']:.2g}"
 

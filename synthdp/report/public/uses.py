@@ -36,7 +36,7 @@ def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
     if score is not None:
         state = verdicts.ROUGH.within(score["value"], score["low"], score["high"])
-        figure = shown(score)
+        figure = shown(score, state)
     elif bound is None:
         state, figure = "unknown", "not known"
     else:
@@ -87,8 +87,9 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         )
         better = "a larger share for scores, or a larger epsilon"
         return Verdict("Models", "not known", text, "unknown", better=better, use=True)
-    figure = shown(score) if score["value"] is None else f"{score['value']:.1%}"
-    verdict = Verdict("Models", figure, text, verdicts.worst(states), use=True)
+    state = verdicts.worst(states)
+    figure = shown(score, state) if score["value"] is None else f"{score['value']:.1%}"
+    verdict = Verdict("Models", figure, text, state, use=True)
     if guess is None:
         return verdict
     better = "" if verdict.state == "good" else "a larger epsilon, or a larger share for targets"
