@@ -4,14 +4,15 @@
         [--ids] [--threads 2] [--keep FOLDER]
 
 Makes a table of 20 columns in Parquet files of 2^20 rows (ten texts of a random network, five whole
-and five real numbers that depend on them), and does two things with it, each in a process of its
-own: `synthdp graph validate` of the declared graph, and a release of mode predict, where noisy
-tables are the model. `levels_only` reads levels into memory, for comparison. Told are seconds, CPU
-seconds of the process and of those that it started, the most memory that the process held
-(libraries included; not that of Dask's workers), and how often the table was passed over. With
-`--ids` a unit is an id of three rows on average, of which two stay. The table is deleted afterwards
-unless a folder to keep it is named. Writes results/engines.csv; points that it holds are not run
-again.
+and five real numbers that depend on them), and does up to three things with it, each in a process
+of its own: `synthdp graph validate` of the declared graph; a release of mode predict, where noisy
+tables are the model; and `sampled`, a whole release that validates the graph and trains on a secret
+sample of a million rows or a tenth of the table, and draws 100,000 rows or a tenth of it.
+`levels_only` reads levels into memory, for comparison. Told are seconds, CPU seconds of the process
+and of those that it started, the most memory that the process held (libraries included; not that of
+Dask's workers), and how often the table was passed over. With `--ids` a unit is an id of three rows
+on average, of which two stay. The table is deleted afterwards unless a folder to keep it is named.
+Writes results/engines.csv; points that it holds are not run again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ TABLE = RESULTS / "engines.csv"
 FILE_ROWS, POOL = 1 << 20, 1 << 17
 TEXTS, WHOLES, REALS = 10, 5, 5
 ENGINES = ("levels_only", "arrow", "duckdb", "dask")
-WORK = ("validate", "release")
+WORK = ("validate", "release", "sampled")
+MAX_SAMPLE, MAX_DRAWN = 1_000_000, 100_000  # rows of work `sampled`
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,16 @@ def spec_text(point: Point) -> str:
     edges += [f"{names[i]} -> w{i}, r{i}" for i in range(WHOLES)]
     listed = "\n".join(f"    - {edge}" for edge in edges)
     graph = (
-        f"  mode: validate\n  edges:\n{listed}" if point.work == "validate" else "  mode: predict"
+        "  mode: predict" if point.work == "release" else f"  mode: validate\n  edges:\n{listed}"
     )
     shares = (
-        "{measure: 0.2, graph: 0.2, train: 0.6}"
-        if point.work == "validate"
-        else "{measure: 0.2, graph: 0.8, train: 0}"
+        "{measure: 0.2, graph: 0.8, train: 0}"
+        if point.work == "release"
+        else "{measure: 0.2, graph: 0.2, train: 0.6}"
     )
+    sampled = point.work == "sampled"
+    drawn = min(MAX_DRAWN, point.rows // 10) if sampled else 10_000
+    training = f"synthesizer: {{sample: {min(MAX_SAMPLE, point.rows // 10)}}}\n" if sampled else ""
     unit = "{kind: row, meaning: one simulated row}"
     if point.ids:
         unit = "{kind: id, column: id, max_rows: 2, meaning: one simulated person}"
@@ -137,7 +142,7 @@ columns:
 privacy: {{epsilon: 1, delta: {0.1 / point.rows:.3e}, shares: {shares}}}
 graph:
 {graph}
-sampling: {{rows: 10000}}
+{training}sampling: {{rows: {drawn}}}
 evaluation: {{enabled: false}}
 attacks: {{membership: {{enabled: false}}}}
 tracking: {{enabled: false}}
@@ -226,7 +231,7 @@ def main() -> None:
     )
     parser.add_argument("--rows", nargs="+", type=int, default=[10**6, 10**7])
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
-    parser.add_argument("--work", nargs="+", choices=WORK, default=WORK)
+    parser.add_argument("--work", nargs="+", choices=WORK, default=WORK[:2])
     parser.add_argument("--ids", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--keep", type=Path)
