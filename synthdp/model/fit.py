@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -36,6 +36,7 @@ from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.product_sums import Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import MEASURE, PAIRS, TARGETS, TRAIN, estimand_purpose, needed
@@ -56,9 +57,14 @@ START_FLOOR_ROWS = 5.0
 
 
 class TrainingReleaser(Releaser, Protocol):
-    """A releaser that keeps the state of a training, so that a killed run can continue."""
+    """A releaser that keeps the state of a training, so that a killed run can continue, and that
+    reads rows once for what is released together.
+    """
 
     def checkpoints(self, purpose: str) -> Checkpoints | None: ...
+    def release_together(
+        self, mechanisms: Mapping[str, Mechanism[Any]]
+    ) -> dict[str, Released[Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -90,10 +96,13 @@ def fit(
     """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
     marginals = measure(releaser, check)
     tables, sums = tables_and_sums(releaser.plan.estimands)
-    for name, mechanism in tables.items():
-        more = releaser.release(mechanism, purpose=estimand_purpose(name))
+    asked = releaser.release_together(
+        {estimand_purpose(name): mechanism for name, mechanism in (tables | sums).items()}
+    )
+    for name in tables:
+        more = asked[estimand_purpose(name)]
         marginals = marginals.zip(more).map(lambda both: (*both[0], *both[1]))
-    released = {n: releaser.release(m, purpose=estimand_purpose(n)) for n, m in sums.items()}
+    released = {name: asked[estimand_purpose(name)] for name in sums}
     graph = find_graph(
         releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
     )

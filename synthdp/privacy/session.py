@@ -1,8 +1,9 @@
 """The only opener of sealed rows, with two doors.
 
 `release(mechanism, purpose=...)` matches the mechanism's event against the plan, charges the ledger
-durably, and only then lets the mechanism look. `inspect(fn, reason=...)` computes on real rows
-without noise and returns `Confidential`, which the bundle refuses.
+durably, and only then lets the mechanism look; `release_together` does so for several, which then
+look in one pass. `inspect(fn, reason=...)` computes on real rows without noise and returns
+`Confidential`, which the bundle refuses.
 
 A run's journal keeps each released value, so that a run that was killed goes on without looking
 twice: a purpose that was charged and kept is read back; one that was charged and not kept was used
@@ -13,7 +14,7 @@ After the run has settled its values may be public, so that then only the journa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +39,7 @@ from synthdp.privacy.private import (
     _check_key,
 )
 from synthdp.privacy.table import Table
+from synthdp.privacy.together import tables_for
 
 T = TypeVar("T")
 
@@ -93,6 +95,45 @@ class Session:
         else:
             value = self._unpacked(mechanism, arrays, purpose)
         return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)
+
+    def release_together(self, mechanisms: Mapping[str, Mechanism[T]]) -> dict[str, Released[T]]:
+        """`release` of the mechanism of each purpose, each charged by itself; the rows are opened
+        after the last charge, and looked at in one pass for all whose value was not kept.
+
+        Raises:
+            BudgetError, OutputError: as `release` does; nothing was seen if any charge is refused.
+        """
+        events = {
+            purpose: _check_planned(self.plan, mechanism, purpose, self._used)
+            for purpose, mechanism in mechanisms.items()
+        }
+        receipts = {}
+        for purpose, event in events.items():
+            name = mechanisms[purpose].name
+            paid = self._lease.charge(purpose=purpose, mechanism=name, event=event)
+            receipts[purpose] = frozenset({Receipt(self._run, paid.hash)})
+            self._used.add(purpose)
+        kept = {purpose: self._journal.read(purpose) for purpose in mechanisms}
+        values = {
+            purpose: self._unpacked(mechanisms[purpose], arrays, purpose)
+            for purpose, arrays in kept.items()
+            if arrays is not None
+        }
+        values |= self._seen_together({p: m for p, m in mechanisms.items() if p not in values})
+        return {p: Released(values[p], receipts[p], key=_KERNEL_KEY) for p in mechanisms}
+
+    def _seen_together(self, mechanisms: Mapping[str, Mechanism[T]]) -> dict[str, T]:
+        """Values of what was charged and not kept, each kept before the next has its noise."""
+        for purpose in mechanisms:
+            _check_unsettled(self._lease, self._run, purpose)
+        if not mechanisms:
+            return {}
+        tables = tables_for(self._private.unseal(key=_KERNEL_KEY), list(mechanisms.values()))
+        values = {}
+        for (purpose, mechanism), table in zip(mechanisms.items(), tables, strict=True):
+            values[purpose] = mechanism.run(table, self._streams)
+            self._journal.write(purpose, mechanism.pack(values[purpose]))
+        return values
 
     def checkpoints(self, purpose: str) -> Checkpoints | None:
         """Where the mechanism of `purpose` keeps how far it came, for a run that is killed on the
@@ -159,6 +200,10 @@ class Rehearsal:
             frozenset({REHEARSAL}),
             key=_KERNEL_KEY,
         )
+
+    def release_together(self, mechanisms: Mapping[str, Mechanism[T]]) -> dict[str, Released[T]]:
+        """`release` of each: made-up rows in memory need no common pass."""
+        return {p: self.release(m, purpose=p) for p, m in mechanisms.items()}
 
     def admit(
         self, mechanism: Mechanism[Any], *, purpose: str, key: object

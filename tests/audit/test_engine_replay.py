@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import dp_accounting
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,12 +22,16 @@ from synthdp.audit.mechanisms.sum_examples import upper_half
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
 from synthdp.privacy.mechanisms.product_sums import NUMBER, ProductSums
 from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
+from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.engines import shards
 from synthdp.privacy.readers.engines.engine import EngineTable, Reading
 from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.privacy.table import Table
+from synthdp.privacy.together import CellsOf, tables_for
 from synthdp.spec.model import Categorical, Integer
 
 MOST = 2
@@ -50,10 +55,37 @@ SUMS: list[Any] = [
     StratumSums(NUMBERS, (Arm(((HALF, True),)), Arm()), ("y",), CLIPPED, 2.0),
     ProductSums(NUMBERS, Arm(), (CLIPPED,), PRODUCTS, 2.0),
 ]
+BESIDE = (
+    NoisyMarginals(NUMBERS, (("n",), ("n", "y")), 2.0).for_unit(MOST),
+    NoisyMarginals(NUMBERS, (("y",),), 3.0).for_unit(MOST),
+)
 MECHANISMS = [
     NoisyMarginals(DOMAIN, TABLES, 2.0).for_unit(MOST),
     AdaptiveMarginals(DOMAIN, 3.0).choose(TABLES),
 ]
+
+
+@dataclass(frozen=True)
+class Together:
+    """What `Session.release_together` does after the charges, as one mechanism of all events."""
+
+    members: tuple[Mechanism[Any], ...]
+    name: str = "together"
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        return dp_accounting.ComposedDpEvent([m.event(rows_per_unit) for m in self.members])
+
+    def run(self, table: Table, randomness: Randomness) -> list[Any]:
+        tables = tables_for(table, self.members)
+        assert all(seen is not table for seen in tables)
+        return [m.run(t, randomness) for m, t in zip(self.members, tables, strict=True)]
+
+    def pack(self, value: Any) -> Arrays:
+        packed = [m.pack(v) for m, v in zip(self.members, value, strict=True)]
+        return {f"{i} {name}": a for i, own in enumerate(packed) for name, a in own.items()}
+
+    def unpack(self, arrays: Arrays) -> list[Any]:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +166,29 @@ def test_a_unit_more_moves_sums_by_what_is_charged_and_no_more(
 ) -> None:
     found = replay(mechanism, pairs(tmp_path), domain=NUMBERS, rows_per_unit=MOST)
     assert found.findings == () and found.largest_share > 0.99
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    "members", [(*SUMS, *BESIDE), (SUMS[1], *BESIDE, SUMS[0]), BESIDE], ids=["sums", "mixed", "no"]
+)
+def test_what_is_seen_in_one_pass_moves_what_is_charged_for_each_and_no_more(
+    members: tuple[Any, ...], tmp_path: Path
+) -> None:
+    found = replay(Together(members), pairs(tmp_path), domain=NUMBERS, rows_per_unit=MOST)
+    assert found.findings == () and found.largest_share > 0.99
+
+
+@pytest.mark.check
+def test_a_cell_that_counts_rows_twice_in_one_pass_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Falsifier."""
+    true = CellsOf.block
+    monkeypatch.setattr(CellsOf, "block", lambda self, frame, codes: 2 * true(self, frame, codes))
+    mechanism = Together((*SUMS, *BESIDE))
+    found = replay(mechanism, pairs(tmp_path), domain=NUMBERS, rows_per_unit=MOST)
+    assert {finding.differs for finding in found.findings} == {"moved"}
 
 
 @pytest.mark.check

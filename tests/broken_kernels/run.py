@@ -40,6 +40,7 @@ KERNEL_TESTS = [
         "slots",
         "mechanisms",
         "session",
+        "together",
         "ledger",
     )
 ]

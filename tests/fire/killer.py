@@ -23,7 +23,7 @@ import re
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -174,19 +174,14 @@ def watch_looks(folder: Path, log: int) -> None:
     kept.
     """
     purposes: list[str] = []
-    true_release, true_keep = session.Session.release, lease.Lease.keep
+    true_release = session.Session.release
 
     def release(self: Any, mechanism: Any, *, purpose: str) -> Any:
         purposes.append(purpose)
         return true_release(self, mechanism, purpose=purpose)
 
-    def keep(self: Any, **body: Any) -> None:
-        true_keep(self, **body)
-        if body["step"] is None:
-            os.write(log, f"{json.dumps({'kept': body['purpose']})}\n".encode())
-
     session.Session.release = release  # type: ignore[method-assign, assignment]
-    lease.Lease.keep = keep  # type: ignore[method-assign, assignment]
+    watch_kept(log)
     for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
 
         def run(self: Any, table: Any, streams: Any, *, true: Any = kind.run) -> Any:
@@ -195,6 +190,18 @@ def watch_looks(folder: Path, log: int) -> None:
             return true(self, table, streams)
 
         kind.run = run  # type: ignore[method-assign, assignment]
+
+
+def watch_kept(log: int) -> None:
+    """Write down each value that was kept."""
+    true = lease.Lease.keep
+
+    def keep(self: Any, **body: Any) -> None:
+        true(self, **body)
+        if body["step"] is None:
+            os.write(log, f"{json.dumps({'kept': body['purpose']})}\n".encode())
+
+    lease.Lease.keep = keep  # type: ignore[method-assign, assignment]
 
 
 def charged_on_disk(path: Path) -> list[str]:
@@ -214,8 +221,10 @@ def arm(folder: Path, kill: int | None, log: int) -> None:
     arm_points(folder, kill, log)
 
 
-def arm_points(folder: Path, kill: int | None, log: int) -> None:
-    """Put all points in place."""
+def arm_points(
+    folder: Path, kill: int | None, log: int, more: Sequence[tuple[Any, str, str]] = ()
+) -> None:
+    """Put all points in place, and `more` as for `around`."""
     points = Points(folder, kill, log)
     reach = points.reach
     torn(reach)
@@ -224,6 +233,8 @@ def arm_points(folder: Path, kill: int | None, log: int) -> None:
     for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
         around(kind, "run", f"look of {kind.__name__}", reach)
     around(dpsgd._Trainer, "step", "training step", reach)
+    for owner, name, label in more:
+        around(owner, name, label, reach)
     around(bundle_write, "write_csv", "table", reach)
     around(publishing, "write_bundle", "bundle", reach)
     around(publishing, "internal_report", "internal report", reach)

@@ -25,12 +25,12 @@ SIGKILL = -9
 class Killer:
     """A process that forks a release for each request."""
 
-    def __init__(self, folder: Path) -> None:
-        script = Path(__file__).with_name("killer.py")
+    def __init__(self, folder: Path, name: str = "killer.py", *more: str) -> None:
+        script = Path(__file__).with_name(name)
         self.folder = folder
         with (folder / "stderr").open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(script), str(folder)],
+                [sys.executable, str(script), str(folder), *more],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
