@@ -52,9 +52,6 @@ class RunFolder:
     def holdout_coins(self) -> np.random.Generator:
         """The generator that draws held-out rows and the kept rows of a unit; a resume repeats it.
 
-        Fresh draws would let rows that the model has seen come back as test rows. Noise never has a
-        stored key.
-
         Fresh coins would let rows that the model has seen come back as test rows. Noise never has a
         stored key.
         """
