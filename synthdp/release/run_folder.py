@@ -11,6 +11,7 @@ it finds nothing to write to once another run has taken OUT.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -56,6 +57,12 @@ class RunFolder:
         stored key.
         """
         return np.random.Generator(np.random.Philox(key=int(self.holdout_key, 16)))
+
+    @property
+    def asked_sha256(self) -> str:
+        """Digest of the command and the text of its spec: what was asked for."""
+        asked = json.dumps([self.command, self.spec_text])
+        return hashlib.sha256(asked.encode()).hexdigest()
 
     @property
     def journal(self) -> Path:
