@@ -407,10 +407,11 @@ def test_a_run_whose_state_was_edited_is_held_to_what_the_ledger_reserved(
         patch.setattr(Session, "settle", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))
         assert synthdp(*orient).code == 130
     before, asked = tiny.kinds(), tiny.spec.read_text()
+    turned = (*orient[:3], "weight", "visits", *orient[5:])
     for changes, command in (
         ({"spec_text": asked + "# changed\n"}, orient),
-        ({"command": "graph orient weight visits --score table"}, (*orient[:3], "weight", "visits", *orient[5:])),
-    ):  # fmt: skip
+        ({"command": "graph orient weight visits --score table"}, turned),
+    ):
         was = (graph_out / ".run" / "state.json").read_text()
         edited(graph_out, **changes)
         tiny.spec.write_text(changes.get("spec_text", asked))
