@@ -22,7 +22,7 @@ def export(
     ],
     table: Annotated[str, typer.Option("--table", help="Table to make: NAME or SCHEMA.NAME.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a table that has the same columns.")
+        bool, typer.Option("--replace", help="Replace a table that an earlier export wrote.")
     ] = False,
     key: Annotated[
         Path | None,

@@ -32,6 +32,7 @@ from synthdp.spec.model import (
     ReleaseSpec,
     TableEstimand,
 )
+from synthdp.spec.model.estimands import Clip, number_bounds
 
 TABLE = "a noisy table of marginals.json: `synthdp answer` has its shares and means"
 
@@ -136,6 +137,23 @@ def estimand_text(estimand: Estimand) -> str:
         return f"{estimand.outcome} ~ {' + '.join(estimand.terms)}{where}"
     against = estimand.control or "all other rows"
     return f"effect on {estimand.outcome}: {estimand.treated} against {against}"
+
+
+def clipped_text(spec: ReleaseSpec, estimand: Estimand) -> str:
+    """`estimand_text`, and where its numbers are clipped: it is then of other numbers than the
+    rows'. A clip that is the column's bounds changes none, and is left out.
+    """
+    clips: Mapping[str, Clip | None] = {}
+    if isinstance(estimand, RegressionEstimand):
+        clips = estimand.clips
+    elif not isinstance(estimand, TableEstimand):
+        clips = {_outcome(spec, estimand) or "": estimand.clip}
+    told = "; ".join(
+        f"{name} clipped to {clip[0]:g} to {clip[1]:g}, of {bounds[0]:g} to {bounds[1]:g}"
+        for name, clip in clips.items()
+        if clip is not None and tuple(clip) != (bounds := number_bounds(spec.columns[name]))
+    )
+    return f"{estimand_text(estimand)} ({told})" if told else estimand_text(estimand)
 
 
 def paid_about(spec: ReleaseSpec, name: str | None) -> Iterator[str]:

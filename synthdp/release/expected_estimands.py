@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from synthdp.inference.estimands import estimand_text
+from synthdp.inference.estimands import clipped_text
 from synthdp.inference.figures import Rows
 from synthdp.inference.intervals import Z
 from synthdp.inference.regression import regression_figures
@@ -25,7 +25,8 @@ from synthdp.spec.model.estimands import number_bounds
 
 
 def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
-    """For each estimand its `name`, `text`, `statistic`, and `noise`: one standard deviation.
+    """For each estimand its `name`, `text` with its clip, `statistic`, and `noise`: one standard
+    deviation.
 
     A contingency table has the noise of its cells, in rows. A regression has `terms`, the noise of
     each coefficient in the outcome's unit, and `noise` is the largest.
@@ -42,7 +43,7 @@ def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, A
             statistic, noise = "coefficient", max(terms.values(), default=None)
         else:
             statistic, noise = "table", float(getattr(mechanism, "sigma", math.nan))
-        name, text = estimand_name(i), estimand_text(estimand)
+        name, text = estimand_name(i), clipped_text(spec, estimand)
         told = {"name": name, "text": text, "statistic": statistic, "noise": noise}
         found.append(told | {"terms": terms} if terms else told)
     return found

@@ -19,7 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
-from synthdp.inference.estimands import EstimandResult, estimand_results
+from synthdp.inference.estimands import EstimandResult, clipped_text, estimand_results
 from synthdp.inference.figures import Value
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
@@ -119,10 +119,11 @@ def _estimands(
 ) -> Iterator[EstimandBeside]:
     """Every released figure of an estimand beside that of all real rows."""
     sums = {name: released.value for name, released in fitted.sums.items()}
-    for released, exact in zip(estimand_results(run.spec, run.domain, sums), real, strict=True):
+    results = estimand_results(run.spec, run.domain, sums)
+    for asked, released, exact in zip(run.spec.estimands, results, real, strict=True):
         for figure, true in zip(released.figures, exact.figures, strict=True):
             yield EstimandBeside(
-                text=released.text,
+                text=clipped_text(run.spec, asked),
                 statistic=released.statistic,
                 group=figure.group or "",
                 released=_number(figure.estimate),

@@ -19,6 +19,7 @@ from synthdp.privacy.source import read_private, read_texts
 from synthdp.privacy.table import Table
 from synthdp.progress import Reporter
 from synthdp.release.job import Job
+from synthdp.release.run_folder import RELEASE
 
 
 def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Session:
@@ -44,6 +45,8 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
         }
         body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
         body |= {"published_sha256": published_sha256(spec)}
+        if job.folder.command != RELEASE:
+            body |= {"asked_sha256": job.folder.asked_sha256}
         body |= searched_unit(spec.dataset.privacy_unit) if texts else {}
         job.ledger.reserve(
             spec.dataset.id,

@@ -13,6 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.ledger.connect import budget_noted, cap_of, open_ledger
 from synthdp.ledger.domain_search import check_domain_from
+from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import run_folder
 from synthdp.release.job import Job
@@ -40,6 +41,8 @@ def own_job(
     """A new run in `out`, or the interrupted one of the same spec and command. `what` it is, in
     words. One that `finds_domain` need not say what earlier searches cost.
 
+    What the run reserved its budget for is read in the ledger: its folder can be edited by hand.
+
     Raises:
         OutputError: `out` holds another run, or cannot be written.
         BudgetError: the ledger does not allow it.
@@ -51,6 +54,8 @@ def own_job(
             interrupted.spec_path if interrupted else spec_path,
             resumed=interrupted is not None,
         )
+        if interrupted is not None:
+            _check_reserved(interrupted, ledger, out)
         check_nearby(ledger.entries(), spec.dataset.id, out)
         if not finds_domain:
             check_domain_from(spec, ledger.entries())
@@ -122,3 +127,24 @@ def _check_same(interrupted: RunFolder, out: Path, text: str, command: str, what
             f"{out} holds an interrupted {what} of another spec",
             hint="bring that spec back to go on, or give --force to drop the run and pay again",
         )
+
+
+def _check_reserved(interrupted: RunFolder, ledger: Ledger, out: Path) -> None:
+    """Whether the ledger's reservation of this run is for what its folder says was asked.
+
+    Raises:
+        OutputError: it is for another command or spec, or was made before it held a digest.
+    """
+    entries = ledger.run_entries(interrupted.run)
+    reserved = next((e.body for e in entries if e.kind == "reserve"), None)
+    if reserved is None or reserved.get("asked_sha256") == interrupted.asked_sha256:
+        return
+    state = out / FOLDER / STATE
+    raise OutputError(
+        f"the ledger holds another command or spec of run {interrupted.run} than {state} says; its"
+        " budget stays spent, and nothing more was spent",
+        hint=(
+            f"bring {state} back as it was written (a run of an earlier version ends with that"
+            " version), or give --force to drop the run and pay again"
+        ),
+    )

@@ -71,19 +71,16 @@ def plan_facts(
         "quality": quality.to_json(),
         "estimands": _estimands(spec, plan),
         "notes": [*_engine(spec, plan), *_notes(spec)],
-        "warnings": [*warnings, *traps(spec), *quality.warnings, *_failing(spec, quality.tv1)],
+        "warnings": [*warnings, *traps(spec), *quality.warnings, *_gates(spec, plan, quality.tv1)],
     }
 
 
-def _failing(spec: ReleaseSpec, tv1: float) -> Iterator[str]:
-    """Gates that the expected distance of single columns would fail."""
-    for gate in spec.gates:
-        if gate.metric in ("tv1", "tv1_dp") and gate.at_most is not None and tv1 > gate.at_most:
-            yield (
-                f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the"
-                f" bundle after the budget is spent: single columns are expected to be off by about"
-                f" {tv1:.2g}; declare fewer bins or categories, or a larger epsilon"
-            )
+def _gates(spec: ReleaseSpec, plan: ReleasePlan, tv1: float) -> Iterator[str]:
+    """Gates that are likely to fail, or to fall by chance."""
+    if spec.gates:
+        from synthdp.release.expected_gates import gate_warnings
+
+        yield from gate_warnings(spec, plan, tv1)
 
 
 def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:

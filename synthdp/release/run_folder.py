@@ -11,6 +11,7 @@ it finds nothing to write to once another run has taken OUT.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -52,13 +53,16 @@ class RunFolder:
     def holdout_coins(self) -> np.random.Generator:
         """The generator that draws held-out rows and the kept rows of a unit; a resume repeats it.
 
-        Fresh draws would let rows that the model has seen come back as test rows. Noise never has a
-        stored key.
-
         Fresh coins would let rows that the model has seen come back as test rows. Noise never has a
         stored key.
         """
         return np.random.Generator(np.random.Philox(key=int(self.holdout_key, 16)))
+
+    @property
+    def asked_sha256(self) -> str:
+        """Digest of the command and the text of its spec: what was asked for."""
+        asked = json.dumps([self.command, self.spec_text])
+        return hashlib.sha256(asked.encode()).hexdigest()
 
     @property
     def journal(self) -> Path:

@@ -18,6 +18,7 @@ from synthdp.bundle.metadata.parquet import arrow_schema, row_groups
 from synthdp.bundle.wording import about_column
 from synthdp.errors import OutputError
 from synthdp.progress import Advance, unheard
+from synthdp.sample.export_marks import MARKS, mark, marked
 from synthdp.spec.addresses import reason, shown_address
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column, ReleaseSpec
@@ -51,13 +52,14 @@ def write_table(
     """Verify a bundle, and write its synthetic rows as the table `name` of a database.
 
     All is one transaction. Databases that end one at a change of tables, such as MySQL, may keep an
-    empty table when the rows do not get through.
+    empty table when the rows do not get through. The database's table `synthdp_exports` notes which
+    tables were written.
 
     Args:
         bundle: the bundle's folder.
         address: an SQLAlchemy URL.
         name: the table, or `schema.table`.
-        replace: drop a table of this name that has the bundle's columns, and no other.
+        replace: drop a table of this name that an earlier export wrote, and no other.
         key: the file of the publisher's public key; only what it signed is written.
         progress: is told of rows that were written, and of how many there are.
 
@@ -77,6 +79,7 @@ def write_table(
     try:
         with engine.begin() as connection:
             replaced = _make_room(connection, made, name, replace=replace)
+            mark(connection, made, bundle)
             rows = _insert(connection, made, bundle, spec, progress)
     except sa.exc.SQLAlchemyError as error:
         why = reason(error)
@@ -95,6 +98,10 @@ def table_of(spec: ReleaseSpec, name: str) -> sa.Table:
     schema, _, own = name.rpartition(".")
     if not own:
         raise OutputError("the table has no name", hint="give --table NAME or SCHEMA.NAME")
+    if own.lower() == MARKS:
+        raise OutputError(
+            f"{MARKS} is where synthdp notes which tables it wrote", hint="name another table"
+        )
     types = arrow_schema(spec.columns)
     columns = [
         sa.Column(
@@ -137,14 +144,20 @@ def _begun_by_hand(connection: Any, _: Any) -> None:
 
 
 def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bool) -> bool:
-    """Whether a table of the same columns was dropped; a table that must stay is an error."""
+    """Whether a table of an earlier export was dropped; a table that must stay is an error."""
     seen = sa.inspect(connection)
     if not seen.has_table(made.name, schema=made.schema):
         return False
     if not replace:
         raise OutputError(
             f"the table {name} exists; nothing was written",
-            hint="name another table, or replace it with --replace",
+            hint="name another table; --replace replaces one that an earlier export wrote",
+        )
+    if not marked(connection, made):
+        raise OutputError(
+            f"nothing says that synthdp wrote the table {name}; it was not replaced",
+            hint="it may hold original rows. If it is not needed, drop it yourself, and export"
+            f" without --replace; exports are noted in the table {MARKS} from then on",
         )
     if [c["name"] for c in seen.get_columns(made.name, schema=made.schema)] != made.columns.keys():
         raise OutputError(

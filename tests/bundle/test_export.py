@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -64,18 +65,60 @@ def test_rows_and_types_are_those_of_the_bundle(made: Path, address: str) -> Non
         assert column["nullable"] == (not field["constraints"]["required"])
 
 
-def test_a_table_is_replaced_only_on_request_and_only_by_its_like(made: Path, address: str) -> None:
+def run(address: str, *statements: str) -> None:
+    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def test_a_table_is_replaced_only_on_request_and_only_if_an_export_wrote_it(
+    made: Path, address: str
+) -> None:
     write_table(made, address, "clinic")
     with pytest.raises(OutputError, match="exists; nothing was written"):
         write_table(made, address, "clinic")
     assert write_table(made, address, "clinic", replace=True).replaced
-    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("create table payroll (id integer)")
-        connection.exec_driver_sql("insert into payroll values (7)")
+    run(address, "create table original as select * from clinic")
+    before = held(address, "original")
+    with pytest.raises(OutputError, match="nothing says that synthdp wrote") as refused:
+        write_table(made, address, "original", replace=True)
+    assert "drop it yourself" in str(refused.value.hint)
+    pd.testing.assert_frame_equal(held(address, "original"), before)
+
+
+def test_a_table_that_changed_since_its_export_is_not_replaced(made: Path, address: str) -> None:
+    write_table(made, address, "clinic")
+    run(
+        address,
+        "drop table clinic",
+        "create table clinic (id integer)",
+        "insert into clinic values (7)",
+    )
     with pytest.raises(OutputError, match="other columns"):
-        write_table(made, address, "payroll", replace=True)
-    assert held(address, "payroll")["id"].tolist() == [7]
+        write_table(made, address, "clinic", replace=True)
+    assert held(address)["id"].tolist() == [7]
+
+
+def test_exports_are_noted_once_for_each_table(made: Path, address: str) -> None:
+    for name, replace in (("clinic", False), ("second", False), ("clinic", True)):
+        write_table(made, address, name, replace=replace)
+    noted = held(address, "synthdp_exports")
+    assert sorted(noted["table_name"]) == ["clinic", "second"]
+    digest = hashlib.sha256((made / "SHA256SUMS").read_bytes()).hexdigest()
+    assert set(noted["bundle_sha256"]) == {digest}
+    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
+    schema = sa.inspect(engine).default_schema_name
+    assert write_table(made, address, f"{schema}.second", replace=True).replaced
+
+
+def test_a_foreign_table_of_notes_is_left_alone(made: Path, address: str) -> None:
+    run(address, "create table synthdp_exports (id integer)")
+    with pytest.raises(OutputError, match="that synthdp did not make"):
+        write_table(made, address, "clinic")
+    with pytest.raises(OutputError, match="notes which tables"):
+        write_table(made, address, "synthdp_exports", replace=True)
+    assert held(address, "synthdp_exports").columns.tolist() == ["id"]
 
 
 def test_a_broken_write_leaves_what_was_there(

@@ -387,6 +387,43 @@ def test_one_graph_command_does_not_answer_for_another(
     assert synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out).code == 0
 
 
+def edited(out: Path, **changes: str) -> None:
+    """Change the state of the interrupted run in `out` by hand."""
+    state = out / ".run" / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | changes))
+
+
+def test_a_run_whose_state_was_edited_is_held_to_what_the_ledger_reserved(
+    tiny: Any,
+    modes: Mapping[str, Any],
+    synthdp: Any,
+    graph_out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The new spec has the same plan, and so has the other pair: only the digest tells."""
+    tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
+    orient = ("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out)
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "settle", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))
+        assert synthdp(*orient).code == 130
+    before, asked = tiny.kinds(), tiny.spec.read_text()
+    turned = (*orient[:3], "weight", "visits", *orient[5:])
+    for changes, command in (
+        ({"spec_text": asked + "# changed\n"}, orient),
+        ({"command": "graph orient weight visits --score table"}, turned),
+    ):
+        was = (graph_out / ".run" / "state.json").read_text()
+        edited(graph_out, **changes)
+        tiny.spec.write_text(changes.get("spec_text", asked))
+        done = synthdp(*command)
+        assert done.code == 2 and "the ledger holds another command or spec of run" in done.err
+        assert "its budget stays spent, and nothing more was spent" in done.err
+        assert "this command spent nothing" in done.err and tiny.kinds() == before
+        (graph_out / ".run" / "state.json").write_text(was)
+        tiny.spec.write_text(asked)
+    assert synthdp(*orient).code == 0 and tiny.kinds() == [*before, "settle"]
+
+
 def test_a_folder_with_an_interrupted_release_is_left_alone(
     tiny: Any, modes: Mapping[str, Any], synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,6 +249,8 @@ def test_a_clipped_mean_does_not_answer_for_the_whole_one(tiny: Any, make_table:
     bundle = Bundle(tiny.bundle)
     assert float(bundle.estimands[0].figures[0].estimate) < 50.1
     assert float(bundle.answer("mean(weight)").estimate) > 60
+    page = (tiny.out / "internal" / "internal.html").read_text(encoding="utf-8")
+    assert "mean(weight) (weight clipped to 40 to 50, of " in page
 
 
 @pytest.mark.parametrize("even", [[], ["weight"]], ids=["chosen", "drawn again"])

@@ -118,3 +118,24 @@ def test_the_line_of_the_plan(spec: ReleaseSpec) -> None:
     assert lines[5].startswith("estimand 6, visits ~ old + sick: noise of about 0.")
     assert "in old=true, " in lines[5]
     assert "%" in lines[1] and "rows (standard" in lines[2] and "in each cell" in lines[6]
+
+
+def test_plans_say_where_numbers_are_clipped() -> None:
+    asked = [
+        {"kind": "question", "ask": "mean(visits) by old", "clip": [0, 12]},
+        {"kind": "effect", "treated": "sick", "outcome": "visits", "adjust": [], "clip": [1, 9]},
+        {"kind": "regression", "outcome": "visits", "terms": ["old"], "clips": {"visits": [2, 8]}},
+        {"kind": "question", "ask": "mean(visits)", "clip": [0, 30]},
+    ]
+    shares = {"measure": 0.2, "train": 0.5, "estimands": 0.3}
+    spec = build_spec(
+        COLUMNS,
+        rows=20_000,
+        estimands=asked,
+        privacy={"epsilon": 1.0, "delta": 1e-6, "shares": shares},
+    )
+    plan = plan_for(spec, Domain.from_spec(spec.columns))
+    lines = [estimand_line(e) for e in expected_estimands(spec, plan)]
+    for line, clip in zip(lines, ["0 to 12", "1 to 9", "2 to 8"], strict=False):
+        assert f"(visits clipped to {clip}, of 0 to 30): noise of about" in line
+    assert lines[3].startswith("estimand 4, mean(visits): noise"), "bounds are no clip"

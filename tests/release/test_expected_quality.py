@@ -191,6 +191,21 @@ def test_traps_are_told_and_clean_specs_have_none() -> None:
     assert traps(predicting(1000)) == []
 
 
+@pytest.mark.parametrize(("train", "warned"), [(0.0, 1), (0.4, 0)])
+def test_a_secret_sample_without_training_is_a_trap(train: float, warned: int) -> None:
+    shares = {"measure": 0.3, "graph": 0.7 - train, "train": train}
+    spec = spec_of(
+        COLUMNS,
+        rows=20_000,
+        graph={"mode": "predict"},
+        privacy={"epsilon": 1.0, "delta": 1e-6, "shares": shares},
+        synthesizer={"sample": 5000},
+    )
+    assert (plan_for(spec, Domain.from_spec(spec.columns)).train is None) == bool(warned)
+    told = [warning for warning in traps(spec) if "synthesizer.sample" in warning]
+    assert len(told) == warned and traps(spec) == told
+
+
 def test_validate_and_plan_tell_them(tmp_path: Path, synthdp: Run) -> None:
     spec = {
         **skeleton(2000),

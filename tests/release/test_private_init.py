@@ -238,6 +238,25 @@ def test_an_interrupted_run_goes_on_without_paying_or_looking_again(
     assert looks == ([] if where != "columns_to_read" else ["kept_counts"])
 
 
+def test_a_request_that_was_edited_into_the_runs_folder_is_refused(
+    clinic: Path, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new request has the same plan: the ledger's digest alone tells."""
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_write", killed)
+        assert synthdp("init", clinic, *AMPLE).code == 130
+    before, state = kinds(clinic.parent), Path("releases/clinic/init/.run/state.json")
+    was = json.loads(state.read_text())
+    assert "one person" in was["spec_text"]
+    other = was["spec_text"].replace("one person", "one visit")
+    state.write_text(json.dumps(was | {"spec_text": other}))
+    done = synthdp("init", clinic, *AMPLE, "--meaning", "one visit")
+    assert done.code == 2 and "the ledger holds another command or spec of run" in done.err
+    assert "nothing more was spent" in done.err and kinds(clinic.parent) == before
+    state.write_text(json.dumps(was))
+    assert synthdp("init", clinic, *AMPLE).code == 0
+
+
 def _counting(looks: list[str], name: str, honest: Any) -> Any:
     def counted(*arguments: Any, **named: Any) -> Any:
         if name not in looks:

@@ -9,7 +9,11 @@ from synthdp.spec.model import ReleaseSpec
 
 def traps(spec: ReleaseSpec) -> list[str]:
     """A warning for each trap, in words. Nothing here comes from rows."""
-    return [*_targets_without_causes(spec), *_labels_without_graph(spec)]
+    return [
+        *_targets_without_causes(spec),
+        *_labels_without_graph(spec),
+        *_sample_without_training(spec),
+    ]
 
 
 def _targets_without_causes(spec: ReleaseSpec) -> Iterator[str]:
@@ -46,3 +50,13 @@ def _labels_without_graph(spec: ReleaseSpec) -> Iterator[str]:
                 " predicts it is easily lost; name pairs with it in privacy.pairs, or use"
                 " graph.mode predict"
             )
+
+
+def _sample_without_training(spec: ReleaseSpec) -> Iterator[str]:
+    """Only training is on the secret sample: where nothing is trained, none is drawn."""
+    sample, shares = spec.synthesizer.sample, spec.privacy.shares
+    if sample is not None and not shares.train and not shares.targets:
+        yield (
+            f"synthesizer.sample: {sample:,} does nothing, for nothing is trained: noisy tables,"
+            " which are of all rows, make the model; leave it out, or give shares.train a part"
+        )
