@@ -27,7 +27,7 @@ from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.product_sums import SumMechanism
 from synthdp.privacy.table import Table
 
-MOST_CELLS = 1 << 16
+MAX_CELLS = 1 << 16
 """Of tables that are added up beside sums, block by block; larger ones take a pass of their own."""
 
 
@@ -136,7 +136,7 @@ def tables_for(table: Table, mechanisms: Sequence[Mechanism[Any]]) -> list[Table
     the charge of each.
 
     One pass over an engine's table: of counts where there are only tables, else of sums; and one
-    more for tables of more than `MOST_CELLS` cells beside sums.
+    more for tables of more than `MAX_CELLS` cells beside sums.
     """
     sums = [m for m in mechanisms if isinstance(m, SumMechanism)]
     marginals = [m for m in mechanisms if isinstance(m, NoisyMarginals)]
@@ -144,7 +144,7 @@ def tables_for(table: Table, mechanisms: Sequence[Mechanism[Any]]) -> list[Table
         return [table] * len(mechanisms)
     domain = (sums + marginals)[0].domain
     wanted = [CellsOf(domain, c) for c in dict.fromkeys(c for m in marginals for c in m.tables)]
-    beside = [own for own in wanted if sums and own.size <= MOST_CELLS]
+    beside = [own for own in wanted if sums and own.size <= MAX_CELLS]
     alone = [own.columns for own in wanted if own not in beside]
     counts: dict[Columns, Integers] = {}
     if alone:

@@ -170,7 +170,7 @@ def test_a_large_table_takes_a_pass_of_its_own(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = packed(scene.session().release_together(PLANNED))
-    monkeypatch.setattr(together, "MOST_CELLS", 20)
+    monkeypatch.setattr(together, "MAX_CELLS", 20)
     silent = Silent.fresh()
     tables = tables_for(table_of(scene.passes, "arrow"), list(PLANNED.values()))
     assert scene.passes.asked == ["add_up", "count", "add_up"]
