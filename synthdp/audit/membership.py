@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from synthdp.audit.folder import AttackFolder
+from synthdp.audit.power import TARGETS, table_releases
 from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, game_text, shadow_spec
 from synthdp.bundle.certificate.audit_record import Advantage, DeclaredAttack, Membership
 from synthdp.data.domain import Domain
@@ -54,12 +55,9 @@ from synthdp_attacks.threat import Codes as AnyCodes
 from synthdp_attacks.threat import Relation
 from synthdp_attacks.verdict import LOW_RATES
 
-TARGETS = 1  # the most isolated row: which target is chosen matters more than how many
 ELBO = ("elbo", "lira_online")
 # Declared beforehand, beside the black box, where the attack on the tables has shadow models alone.
 WHITE_BOX = (ELBO, ("tables", "lira_online"))
-TABLE_RELEASES = 25  # in each world, for a pair of models
-MAX_TABLES = 50_000  # noisy tables in all releases: some ten CPU seconds
 
 
 def attack_release(
@@ -134,14 +132,6 @@ def attack_rows(
         measurer, *worlds, releases=releases, claim=claim, confidence=shared_confidence(3)
     )
     return replace(report, others=(*report.others, on_tables))
-
-
-def table_releases(pairs: int, *, tables: int) -> int:
-    """Releases of each world in the attack on `tables` noisy tables.
-
-    They are many more than models, but for wide tables only as many as cost little.
-    """
-    return max(pairs, min(TABLE_RELEASES * pairs, MAX_TABLES // (2 * tables)))
 
 
 def two_worlds(rows: AnyCodes, target: int, relation: Relation) -> tuple[AnyCodes, AnyCodes]:

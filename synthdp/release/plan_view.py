@@ -17,6 +17,7 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:
+    from synthdp.audit.power import AttackPower
     from synthdp.privacy.plan import ReleasePlan
     from synthdp.release.expected_quality import ExpectedQuality
 
@@ -45,7 +46,7 @@ def plan_facts(
     rows = spec.sampling.rows or spec.dataset.rows.value
     cells = len(spec.modelled) * spec.synthesizer.hidden
     plan = _plan(spec)
-    quality = _quality(spec, plan)
+    quality, power = _quality(spec, plan), _power(spec, plan)
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
         "ledger": {
@@ -70,7 +71,8 @@ def plan_facts(
         },
         "quality": quality.to_json(),
         "estimands": _estimands(spec, plan),
-        "notes": [*_engine(spec, plan), *_notes(spec)],
+        "attack": power.to_json() if power else None,
+        "notes": [*_engine(spec, plan), *_notes(spec), *([str(power)] if power else [])],
         "warnings": [*warnings, *traps(spec), *quality.warnings, *_gates(spec, plan, quality.tv1)],
     }
 
@@ -81,6 +83,16 @@ def _gates(spec: ReleaseSpec, plan: ReleasePlan, tv1: float) -> Iterator[str]:
         from synthdp.release.expected_gates import gate_warnings
 
         yield from gate_warnings(spec, plan, tv1)
+
+
+def _power(spec: ReleaseSpec, plan: ReleasePlan) -> AttackPower | None:
+    """What the membership attack takes and could show; None where the spec has none."""
+    if not spec.attacks.membership.enabled:
+        return None
+    from synthdp.audit.power import attack_power
+    from synthdp.data.domain import Domain
+
+    return attack_power(spec, Domain.from_spec(spec.columns), plan)
 
 
 def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:

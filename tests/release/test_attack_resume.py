@@ -21,7 +21,7 @@ import pytest
 
 from synthdp.audit import bundle as audit_bundle
 from synthdp.audit import folder as attack_folder
-from synthdp.audit import membership, shadow_models
+from synthdp.audit import membership, power, shadow_models
 from synthdp.audit import plan as audit
 from synthdp.audit.folder import AUDITS, AttackFolder, audit_folder
 from synthdp.audit.membership import attack_rows
@@ -70,7 +70,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
 
     monkeypatch.setattr(membership, "_runner", lambda release: Serial())
     monkeypatch.setattr(shadow_models, "SIDE_BY_SIDE", 1)
-    monkeypatch.setattr(membership, "TABLE_RELEASES", 1)
+    monkeypatch.setattr(power, "TABLE_RELEASES", 1)
     monkeypatch.setattr(ShadowTrainer, "__call__", call)
     return found
 
