@@ -111,15 +111,17 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         return
     rows, columns = spec.dataset.rows.value, len(spec.modelled)
     trains = spec.privacy.shares.train > 0
+    fetches = trains and getattr(spec.synthesizer, "sample", None) is None and name != "sql"
     judged = (1 + len(spec.estimands)) * spec.evaluation.enabled
-    passes = 1 + len(plan.spends) - trains + judged
+    together = max(0, len(plan.estimands) - 1)
+    passes = 1 + len(plan.spends) - fetches - together + judged
     yield (
         f"engine {name}: rows stay where they are, and are passed over about"
         f" {passes} times; {rows:,} declared rows of {columns} columns, of 8"
         f" bytes a value at most, are up to {rows * columns * 8e-9:,.1f} GB each time, of which"
         " this process holds a batch"
     )
-    if trains and getattr(spec.synthesizer, "sample", None) is None and name != "sql":
+    if fetches:
         wide = max(column.level_count for column in spec.modelled.values()) > 256
         yield (
             "training fetches the levels of all rows into memory, about"

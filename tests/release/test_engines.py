@@ -23,6 +23,7 @@ from synthdp.errors import DataError, SpecError
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.engines.engine import EngineTable
+from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.progress import Reporter
 from synthdp.release.graph_only import run_orientation
 from synthdp.release.run import release, resume
@@ -296,3 +297,32 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
     coins = AttackFolder.open(folder / "coins")
     _with_real_rows(job, None, coins, spec_folder=folder, given=None)  # type: ignore[arg-type]
     assert len(seen[0]) == PREDICT_ROWS
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_plan_tells_how_often_the_table_is_passed_over(
+    folder: Path, trains: bool, monkeypatch: pytest.MonkeyPatch, synthdp: Callable[..., Any]
+) -> None:
+    """As often as the engine is asked, where nothing is judged: estimands are one pass, and so is
+    a secret sample.
+    """
+    asked = list[str]()
+
+    def counted(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: asked.append(name) or true(*arguments)
+
+    for name in ("survey", "count", "add_up", "sample"):
+        monkeypatch.setattr(ArrowEngine, name, counted(name, getattr(ArrowEngine, name)))
+    path = write_spec(folder, "arrow", ESTIMANDS)
+    if trains:
+        own = yaml.safe_load(path.read_text()) | {
+            "graph": {"mode": "given", "edges": ["sex -> smoker"]},
+            "synthesizer": {"sample": 500, "steps": 4},
+        }
+        own["privacy"]["shares"] = {"measure": 0.2, "train": 0.5, "estimands": 0.3}
+        path.write_text(yaml.safe_dump(own))
+    told = " ".join(synthdp("plan", path).out.split())
+    asked.clear()
+    release(path, out=folder / "out")
+    assert f"about {len(asked)} times" in told
+    assert asked.count("add_up") == 1 and asked.count("sample") == trains

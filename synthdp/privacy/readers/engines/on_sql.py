@@ -37,7 +37,7 @@ from synthdp.privacy.readers.engines.engine import (
     empty_counts,
 )
 from synthdp.privacy.readers.engines.on_duckdb import add_cell
-from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement
+from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement, quoted
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
 from synthdp.privacy.readers.query import ASK, FORM, RUNS, _told
 from synthdp.spec.model import SqlSource
@@ -50,19 +50,23 @@ POSTGRESQL_KINDS: Mapping[int, Kind] = {
     23: "whole",
     25: "text",
     1043: "text",
+    700: "real",
     701: "real",
     1700: "decimal",
     1082: "day",
     1114: "instant",
 }
-"""By the number of a type: fixed since they exist (pg_type.dat). Not `real` of 32 bits: a driver
-reads the digits that are printed of it, another number of 64 bits than PostgreSQL casts it to.
+"""By the number of a type: fixed since they exist (pg_type.dat)."""
+SHORT = 700
+"""`real`, of 32 bits. PostgreSQL casts its .1 to .10000000149011612 of 64 bits. A driver reads the
+fewest digits that tell it from its neighbours, `0.1`, and so do we (`SqlEngine._rows`). The nearest
+number of 64 bits to some digits is the same for PostgreSQL and Python, which both round correctly.
 """
-
-
+DIGITS = "SET extra_float_digits = 1"
+"""Prints those digits, whatever a server, database or role was set to (PostgreSQL 12 and later)."""
 OLDEST = 130_000
 """The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
-REFUSED = {700: "real of 32 bits", 1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
+REFUSED = {1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class SqlEngine:
     reading: Reading
     check: Callable[[Sequence[str]], object]
     kinds: dict[str, Any] = field(default_factory=dict)
+    short: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Find out what the columns are; `check` sees their names."""
@@ -89,6 +94,7 @@ class SqlEngine:
                 for column, number in types.items():
                     other = f"PostgreSQL's {REFUSED.get(number, f'number {number}')}"
                     self.kinds[column] = POSTGRESQL_KINDS.get(number, other)
+                self.short.update(c for c, number in types.items() if number == SHORT)
                 check_kinds(self.reading.domain, self.kinds, engine="sql")
                 if (unit := self.reading.id_column) is not None:
                     check_id_kind(unit, self.kinds[unit], engine="sql")
@@ -138,7 +144,19 @@ class SqlEngine:
 
     @property
     def _rows(self) -> str:
-        return f"({self.source.query.rstrip().rstrip(';')}) AS synthdp_source"
+        """The query; numbers of 32 bits are those of their digits, which OFFSET 0 has PostgreSQL
+        find once a row and not once a comparison.
+        """
+        rows = f"({self.source.query.rstrip().rstrip(';')}) AS synthdp_source"
+        if not self.short:
+            return rows
+        cells = [
+            f"CAST(CAST({quoted(name)} AS TEXT) AS FLOAT8) AS {quoted(name)}"
+            if name in self.short
+            else quoted(name)
+            for name in self.reading.names.values()
+        ]
+        return f"(SELECT {', '.join(cells)} FROM {rows} OFFSET 0) AS synthdp_digits"
 
     @contextmanager
     def _connection(self) -> Iterator[tuple[sqlalchemy.Connection, str]]:
@@ -167,6 +185,7 @@ class SqlEngine:
                 if name == "postgresql":
                     connection = connection.execution_options(postgresql_readonly=True)
                     _check_server(connection)
+                    connection.execute(sqlalchemy.text(DIGITS))
                 else:
                     _teach(connection, self.reading)
                 yield connection, name
@@ -175,7 +194,7 @@ class SqlEngine:
 
     def _types(self, connection: sqlalchemy.Connection) -> dict[str, Any]:
         """The database's own type of each column that is read, without a row."""
-        text = f"SELECT * FROM {self._rows} LIMIT 0"
+        text = f"SELECT * FROM {self._rows} LIMIT 0"  # before any is known to be short
         cursor = _told(
             lambda: connection.execute(sqlalchemy.text(text)).cursor,
             "the database refuses the query of dataset.source",
