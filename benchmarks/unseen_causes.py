@@ -65,7 +65,8 @@ def figures(name: str, hidden: str | None, epsilon: float, seed: int) -> np.ndar
         for columns in tables:
             sizes = [domain[n].levels for n in columns]
             cells = np.ravel_multi_index([codes[:, domain.index(n)] for n in columns], sizes)
-            counts = np.bincount(cells, minlength=int(np.prod(sizes))).reshape(sizes)
+            flat = np.bincount(cells, minlength=int(np.prod(sizes)))
+            counts = flat.reshape(sizes).astype(np.float64)
             found.append(NoisyTable(columns, counts + np.rint(rng.normal(0, sigma, sizes)), sigma))
         return tuple(found)
 
