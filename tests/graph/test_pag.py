@@ -203,3 +203,17 @@ def test_arrows_close_triangles() -> None:
     assert not rules._between(pag, {("a", "d", "c")})
     pag.put("arrow", at="b", other="c")
     assert rules._between(pag, {("a", "d", "c")}) and pag.arrow_at("b", "d")
+
+
+def test_an_arrow_is_visible_by_a_pair_that_was_found_independent() -> None:
+    """c o-> a -> b, and d <-> e where e is a cause of g and c o-> d."""
+    pag = Pag("abcdeg", [("c", "a"), ("a", "b"), ("c", "d"), ("d", "e"), ("e", "g"), ("d", "g")])
+    for tail, head in ("ab", "eg", "dg"):
+        pag.put("tail", at=tail, other=head)
+        pag.put("arrow", at=head, other=tail)
+    pag.put("arrow", at="a", other="c")
+    for at, other in ("dc", "de", "ed"):
+        pag.put("arrow", at=at, other=other)
+    assert pag.visible("a", "b", {frozenset("cb")}) and not pag.visible("a", "b", set())
+    assert pag.visible("e", "g", {frozenset("cg")}) and not pag.visible("e", "g", set())
+    assert not pag.visible("b", "a", {frozenset("cb")})
