@@ -31,6 +31,9 @@ def graph_text(graph: CausalGraph) -> str:
     lines += _aligned([(_words(e), e.provenance) for e in links])
     lines += [f"group {name}: {', '.join(names)}" for name, names in graph.groups.items()]
     lines += [f"unseen common cause: {', '.join(names)}" for names in graph.latent]
+    if graph.pag is not None:
+        lines.append("if causes may be unseen (o: not known, <->: neither causes the other):")
+        lines += [f"  {link}{'   visible' if link.visible else ''}" for link in graph.pag]
     shown = [" - ".join(pair) for pair in graph.open_pairs[:MAX_OPEN]]
     if shown:
         more = (

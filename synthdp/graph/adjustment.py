@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.pag.effects import unsettled
 from synthdp.spec.expressions.expressions import parse
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def adjustment(
     if effect.outcome in causes:
         return (), "the graph holds the outcome for a cause of the treatment: this is no effect"
     adjusted = tuple(n for n in graph.nodes if n in causes)
+    if any(unsettled(graph.pag or (), name) for name in treatment):
+        return adjusted, "unseen causes may confound the treatment: the search does not exclude it"
     if any(treatment & set(names) and effect.outcome in names for names in graph.latent):
         return adjusted, "the graph has an unseen common cause of treatment and outcome"
     return adjusted, ""

@@ -16,6 +16,7 @@ from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
 from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
+from synthdp.graph.pag.marks import PagLink, links_of_json
 from synthdp.spec.model import Graph
 
 Provenance = Literal[
@@ -63,7 +64,8 @@ class GraphEdge:
 class CausalGraph:
     """Nodes are columns. Directed links form no cycle; without undirected links the graph is a DAG.
 
-    `groups` and `latent` are as in the spec.
+    `groups` and `latent` are as in the spec. `pag` is what holds of the links though causes may be
+    unseen; None where nobody asked.
 
     Raises:
         SynthdpError: a name is unknown, two links join one pair, or the arrows form a cycle.
@@ -83,6 +85,7 @@ class CausalGraph:
     edges: tuple[GraphEdge, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     latent: tuple[tuple[str, ...], ...] = ()
+    pag: tuple[PagLink, ...] | None = None
 
     def __post_init__(self) -> None:
         links = (e.pair for e in self.edges)
@@ -294,7 +297,7 @@ class CausalGraph:
             ],
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "latent": [list(names) for names in self.latent],
-        }
+        } | ({} if self.pag is None else {"pag": [link.to_json() for link in self.pag]})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CausalGraph:
@@ -307,7 +310,8 @@ class CausalGraph:
             edges = tuple(_edge(e) for e in data["edges"])
             groups = {str(k): tuple(map(str, v)) for k, v in data["groups"].items()}
             latent = tuple(tuple(map(str, names)) for names in data["latent"])
-            return cls(tuple(map(str, data["nodes"])), edges, groups, latent)
+            nodes = tuple(map(str, data["nodes"]))
+            return cls(nodes, edges, groups, latent, links_of_json(data.get("pag"), nodes))
         except (KeyError, TypeError, AttributeError) as error:
             raise SynthdpError(
                 f"not a graph in JSON: {error!r}", hint="expected keys nodes, edges, groups, latent"

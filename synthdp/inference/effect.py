@@ -19,6 +19,8 @@ from synthdp.files import check_sums
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import read_graph
 from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.pag.effects import causes, unsettled
+from synthdp.graph.pag.marks import PagLink
 from synthdp.inference.adjustment import Adjustment, Reading, choose
 from synthdp.inference.answer import check_agreement
 from synthdp.inference.effect_query import EffectQuery
@@ -156,6 +158,8 @@ def adjustment_for(
                 f" {t} does alone is not said",
                 hint="take it out of graph.groups, draw its arrows, and release again",
             )
+    if graph.pag is not None:
+        return _with_unseen(query, graph.pag), []
     knowledge = Knowledge.from_spec(spec.graph, domain.names)
     try:
         found = readings(graph, knowledge, t, y, query.adjust or ())
@@ -174,6 +178,25 @@ def adjustment_for(
                 hint="leave --adjust out, and columns are chosen that do, if there are any",
             )
     return Adjustment((query.adjust,), readings=len(found)), found
+
+
+def _with_unseen(query: EffectQuery, links: Sequence[PagLink]) -> Adjustment:
+    """What to adjust for where causes may be unseen: the treatment's causes, if that is settled.
+
+    Raises:
+        OutputError: it is not, or the outcome is a cause of the treatment.
+    """
+    t, y = query.treatment, query.outcome
+    if query.adjust is not None:
+        return Adjustment((query.adjust,))
+    unclear, known = unsettled(links, t), causes(links, t)
+    if unclear or y in known:
+        shown = ", ".join(map(str, unclear)) or f"{y} is a cause of {t}"
+        raise OutputError(
+            f"the effect of {t} on {y} is not identified where causes may be unseen: {shown}",
+            hint="say by --adjust which columns are all that confounds them, if that is known",
+        )
+    return Adjustment((tuple(sorted(known)),))
 
 
 def known_cells(

@@ -3,7 +3,8 @@
 Arrows of mode predict claim no cause. A learned graph may have predictive arrows, too, where the
 search had no answer on a pair that its tables show to be dependent: an intervention that rests on
 one is refused. Where the tables show no dependence, the pair is drawn as independent, and a warning
-says so.
+says so. A graph that allows for unseen causes has marks (`graph.pag`): an intervention whose
+effects they do not settle is refused, too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Sequence
 
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.pag.effects import causes, unsettled
+from synthdp.graph.pag.marks import PagLink
 
 NO_CAUSES = "nothing can be intervened on: the arrows of this graph predict, and are no causes"
 NO_CAUSES_HINT = (
@@ -21,6 +24,10 @@ NO_CAUSES_HINT = (
 UNANSWERED_HINT = (
     "say what is known of these pairs in graph.edges or graph.forbidden, or give the search more"
     " budget or rows, and release again; --given conditions without a claim of causes"
+)
+UNSEEN_HINT = (
+    "draw the arrows that are known to be without an unseen common cause, and release again with"
+    " graph.mode given or validate; --given conditions without a claim of causes"
 )
 MAX_PAIRS = 5
 """Pairs of columns that a message names."""
@@ -42,6 +49,28 @@ def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
             f"the search left open whether one causes the other: {_named(links)}; an intervention"
             f" on {', '.join(columns)} rests on that",
             hint=UNANSWERED_HINT,
+        )
+    for column in columns if graph.pag is not None else ():
+        _refuse_unseen(graph, graph.pag or (), column)
+
+
+def _refuse_unseen(graph: CausalGraph, links: Sequence[PagLink], column: str) -> None:
+    """Refuse an intervention whose effects an unseen common cause may make up."""
+    unclear = unsettled(links, column)
+    if unclear:
+        named = ", ".join(map(str, unclear[:MAX_PAIRS]))
+        more = f" and {len(unclear) - MAX_PAIRS} more" if len(unclear) > MAX_PAIRS else ""
+        raise OutputError(
+            f"an unseen common cause may explain what {column} has in common with others:"
+            f" {named}{more} (graph.unseen_causes); the search does not say what an intervention on"
+            f" {column} does",
+            hint=UNSEEN_HINT,
+        )
+    if causes(links, column) != {*graph.parents(column)}:
+        raise OutputError(
+            f"the model draws {column} by other columns than its causes, where unseen causes are"
+            " allowed for (graph.unseen_causes): its rows do not show what an intervention does",
+            hint=UNSEEN_HINT,
         )
 
 

@@ -11,7 +11,7 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.implications import MAX_TABLES, Implication, claimed
-from synthdp.graph.knowledge import Pair
+from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.prediction.search import prediction_order
 from synthdp.graph.validation import STATUSES
 from synthdp.spec.model import Graph, ReleaseSpec
@@ -41,6 +41,11 @@ def check_graph(reader: Reader) -> Iterator[str]:
         yield "graph.json: its arrows are not the spec's"
     if spec.graph.mode == "predict":
         yield from _order_problems(graph, spec)
+    open_pairs = Knowledge.from_spec(spec.graph, tuple(columns)).undecided_pairs()
+    marked = spec.graph.mode == "learn" and spec.graph.unseen_causes and bool(open_pairs)
+    if (graph.pag is not None) != marked:
+        has, asks = ("no", "asks") if marked else ("a", "does not ask")
+        yield f"graph.json: has {has} pag, and the spec's graph.unseen_causes {asks} for one"
     yield from _validation_problems(content.get("validation"), graph, reader)
     picture = reader.text("graph.svg")
     if picture != graph.to_svg(title=graph_title(spec)):

@@ -13,11 +13,10 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.discovery import MeasurePlan, measured_pc
+from synthdp.graph.discovery.effort import MAX_CANDIDATES, Effort
 from synthdp.graph.discovery.measured_pc import (
     JOINT_SHARES,
-    MAX_CANDIDATES,
     ROUND_SHARES,
-    Effort,
     separates,
 )
 from synthdp.graph.formats.bif import BayesianNetwork

@@ -71,7 +71,7 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
 def spec_yaml(spec: ReleaseSpec) -> str:
     """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec.
 
-    Every default is written out.
+    Every default is written out, but for `graph.unseen_causes`: specs are older than that field.
     """
     import yaml
 
@@ -80,6 +80,8 @@ def spec_yaml(spec: ReleaseSpec) -> str:
             return True
 
     content = spec.model_dump(mode="json", exclude_none=True)
+    if not spec.graph.unseen_causes:
+        del content["graph"]["unseen_causes"]
     for column in content["columns"].values():
         if "edges" in column or "derived" in column:
             del column["bins"]  # the contract takes one of the three

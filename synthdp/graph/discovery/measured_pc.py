@@ -28,16 +28,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from statistics import median
 from types import MappingProxyType
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.answer import Answer, Query, Verdict
 from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.certainty import link_probability
 from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
+from synthdp.graph.discovery.effort import Effort
+from synthdp.graph.discovery.latent import with_marks
 from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.discovery.second_opinion import second_opinion
 from synthdp.graph.discovery.skeleton import (
@@ -72,11 +75,6 @@ SEPARATING_LEVELS: Mapping[int, float] = {1: 0.01, 2: 0.05, 3: 0.1}
 The larger the sets, the more of them try to separate a pair. Each must then be more certain that no
 dependence is left.
 """
-SHARP = 0.02
-"""Effect (Cohen's w) from which on tests count as sharp: half of them see it."""
-SHARP_LEVEL = 0.001
-"""Level of a dependence that is hardly there, where tests see `SHARP`."""
-MAX_CANDIDATES: Mapping[int, int] = {1: 24, 2: 24, 3: 16}
 BLUNT: Mapping[int, float] = {1: 2.0, 2: 1.5, 3: 1.0}
 """Largest upper bound of a separating test, in marginal effects of the pair; by size of the set."""
 MAX_LEFT = 0.5
@@ -125,11 +123,13 @@ def measured_pc(
     knowledge: Knowledge,
     *,
     shared: Shared = MappingProxyType({}),
+    unseen: bool = False,
 ) -> CausalGraph:
     """Learn a graph from noisy tables.
 
     `shared` says which levels of a column are groups of several. Links are `learned`, or
-    `undecided` and then outside the structure.
+    `undecided` and then outside the structure. If there may be `unseen` causes, the graph also says
+    what holds in spite of them (`discovery.latent`).
 
     Raises:
         SynthdpError: more pairs are open than may be measured.
@@ -156,11 +156,13 @@ def measured_pc(
         domain.names, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested
     )
     orient_known(graph, knowledge)
-    orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
+    found = search.colliders(graph, skeleton)
+    orient_colliders(graph, found, knowledge)
     meek(graph, knowledge)
     graph = search.turned(graph)
     keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
-    return reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
+    read = reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
+    return with_marks(read, skeleton, knowledge, found, cache(search.verdict)) if unseen else read
 
 
 def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -> bool:
@@ -177,40 +179,6 @@ def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -
         return small and answer.p_value > level
     order = next(len(given) for given, other in evidence if other is answer)
     return answer.effect_upper <= min(BLUNT[order] * marginal.effect, MAX_SEPARATED_EFFECT)
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard to look for a separator: the level of a dependence that is hardly there, and the
-    candidates of tests, by size of the set.
-
-    Where noise hides much, each further test of a true link may separate it, so that few are made.
-    Where tests are sharp, a false link stays because its separator was not tried, or because chance
-    made that test significant. So what the tests of one size can see, `weakest` (Cohen's w; it
-    follows from the noise and the rows), decides on the next: below `SHARP`, the level is
-    `SHARP_LEVEL` times (weakest / SHARP)^2, and candidates grow with the square root of SHARP /
-    weakest. The level then tends to 0 like 1 / rows, as a consistent search needs: what a link adds
-    to a test's statistic grows like the rows, and its critical value only like their logarithm.
-
-    >>> Effort.of(0.05, {1: 24, 2: 8, 3: 5})
-    Effort(level=1.0, candidates={1: 24, 2: 8, 3: 5})
-    >>> Effort.of(0.005, {1: 24, 2: 8, 3: 5})
-    Effort(level=6.25e-05, candidates={1: 24, 2: 24, 3: 15})
-    """
-
-    level: float
-    candidates: Mapping[int, int]
-
-    @classmethod
-    def of(cls, weakest: float, candidates: Mapping[int, int]) -> Effort:
-        """The effort where half of the last tests see an effect of `weakest`."""
-        if not weakest <= SHARP:
-            return cls(1.0, candidates)
-        more = 1.5 * math.sqrt(SHARP / max(weakest, SHARP / 100))
-        return cls(
-            SHARP_LEVEL * (weakest / SHARP) ** 2,
-            {n: min(round(more * tried), MAX_CANDIDATES[n]) for n, tried in candidates.items()},
-        )
 
 
 @dataclass
@@ -243,6 +211,12 @@ class _Search:
         answers = self._answer(queries, level=level)
         self.effort = Effort.of(median(a.detectable for a in answers), self.plan.candidates)
         return answers
+
+    def verdict(self, query: Query) -> Verdict:
+        """What the tables that were measured say; `undecided` where they lack what is asked."""
+        a, b, given = query
+        asked = (*self._pair(a, b), self._sorted(given))
+        return self._answer([asked], level=self.plan.level)[0].verdict
 
     def _answer(self, queries: Sequence[Query], *, level: float) -> list[Answer]:
         margin = self.plan.margin

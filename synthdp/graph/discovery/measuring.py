@@ -89,7 +89,9 @@ def _search(
     shared = {
         name: np.diff([*starts, domain[name].levels]) > 1 for name, starts in groups.starts.items()
     }
-    graph = measured_pc(measure, plan, groups.coarse, knowledge, shared=shared)
+    graph = measured_pc(
+        *(measure, plan, groups.coarse, knowledge), shared=shared, unseen=settings.unseen_causes
+    )
     if not paid:
         return graph
     together: Released[CausalGraph] = paid[0].map(lambda _: graph)

@@ -174,6 +174,7 @@ CHECKS = (
     _Check(("columns", "graph.groups"), graphchecks.groups),
     _Check(("graph.tiers", "graph.tiers[]"), graphchecks.tiers),
     _Check(("columns", "graph.mode", "graph.algorithm"), graphchecks.ordered_levels),
+    _Check(("graph.mode", "graph.algorithm", "graph.unseen_causes"), graphchecks.unseen_causes),
     _Check(("graph.edges",), graphchecks.loops),
     _Check(("graph.edges",), graphchecks.cycles),
     _Check(("graph.edges",), graphchecks.repeats),

@@ -254,6 +254,20 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             )
 
 
+def unseen_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Only a search that tells its separating sets can say what unseen causes leave open."""
+    graph = spec.graph
+    if not graph.unseen_causes or (graph.mode, graph.algorithm) == ("learn", "measured_pc"):
+        return
+    has = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
+    yield CrossProblem(
+        ("graph", "unseen_causes"),
+        f"has no effect: graph {has}",
+        "use mode learn with algorithm measured_pc, or delete it; columns that are known to share"
+        " an unseen cause go in graph.latent",
+    )
+
+
 def _group_of(spec: ReleaseSpec) -> dict[str, str]:
     return {name: group for group, members in spec.graph.groups.items() for name in members}
 

@@ -101,6 +101,15 @@ class Graph(Model):
         description="columns with an unseen common cause",
         examples=[[["income", "health"]]],
     )
+    unseen_causes: bool = Field(
+        default=False,
+        description=(
+            "mode learn, algorithm measured_pc: columns may have unseen common causes that nobody"
+            " knows of; the graph then says which links show a cause in spite of them, for no more"
+            " budget"
+        ),
+        examples=[True],
+    )
     algorithm: Annotated[
         Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"], BeforeValidator(_sound)
     ] = Field(

@@ -1,0 +1,1 @@
+"""Partial ancestral graphs: what answers of tests say of causes where some causes are unseen."""

@@ -1,0 +1,122 @@
+"""From separating sets to marks, with no assumption that all common causes are seen.
+
+No row is looked at: links, separating sets and further answers come from tables that were released.
+There are no Possible-D-SEP questions, so links may be left that FCI would remove, as in the anytime
+FCI (Spirtes 2001) and RFCI (Colombo, Maathuis, Kalisch, Richardson 2012, arXiv:1104.5617). A mark
+is sound all the same, if the answers are right: it says who is an ancestor of whom, whether or not
+the link would stay. Each mark follows by one of these, where a and c are independent given Y:
+
+    collider      b not in Y, and a - b and b - c dependent given Y: b is no ancestor of a or c.
+                  Otherwise paths a..b and b..c would join to one that Y leaves open [RFCI, lemma
+                  3.1; Spirtes, Meek, Richardson 1999].
+    non-collider  b in Y, and no member of Y can be left out: each is an ancestor of a or c.
+    R1            a *-> b o-* c, non-collider: b is an ancestor of c, and so b -> c.
+    R2            a -> b *-> c or a *-> b -> c: an arrowhead at c of a *-o c.
+    R3            a *-> b <-* c, and a - d - c a non-collider: an arrowhead at b of d *-o b.
+    R8            a -> b -> c: a tail at a of a o-> c.
+
+These are Zhang's rules (2008, "On the completeness of orientation rules", Artificial Intelligence
+172) with the RFCI's checks. R4, R9 and R10 are left out: fewer ends get a mark, none a false one.
+R5 to R7 matter only where rows were selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+
+from synthdp.graph.ci_tests.answer import Query, Verdict
+from synthdp.graph.pag.marks import Pag
+
+Ask = Callable[[Query], Verdict]
+"""Answers from tables that were released; `undecided` where they do not tell."""
+Triple = tuple[str, str, str]
+Separators = Mapping[frozenset[str], Sequence[tuple[str, ...]]]
+"""Sets by which a test found a pair independent, the smallest first. No other pair has an entry."""
+
+
+def _any(*_: str) -> bool:
+    return True
+
+
+def orient(
+    pag: Pag, separators: Separators, ask: Ask, clear: Callable[[str, str, str], bool] = _any
+) -> None:
+    """Set the marks that follow. Those that are set before, by what is known, stay.
+
+    `clear` says of a, b and c whether arrowheads may meet in b. Where a pair has several separating
+    sets, they must agree about the column between [Ramsey, Spirtes, Zhang 2006, arXiv:1206.6843].
+
+    >>> pag = Pag("abc", [("a", "b"), ("b", "c")])
+    >>> orient(pag, {frozenset("ac"): [()]}, lambda query: "dependent")
+    >>> pag.arrow_at("b", "a"), pag.arrow_at("b", "c"), pag.mark(at="a", other="b")
+    (True, True, 'circle')
+    """
+    passing: set[Triple] = set()
+    for b in pag.nodes:
+        for a, c in combinations(sorted(pag.around[b]), 2):
+            sets = separators.get(frozenset((a, c)), ())
+            if not sets or c in pag.around[a]:
+                continue
+            if all(b in given for given in sets):
+                if any(_least(a, c, given, ask) for given in sets):
+                    passing |= {(a, b, c), (c, b, a)}
+            elif (
+                clear(a, b, c)
+                and any(_collides(a, b, c, given, ask) for given in sets)
+                and not any(b in given for given in sets)
+            ):
+                pag.put("arrow", at=b, other=a)
+                pag.put("arrow", at=b, other=c)
+    while any([_along(pag, passing), _closed(pag), _between(pag, passing)]):
+        pass
+
+
+def _collides(a: str, b: str, c: str, given: tuple[str, ...], ask: Ask) -> bool:
+    """Whether both ends depend on the column between, and on each other once it is given, too.
+
+    The last is no need of the proof. It keeps out ends whose dependence is too weak to be seen.
+    """
+    if any(ask((end, b, given)) != "dependent" for end in (a, c)):
+        return False
+    return ask((a, c, (*given, b))) == "dependent"
+
+
+def _least(a: str, c: str, given: tuple[str, ...], ask: Ask) -> bool:
+    """Whether the ends depend on each other once any one member is left out."""
+    rests = (tuple(n for n in given if n != left) for left in given)
+    return all(ask((a, c, rest)) == "dependent" for rest in rests)
+
+
+def _along(pag: Pag, passing: Iterable[Triple]) -> bool:
+    """R1."""
+    changed = False
+    for a, b, c in sorted(passing):
+        if pag.arrow_at(b, a):
+            changed |= pag.put("tail", at=b, other=c)
+            changed |= pag.put("arrow", at=c, other=b)
+    return changed
+
+
+def _closed(pag: Pag) -> bool:
+    """R2 and R8."""
+    changed = False
+    for a in pag.nodes:
+        for c in sorted(pag.around[a]):
+            for b in sorted(pag.around[a] & pag.around[c]):
+                first, second = pag.arrow(a, b), pag.arrow(b, c)
+                if (first and pag.arrow_at(c, b)) or (second and pag.arrow_at(b, a)):
+                    changed |= pag.put("arrow", at=c, other=a)
+                if first and second:
+                    changed |= pag.put("tail", at=a, other=c)
+    return changed
+
+
+def _between(pag: Pag, passing: Iterable[Triple]) -> bool:
+    """R3."""
+    changed = False
+    for a, d, c in sorted(passing):
+        for b in sorted(pag.around[a] & pag.around[c] & pag.around[d]):
+            if pag.arrow_at(b, a) and pag.arrow_at(b, c):
+                changed |= pag.put("arrow", at=b, other=d)
+    return changed

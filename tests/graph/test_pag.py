@@ -1,0 +1,219 @@
+"""Marks of a partial ancestral graph hold of the truth, whatever columns are hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from synthdp.graph.ci_tests.answer import Query, Verdict
+from synthdp.graph.knowledge import Pair
+from synthdp.graph.pag import orient as rules
+from synthdp.graph.pag.effects import unsettled
+from synthdp.graph.pag.marks import Pag
+from synthdp.graph.pag.orient import Ask, Separators, orient
+
+GRAPHS = 240
+
+
+def pag_of(
+    nodes: Iterable[str],
+    links: Iterable[Pair],
+    apart: Separators,
+    ask: Ask,
+    known: Iterable[Pair] = (),
+) -> Pag:
+    pag = Pag(nodes, links)
+    for a, b in known:
+        pag.put("tail", at=a, other=b)
+        pag.put("arrow", at=b, other=a)
+    orient(pag, apart, ask)
+    return pag
+
+
+def learned(
+    dag: nx.DiGraph,
+    seen: list[str],
+    known: Callable[[Pair], bool] = lambda _: False,
+    most: int = 3,
+    one: int = 1,
+) -> tuple[Pag, Separators]:
+    """The graph of perfect answers, by PC's questions of at most `most` columns, `one` separating
+    set of a pair, and those causes that are `known`.
+    """
+
+    def ask(query: Query) -> Verdict:
+        a, b, given = query
+        return "independent" if nx.is_d_separator(dag, {a}, {b}, set(given)) else "dependent"
+
+    links = {frozenset(pair) for pair in combinations(seen, 2)}
+    apart: dict[frozenset[str], list[tuple[str, ...]]] = {}
+    for order in range(most + 1):
+        near = {n: sorted({m for p in links if n in p for m in p} - {n}) for n in seen}
+        for pair in sorted(map(sorted, links)):
+            sets = [s for e in pair for s in combinations([*{*near[e]} - {*pair}], order)]
+            a, b = pair
+            found = [s for s in sorted({*sets}) if ask((a, b, s)) == "independent"]
+            if found:
+                apart[frozenset(pair)] = found[:one]
+        links -= set(apart)
+    pairs = [(min(p), max(p)) for p in links]
+    true = [(a, b) for p in pairs for a, b in (p, p[::-1]) if a in nx.ancestors(dag, b)]
+    return pag_of(seen, pairs, apart, ask, filter(known, true)), apart
+
+
+def _some(rng: np.random.Generator) -> Callable[[Pair], bool]:
+    return lambda _: bool(rng.random() < 0.3)
+
+
+def cases(
+    seeds: range, most: int = 3, one: int = 1
+) -> Iterator[tuple[nx.DiGraph, Pag, Separators]]:
+    """Random graphs with one or two hidden nodes, and what perfect answers show of them."""
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        names = [f"n{i}" for i in range(int(rng.integers(5, 10)))]
+        dag = nx.DiGraph()
+        dag.add_nodes_from(names)
+        dag.add_edges_from(p for p in combinations(names, 2) if rng.random() < 2.6 / len(names))
+        hidden = set(rng.choice(names, size=int(rng.integers(1, 3)), replace=False))
+        seen = [str(n) for n in rng.permutation([n for n in names if n not in hidden])]
+        yield dag, *learned(dag, seen, _some(rng), most, one)
+
+
+def errors(seeds: range, most: int = 3, one: int = 1) -> tuple[int, int]:
+    """Marks, and those that are false of the true ancestors."""
+    marks = false = 0
+    for dag, pag, _ in cases(seeds, most, one):
+        for a in pag.nodes:
+            for b in pag.around[a]:
+                mark = pag.mark(at=a, other=b)
+                marks += mark != "circle"
+                false += mark != "circle" and (mark == "tail") != (a in nx.ancestors(dag, b))
+    return marks, false
+
+
+def wrong_effects(seeds: range, most: int = 3, one: int = 1) -> tuple[int, int]:
+    """Columns whose effects the graph settles, and those whose parents leave a back door open.
+
+    Parents in the graph must block every path into the column in the truth (Pearl 2009, theorem
+    3.3.2), to each other column.
+    """
+    settled = wrong = 0
+    for dag, pag, apart in cases(seeds, most, one):
+        links = pag.links(apart)
+        for x in pag.nodes:
+            if not pag.around[x] or unsettled(links, x):
+                continue
+            settled += 1
+            parents = {n for n in pag.around[x] if pag.arrow(n, x)}
+            cut = dag.copy()
+            cut.remove_edges_from(list(dag.out_edges(x)))
+            others = {*pag.nodes} - parents - {x}
+            wrong += bool(parents & nx.descendants(dag, x)) or not all(
+                nx.is_d_separator(cut, {x}, {v}, parents) for v in others
+            )
+    return settled, wrong
+
+
+def test_every_mark_holds_on_random_graphs_with_hidden_columns() -> None:
+    marks, false = errors(range(GRAPHS))
+    assert marks > 500 and false == 0, (marks, false)
+
+
+def test_what_is_settled_leaves_no_back_door_open() -> None:
+    settled, wrong = wrong_effects(range(GRAPHS))
+    assert settled > 60 and wrong == 0, (settled, wrong)
+
+
+def test_an_arrow_that_is_not_visible_leaves_one_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def arrow(pag: Pag, a: str, b: str, _: Separators) -> bool:
+        return pag.arrow(a, b)
+
+    monkeypatch.setattr(Pag, "visible", arrow)
+    assert wrong_effects(range(GRAPHS))[1] > 0
+
+
+def test_a_broken_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def along(pag: Pag, passing: set[rules.Triple]) -> bool:
+        return any([pag.put("tail", at=b, other=c) for _, b, c in sorted(passing)])
+
+    monkeypatch.setattr(rules, "_along", along)
+    assert errors(range(GRAPHS))[1] > 0
+
+
+def test_false_separating_sets_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = orient
+
+    def blind(pag: Pag, apart: Separators, _: Ask) -> None:
+        whole(pag, {pair: [()] for pair in apart}, lambda _: "dependent")
+
+    monkeypatch.setitem(globals(), "orient", blind)
+    assert errors(range(GRAPHS))[1] > 0
+
+
+def test_a_hidden_common_cause_has_two_arrowheads() -> None:
+    """x -> a <- hidden -> b <- y: a <-> b, where a DAG would need an arrow."""
+    dag = nx.DiGraph([("x", "a"), ("u", "a"), ("u", "b"), ("y", "b")])
+    pag, _ = learned(dag, ["x", "a", "b", "y"])
+    assert pag.arrow_at("a", "b") and pag.arrow_at("b", "a")
+    assert pag.mark(at="x", other="a") == "circle"
+
+
+def test_a_chain_behind_a_collider_is_directed() -> None:
+    dag = nx.DiGraph([("x", "a"), ("y", "a"), ("a", "b")])
+    pag, _ = learned(dag, ["x", "y", "a", "b"])
+    assert pag.arrow("a", "b") and pag.mark(at="x", other="a") == "circle"
+
+
+def test_what_no_answer_shows_stays_open() -> None:
+    links, apart = [("a", "b"), ("b", "c")], {frozenset("ac"): [()]}
+    pag = pag_of("abc", links, apart, lambda query: "undecided")
+    assert {pag.mark(at=a, other=b) for a in "abc" for b in pag.around[a]} == {"circle"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "marks"), [("dependent", ("tail", "arrow")), ("independent", ("circle", "circle"))]
+)
+def test_a_set_with_a_member_too_many_directs_nothing(
+    rest: Verdict, marks: tuple[str, str]
+) -> None:
+    """x -> b <- y would make b -> c of a set that holds b without need."""
+
+    def ask(query: Query) -> Verdict:
+        return rest if query == ("c", "x", ()) else "dependent"
+
+    links = [("x", "b"), ("y", "b"), ("b", "c")]
+    pag = pag_of("xybc", links, {frozenset("xy"): [()], frozenset("xc"): [("b",)]}, ask)
+    assert (pag.mark(at="b", other="c"), pag.mark(at="c", other="b")) == marks
+
+
+def test_arrows_close_triangles() -> None:
+    """R2, R8 and R3 of marks that are there."""
+    pag = Pag("abc", combinations("abc", 2))
+    for tail, head in ("ab", "bc"):
+        pag.put("tail", at=tail, other=head)
+        pag.put("arrow", at=head, other=tail)
+    assert rules._closed(pag) and pag.arrow("a", "c") and not rules._closed(pag)
+    pag = Pag("abcd", [(p[0], p[1]) for p in ("ab", "cb", "db", "ad", "cd")])
+    pag.put("arrow", at="b", other="a")
+    assert not rules._between(pag, {("a", "d", "c")})
+    pag.put("arrow", at="b", other="c")
+    assert rules._between(pag, {("a", "d", "c")}) and pag.arrow_at("b", "d")
+
+
+def test_an_arrow_is_visible_by_a_pair_that_was_found_independent() -> None:
+    """c o-> a -> b, and d <-> e where e is a cause of g and c o-> d."""
+    pag = Pag("abcdeg", [("c", "a"), ("a", "b"), ("c", "d"), ("d", "e"), ("e", "g"), ("d", "g")])
+    for tail, head in ("ab", "eg", "dg"):
+        pag.put("tail", at=tail, other=head)
+        pag.put("arrow", at=head, other=tail)
+    pag.put("arrow", at="a", other="c")
+    for at, other in ("dc", "de", "ed"):
+        pag.put("arrow", at=at, other=other)
+    assert pag.visible("a", "b", {frozenset("cb")}) and not pag.visible("a", "b", set())
+    assert pag.visible("e", "g", {frozenset("cg")}) and not pag.visible("e", "g", set())
+    assert not pag.visible("b", "a", {frozenset("cb")})
