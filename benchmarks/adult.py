@@ -393,7 +393,7 @@ def peers(path: Path) -> list[tuple[str, float, float]]:
     ]
 
 
-LEAST_AUC = 0.825  # peers below are named in the margin
+MIN_AUC = 0.825  # peers below are named in the margin
 
 
 def plot(table: pd.DataFrame, path: Path) -> None:
@@ -422,7 +422,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
             linewidth=0.5,
         )
     for name, auc, tv2 in peers(RESULTS / "peers.csv"):
-        shown = max(auc, LEAST_AUC)
+        shown = max(auc, MIN_AUC)
         axes.scatter(shown, tv2, marker="x", color=look.OF[name])
         text = name if shown == auc else f"{name}, AUC {auc:.3f}"
         axes.annotate(text, (shown, tv2), textcoords="offset points", xytext=(6, 4), fontsize=8)

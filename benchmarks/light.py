@@ -26,7 +26,7 @@ import pandas as pd
 from benchmarks.discovery import RESULTS
 
 MB = 1 << 20
-MOST_MB = 250
+MAX_MB = 250
 EVERYWHERE = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
 
@@ -59,7 +59,7 @@ def sizes(python: Path) -> Iterator[tuple[str, float, float | None, str]]:
         if path.is_file() and not path.is_symlink() and name not in EVERYWHERE:
             packages[name] = packages.get(name, 0) + path.stat().st_size
             bytecode += path.stat().st_size if path.suffix == ".pyc" else 0
-    yield "install", round(sum(packages.values()) / MB), MOST_MB, "MB"
+    yield "install", round(sum(packages.values()) / MB), MAX_MB, "MB"
     yield "of it bytecode", round(bytecode / MB), None, "MB"
     for name in sorted(packages, key=packages.__getitem__, reverse=True)[:8]:
         yield f"of it {name}", round(packages[name] / MB), None, "MB"

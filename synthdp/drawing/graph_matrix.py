@@ -12,7 +12,7 @@ from synthdp.drawing.graph_layout import MARGIN, DrawnGraph, Link, confounded
 from synthdp.drawing.palette import FAINT, INK
 from synthdp.drawing.svg import fixed, frame, label, line, safe, short
 
-MOST_NODES = 60  # beyond, columns without a link are left out
+MAX_NODES = 60  # beyond, columns without a link are left out
 _SQUARE, _DISC = "M1,1h8v8h-8z", "M5,1a4,4 0 1 0 .01,0z"
 # In a square of side 10; holes by the even-odd rule.
 SHAPES = {
@@ -88,7 +88,7 @@ def _shown(graph: DrawnGraph, edges: Sequence[Link]) -> tuple[dict[str, int], di
     """
     order = graph.order()
     ends = [e.pair for e in edges] + [e.pair[::-1] for e in edges if not e.directed]
-    kept = [{pair[k] for pair in ends} if len(order) > MOST_NODES else set(order) for k in (0, 1)]
+    kept = [{pair[k] for pair in ends} if len(order) > MAX_NODES else set(order) for k in (0, 1)]
     rows, columns = ([name for name in order if name in names] for names in kept)
     return {n: i for i, n in enumerate(rows)}, {n: i for i, n in enumerate(columns)}
 

@@ -12,7 +12,7 @@ from synthdp.drawing.svg import compact, inline_frame, label, line, rect, short
 Points = Sequence[tuple[float, float]]
 
 MAX_PARTS = 6
-LEAST_RATE = 1e-3  # of the axes
+MIN_RATE = 1e-3  # of the axes
 
 _text = partial(label, size=12, colour="currentColor", number=compact)
 _line = partial(line, width=1, colour="var(--line)", number=compact)
@@ -64,7 +64,7 @@ def roc(bound: Points, *, curve: Points = (), alt: str) -> str:
     left, top, side = 62.0, 8.0, 300.0
 
     def place(rate: float) -> float:
-        return side * (1 - math.log10(max(rate, LEAST_RATE)) / math.log10(LEAST_RATE))
+        return side * (1 - math.log10(max(rate, MIN_RATE)) / math.log10(MIN_RATE))
 
     def at(point: tuple[float, float]) -> str:
         return f"{compact(left + place(point[0]))},{compact(top + side - place(point[1]))}"

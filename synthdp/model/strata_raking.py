@@ -31,7 +31,7 @@ STEPS = 3
 """Newton steps towards a stratum's mean, in each sweep."""
 LONGEST = 2.0
 """The most that a step changes the logarithm of a weight."""
-LEAST_SPREAD = 1e-6
+MIN_SPREAD = 1e-6
 """Variance of a stratum's numbers below which its mean cannot be moved."""
 ROUNDS = 5
 """Rounds in which strata and single columns are followed in turn."""
@@ -127,7 +127,7 @@ class Pull:
         flat, numbers = weights.ravel(), self.placed.numbers.ravel()
         for _ in range(0 if np.isnan(self.means).all() else STEPS):
             now, spread = _moments(flat, self.placed, len(self.means))
-            movable = (spread > LEAST_SPREAD) & ~np.isnan(self.means)
+            movable = (spread > MIN_SPREAD) & ~np.isnan(self.means)
             step = np.divide(self.means - now, spread, out=np.zeros_like(now), where=movable)
             by = np.append(np.clip(step, -LONGEST, LONGEST), 0.0)
             flat = flat * np.exp(by[ids] * numbers)

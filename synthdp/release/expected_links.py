@@ -56,7 +56,7 @@ LINKS = {
 """What the tests of a kind and a round ask, what a weak link stays, and what is asked about."""
 MAX_ASKED = 300
 """Most tests of a kind that are looked at; what they show stands for all."""
-MOST_LEVELS = math.isqrt(MAX_CELLS)
+MAX_LEVELS = math.isqrt(MAX_CELLS)
 """Of two columns with as many levels that are measured together."""
 MAX_COLUMNS = 80
 """Most columns of a graph whose claims are listed: of 222 columns that takes ten seconds."""
@@ -119,10 +119,10 @@ def too_many_bins(tests: GraphTests, columns: Sequence[ColumnDomain], rows: floa
     for column in columns:
         bins, levels = len(body_of(column)), column.levels
         held = rows / levels**2
-        measured = levels <= MOST_LEVELS
+        measured = levels <= MAX_LEVELS
         if not column.ranged or bins < 3 or (measured and tests.sigma <= held):
             continue
-        few = _most_levels(tests, min(levels, MOST_LEVELS), rows)
+        few = _most_levels(tests, min(levels, MAX_LEVELS), rows)
         left = few - (levels - bins)
         why = (
             f"leave {held:.3g} rows in a cell under noise {tests.sigma:.3g}, and a medium link"

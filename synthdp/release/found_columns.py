@@ -19,8 +19,8 @@ from synthdp.spec.model.fields import alike
 
 MANY_ZEROS = 0.02  # of rows: zero then has a level of its own
 WIDE = 256  # whole numbers of a range of which each may have a level of its own
-SPIKE, MOST_SPIKES = 0.03, 32  # least share of rows, and number, of very common numbers
-MOST_CATEGORIES = 1000
+SPIKE, MAX_SPIKES = 0.03, 32  # least share of rows, and number, of very common numbers
+MAX_CATEGORIES = 1000
 
 
 def columns_to_read(reader: Reader) -> dict[str, Reading]:
@@ -72,7 +72,7 @@ def _categories(
     """Categories by falling count, after the one for all else."""
     listed = [OTHER]
     for text in order or sorted(counts, key=lambda text: (-counts[text], text)):
-        if len(listed) <= MOST_CATEGORIES and alike((*listed, text)) is None and text != OTHER:
+        if len(listed) <= MAX_CATEGORIES and alike((*listed, text)) is None and text != OTHER:
             listed.append(text)
     kept = [text for text in listed if text in counts]
     variance = len(kept) * sigma**2
@@ -87,7 +87,7 @@ def _whole(name: str, shape: Shape, told: Mapping[str, float]) -> FoundColumn:
     lower, upper = _whole_bounds(shape)
     rows = shape.reader.rows[0]
     common = {int(t): n for t, n in told.items() if n >= SPIKE * rows and lower <= int(t) <= upper}
-    spikes = sorted(sorted(common, key=lambda n: -common[n])[:MOST_SPIKES])
+    spikes = sorted(sorted(common, key=lambda n: -common[n])[:MAX_SPIKES])
     if upper - lower > WIDE and lower <= 0 <= upper and shape.zeros >= MANY_ZEROS:
         spikes = sorted({0, *spikes})
     entry = {"type": "integer", "lower": lower, "upper": max(upper, lower + 1)}

@@ -32,7 +32,7 @@ Kind = Literal["whole", "number", "date", "text", "nothing"]
 FALSE_FINDS = 0.01
 LIKELY_MISSING = 2.0  # times the noise: a level for missing values that are none does no harm
 MANY_DIGITS_AFTER_ZERO = 0.01  # of numbers that begin with a zero, such as 02134: then no numbers
-MOST_CODES = 20  # few numbers with gaps are codes, if nearly all rows have them:
+MAX_CODES = 20  # few numbers with gaps are codes, if nearly all rows have them:
 CODES_LOSE, CODES_LOSE_RARE = 0.02, 0.1  # at most so much of all rows, of those without the largest
 EMPTY = 2.0  # times the noise: what numbers between codes may seem to hold at most
 BESIDE = 3.0  # times the noise: enough for cells beside such as surely hold rows
@@ -206,7 +206,7 @@ class Shape:
         sure = self._sure(cells.FIRST_NUMBER, cells.FIRST_YEAR)[0]
         held = [i for i in range(first, last + 1) if sure[i]]
         singles = [n for i in held if (n := NUMBERS[i].single) is not None]
-        few = 0 < len(singles) == len(held) <= MOST_CODES
+        few = 0 < len(singles) == len(held) <= MAX_CODES
         between = [i for i in range(first, last + 1) if not sure[i] and NUMBERS[i].single]
         gaps = math.fsum(float(self.size[cells.FIRST_NUMBER + i]) for i in between)
         empty = bool(between) and gaps <= EMPTY * self.size_sigma * math.sqrt(len(between))

@@ -20,7 +20,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.ci_tests.trend import ORDER, Scores, has_order
 from synthdp.graph.discovery import ALGORITHMS
-from synthdp.graph.discovery.coarsening import LEAST_GROUPS, MOST_GROUPS, how_many
+from synthdp.graph.discovery.coarsening import MAX_GROUPS, MIN_GROUPS, how_many
 from synthdp.graph.discovery.measuring import MIXED_SHARES, ORDERED_SHARES
 from synthdp.graph.ordered_tests import OrderedTests, together
 from synthdp.graph.tables import NoisyTables
@@ -172,7 +172,7 @@ def test_two_tests_share_one_level() -> None:
 
 
 def test_groups_follow_the_noise() -> None:
-    assert how_many(100, 1e6) == LEAST_GROUPS and how_many(1e9, 1.0) == MOST_GROUPS
+    assert how_many(100, 1e6) == MIN_GROUPS and how_many(1e9, 1.0) == MAX_GROUPS
     assert how_many(10_000, 46.0) < how_many(100_000, 46.0)
 
 

@@ -45,7 +45,7 @@ FEW_LEVELS = 4
 """Up to so many levels a column of numbers is described by all of them, as any other."""
 ORDER = 3
 """Largest order of the polynomials."""
-LEAST_VARIANCE = 0.1
+MIN_VARIANCE = 0.1
 """Least variance that is left to a combination of scores: noise can make it negative."""
 Places = npt.NDArray[np.intp]
 
@@ -173,7 +173,7 @@ class ScoreSums:
         diagonal = np.arange(every.shape[1])
         whole[:, diagonal, diagonal] = self._kept[every]
         values, vectors = np.linalg.eigh(whole)
-        spread = vectors / np.maximum(values, LEAST_VARIANCE)[:, None, :]
+        spread = vectors / np.maximum(values, MIN_VARIANCE)[:, None, :]
         inverse: Floats = spread @ np.swapaxes(vectors, 1, 2)
         return inverse
 
@@ -214,9 +214,9 @@ class ScoreSums:
 
 
 def _positive(matrices: Floats) -> Floats:
-    """Symmetric matrices with no eigenvalue below a tenth of `LEAST_VARIANCE`."""
+    """Symmetric matrices with no eigenvalue below a tenth of `MIN_VARIANCE`."""
     values, vectors = np.linalg.eigh((matrices + np.swapaxes(matrices, 1, 2)) / 2)
-    raised = np.maximum(values, LEAST_VARIANCE / 10)[:, None, :]
+    raised = np.maximum(values, MIN_VARIANCE / 10)[:, None, :]
     positive: Floats = (vectors * raised) @ np.swapaxes(vectors, 1, 2)
     return positive
 

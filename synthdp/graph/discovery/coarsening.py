@@ -18,7 +18,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 FEW_BINS = 8
 """Up to so many bins stay as they are."""
-LEAST_GROUPS, MOST_GROUPS = 5, 16
+MIN_GROUPS, MAX_GROUPS = 5, 16
 ROWS_PER_NOISE = 0.6
 """Rows over noise of a cell and groups cubed."""
 
@@ -39,7 +39,7 @@ def how_many(rows: float, sigma: float) -> int:
     (7, 15)
     """
     wanted = math.cbrt(rows / (ROWS_PER_NOISE * sigma))
-    return min(max(math.floor(wanted), LEAST_GROUPS), MOST_GROUPS)
+    return min(max(math.floor(wanted), MIN_GROUPS), MAX_GROUPS)
 
 
 def groups_by_noise(domain: Domain, margins: Sequence[NoisyTable], sigma: float) -> LevelGroups:
