@@ -80,6 +80,12 @@ class Randomness(Protocol):
         """
         ...
 
+    def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
+        """Positions `[count]` of the largest of `scores` `[candidates]` after independent Gumbel
+        noise of `scale`, the largest first.
+        """
+        ...
+
     def kept_counts(
         self, counts: Mapping[Key, int], *, sigma: float, threshold: int
     ) -> dict[Key, int]:
@@ -186,6 +192,11 @@ class Streams:
         """By OpenDP, which compares the noisy scores exactly, digit by digit."""
         return int(_max_measurement(_checked(scale))(scores.tolist()))
 
+    def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
+        """By OpenDP, as `noisy_max`."""
+        told = _top_measurement(_checked(scale), count)(scores.tolist())
+        return np.asarray(told, dtype=np.int64)
+
     def kept_counts(
         self, counts: Mapping[Key, int], *, sigma: float, threshold: int
     ) -> dict[Key, int]:
@@ -273,6 +284,13 @@ def _max_measurement(scale: float) -> Any:
     return dp.m.make_noisy_max(
         *space, dp.zero_concentrated_divergence(), scale=scale
     )  # the measure by which OpenDP draws Gumbel noise
+
+
+@cache
+def _top_measurement(scale: float, count: int) -> Any:
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return dp.m.make_noisy_top_k(*space, dp.zero_concentrated_divergence(), k=count, scale=scale)
 
 
 def _opendp() -> Any:

@@ -14,11 +14,8 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.discovery import MeasurePlan, measured_pc
 from synthdp.graph.discovery.effort import MAX_CANDIDATES, Effort
-from synthdp.graph.discovery.measured_pc import (
-    JOINT_SHARES,
-    ROUND_SHARES,
-    separates,
-)
+from synthdp.graph.discovery.measure_plan import JOINT_SHARES, ROUND_SHARES
+from synthdp.graph.discovery.measured_pc import separates
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1

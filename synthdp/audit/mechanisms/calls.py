@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 class NoiseCall:
     """One draw of noise: the exact values that it hides, and the noisy ones that were returned.
 
-    Of a noisy maximum, `noisy` is its position.
+    Of a noisy maximum, `noisy` is its position; of the largest of several, theirs `[told]`.
     """
 
     kind: NoiseKind

@@ -141,6 +141,7 @@ def _about_noise(where: str, one: NoiseCall, two: NoiseCall) -> Iterator[Differe
     """Parameters of a draw of noise that differ; all of them must be public."""
     pairs: Sequence[tuple[Differs, object, object]] = (
         ("shape", one.exact.shape, two.exact.shape),
+        ("shape", one.noisy.shape, two.noisy.shape),
         ("dtype", one.exact.dtype, two.exact.dtype),
         ("sigma", one.sigma, two.sigma),
         ("spacing", one.spacing, two.spacing),

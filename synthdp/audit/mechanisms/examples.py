@@ -36,6 +36,7 @@ from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
 from synthdp.privacy.mechanisms.orientations import ChosenOrientations, OrientationBudget
+from synthdp.privacy.mechanisms.pair_screen import ChosenScreen, PairScreen
 from synthdp.privacy.mechanisms.pair_table import PairTable
 from synthdp.privacy.mechanisms.product_sums import ProductSums
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
@@ -83,6 +84,14 @@ def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
         for noise, counted in ((0.5, levels), (20.0, levels), (3.0, groups))
         for tables in choices
     )
+
+
+def _screens(domain: Domain) -> tuple[ChosenScreen, ...]:
+    """Of all pairs, one, three and none told; and on groups of levels."""
+    pairs = tuple(combinations(domain.names, 2))
+    budgets = PairScreen(domain, 1, 0.6), PairScreen(domain, 3, 5.0)
+    screens = [budget.choose(chosen) for budget in budgets for chosen in (pairs, ())]
+    return *screens, budgets[1].choose(pairs, _halves(domain))
 
 
 def _halves(domain: Domain) -> LevelGroups:
@@ -290,6 +299,7 @@ EXAMPLES: dict[type, Examples] = {
     SparseVector: _sieves,
     NoisyMarginals: _noisy_marginals,
     ChosenMarginals: _chosen_marginals,
+    ChosenScreen: _screens,
     ScoreCounts: _scores,
     ProductSums: product_sums,
     StratumSums: stratum_sums,
@@ -304,6 +314,8 @@ def runnable(
     match planned:
         case AdaptiveMarginals():
             return planned.choose(_tables(domain)), planned.choose(_tables(domain)[:1])
+        case PairScreen():
+            return (planned.choose(tuple(combinations(domain.names, 2))),)
         case SparseVectorBudget():
             return (planned.choose(partial(_asks_all, _questions(domain))),)
         case SelectionBudget():

@@ -118,6 +118,10 @@ class Answers(Protocol):
         """The noisy values for call `number` of the run."""
         ...
 
+    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
+        """The positions of the largest noisy scores for call `number`."""
+        ...
+
     def kept(
         self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
     ) -> dict[Key, int]:
@@ -136,6 +140,10 @@ class RealNoise:
     ) -> Array:
         """Fresh noise."""
         return np.asarray(DRAWS[kind](self.streams, exact, sigma, spacing))
+
+    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
+        """By fresh noise."""
+        return self.streams.noisy_top(scores, scale=scale, count=count)
 
     def kept(
         self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
@@ -162,6 +170,17 @@ class RecordedNoise:
         if not isinstance(call, NoiseCall) or call.kind != kind or call.exact.shape != exact.shape:
             raise Diverged
         return call.noisy + SHIFT if kind == "laplace" else call.noisy
+
+    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
+        """Those of the same call of the first run.
+
+        Raises:
+            Diverged: the first run drew something else there, or told another number.
+        """
+        told = self.noisy(number, "maximum", scores, scale, 1.0)
+        if told.shape != (count,):
+            raise Diverged
+        return told
 
     def kept(
         self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
@@ -206,6 +225,15 @@ class Recorder:
     def noisy_max(self, scores: Integers, *, scale: float) -> int:
         """Position of the noisy maximum."""
         return int(self._noise("maximum", scores, scale, 1.0))
+
+    def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
+        """Positions of the largest noisy scores."""
+        exact, told = scores.copy(), np.zeros(count, dtype=np.int64)
+        try:
+            told = self._answers.top(len(self.calls), exact, scale, count)
+        finally:
+            self.calls.append(NoiseCall("maximum", exact, scale, 1.0, told))
+        return told.copy()
 
     def _noise(self, kind: NoiseKind, exact: Array, sigma: float, spacing: float) -> Array:
         """Ask for the noisy values of one call, and record the call."""

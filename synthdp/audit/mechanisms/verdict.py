@@ -22,7 +22,8 @@ each charge the hidden values of two neighbours may move, in units of the noise:
 - Keys above a threshold, `ThresholdedGaussian(m, d, r)`: one draw. Keys that both tables have move
   by r / m of the noise in L2; a key of one table alone is told with probability d at most, whatever
   columns and rows there are.
-- A noisy maximum: one, of scores that each move by at most s for each row of the unit.
+- A noisy maximum: one, of scores that each move by at most s for each row of the unit. A draw that
+  tells the places of several needs as many charges.
 
 The sparse vector and the noisy maximum are charged for searches that may end before their charges
 do, and keys for a choice that may be empty. That depends on nothing but what was released.
@@ -34,6 +35,7 @@ L2 move of counts.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
@@ -91,6 +93,7 @@ class _Walk:
     factor: int  # units that differ: two where one is replaced
     at: int = 0
     share: float = 0.0
+    owed: Counter[tuple[float, int]] = field(default_factory=Counter)  # maxima told, not charged
     problems: list[Problem] = field(default_factory=list)
 
     def left(self) -> tuple[Call, Call] | None:
@@ -150,6 +153,9 @@ def judge(
                 _match(walk, charge)
         if walk.left():
             walk.refuse("no further draw: all charges are used")
+        if owed := walk.owed.total():
+            found = f"{owed} more of the largest scores are told"
+            walk.problems.append(Problem("charged", f"draw {walk.at}", found, "a charge for each"))
     except _Mismatch:
         pass
     return ReplayVerdict(tuple(walk.problems), walk.share)
@@ -292,13 +298,17 @@ def _kept_keys(walk: _Walk, charge: ThresholdedGaussianDpEvent) -> None:
 
 
 def _noisy_max(walk: _Walk, scale: float, sensitivity: int) -> None:
-    """One noisy maximum."""
+    """One noisy maximum, or the next of those that one draw told."""
+    if walk.owed[scale, sensitivity]:
+        walk.owed[scale, sensitivity] -= 1
+        return
     if walk.left() is None:
         return
     pair = walk.noise(["maximum"], scale)
     if pair is None:
         walk.refuse(f"a noisy maximum of scale {scale:g}")
     walk.at += 1
+    walk.owed[scale, sensitivity] = pair[0].noisy.size - 1
     moved, allowed = float(np.abs(_move(pair)).max()), walk.factor * walk.unit_rows * sensitivity
     walk.spend(moved, allowed, "of a score", since=walk.at - 1)
 

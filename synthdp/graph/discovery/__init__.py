@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.em_pc.search import EM_PC
-from synthdp.graph.discovery.measured_pc import Measure, MeasurePlan, measured_pc
+from synthdp.graph.discovery.measure_plan import MeasurePlan
+from synthdp.graph.discovery.measured_pc import Measure, measured_pc
 from synthdp.graph.discovery.measuring import MEASURED_PC
 from synthdp.graph.discovery.priv_pc.search import PRIV_PC
 from synthdp.graph.discovery.rcit_pc.search import RCIT_PC

@@ -33,7 +33,6 @@ from statistics import median
 from types import MappingProxyType
 
 from synthdp.data.domain import Domain
-from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query, Verdict
 from synthdp.graph.ci_tests.trend import has_order
@@ -41,6 +40,7 @@ from synthdp.graph.discovery.certainty import link_probability
 from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.effort import Effort
 from synthdp.graph.discovery.latent import with_marks
+from synthdp.graph.discovery.measure_plan import MeasurePlan
 from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.discovery.second_opinion import second_opinion
 from synthdp.graph.discovery.skeleton import (
@@ -62,10 +62,6 @@ Measure = Callable[[str, Sequence[tuple[str, ...]]], tuple[NoisyTable, ...]]
 It is called at most once per round.
 """
 
-JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
-"""Shares of the graph budget where the whole table is measured at once."""
-ROUND_SHARES: Mapping[str, float] = {"pairs": 0.6, "triples": 0.25, "quadruples": 0.15}
-"""Shares of the graph budget by round."""
 ROUND_OF_ORDER = {0: "pairs", 2: "triples", 3: "quadruples"}
 """The round of the tests given so many columns; tests given one column need pairs alone."""
 
@@ -81,39 +77,6 @@ MAX_LEFT = 0.5
 """Largest upper bound of a test at the small level of sharp tests, in marginal effects."""
 MAX_SEPARATED_EFFECT = 0.6
 """Largest upper bound (Cohen's w) of a separating test, whatever the marginal effect."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasurePlan:
-    """Public constants of a run.
-
-    `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
-    as absent; `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round;
-    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
-    in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
-    for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
-    set (all of them in the whole table), where noise is large (`Effort`); `max_parents`: of a
-    column in the result.
-    """
-
-    level: float = 0.05
-    margin: float = 0.1
-    max_cells: int = 4096
-    max_pairs: int = 25_000
-    max_tables: int = 2000
-    joint_cells: int = 4096
-    joint_order: int = 2
-    order: int = 3
-    candidates: Mapping[int, int] = field(default_factory=lambda: {1: 24, 2: 8, 3: 5})
-    max_parents: int = 6
-
-    def joint(self, domain: Domain) -> bool:
-        """Whether the whole table is measured at once."""
-        return math.prod(domain.sizes) <= self.joint_cells
-
-    def shares(self, domain: Domain) -> Mapping[str, float]:
-        """The rounds that a search may release, in order, with their share of the budget."""
-        return JOINT_SHARES if self.joint(domain) else ROUND_SHARES
 
 
 def measured_pc(
@@ -134,15 +97,7 @@ def measured_pc(
     Raises:
         SynthdpError: more pairs are open than may be measured.
     """
-    if not plan.joint(domain) and len(knowledge.undecided_pairs()) > plan.max_pairs:
-        raise SynthdpError(
-            f"graph: {len(knowledge.undecided_pairs())} pairs of columns are open, at most"
-            f" {plan.max_pairs} can be measured",
-            hint=(
-                "decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
-                " columns out"
-            ),
-        )
+    plan.refuse_too_many(domain, knowledge)
     search = _Search(measure, plan, domain, knowledge, shared)
     skeleton = pc_skeleton(
         search.test,

@@ -15,7 +15,8 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.coarsening import fine_columns, groups_by_noise
-from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
+from synthdp.graph.discovery.measure_plan import MeasurePlan
+from synthdp.graph.discovery.measured_pc import measured_pc
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -55,7 +56,9 @@ def measure_round(
 
 
 def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:
-    shares = _shares(_measure_plan(settings), settings, domain)
+    plan = _measure_plan(settings)
+    plan.refuse_too_many(domain, Knowledge.from_spec(settings, domain.names))
+    shares = _shares(plan, settings, domain)
     return {name: adaptive_round(domain, part) for name, part in shares.items()}
 
 

@@ -1,19 +1,27 @@
-"""A sparse vector and a noisy maximum on counts, right ones and wrong ones: name -> (how to build
-it, what the replay must say, or None).
+"""Sparse vectors, noisy maxima and screens of pairs, right ones and wrong ones: name -> (how to
+build it, what the replay must say, or None).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import dp_accounting
 import numpy as np
 
 from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.mechanisms.pair_screen import (
+    MOVES,
+    ChosenScreen,
+    PairScreen,
+    association_scores,
+)
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
@@ -96,6 +104,33 @@ class Selection:
         return arrays["chosen"].tolist()
 
 
+@dataclass(frozen=True)
+class Screen(ChosenScreen):
+    """A screen of all pairs with a hole where a bug goes."""
+
+    weight: int = 1
+    noise: float = 1.0
+    told: Callable[[Any], int] = lambda scores: 2
+    tells: Callable[[Any, Any], Any] = lambda chosen, scores: chosen
+
+    def run(self, table: Table, randomness: Randomness) -> Any:
+        groups = LevelGroups(self.budget.domain, {})
+        scores = self.weight * association_scores(table.fit_codes, groups, self.pairs)
+        scale = self.noise * self.budget.noise * MOVES
+        told = randomness.noisy_top(scores, scale=scale, count=self.told(scores))
+        return self.tells(tuple(self.pairs[i] for i in told.tolist()), scores)
+
+    def pack(self, value: Any) -> Any:
+        return {"pairs": np.array([len(value)])}
+
+
+def screen(**bug: Any) -> Callable[[Domain], Screen]:
+    """Two pairs of all are charged."""
+    return lambda domain: Screen(
+        PairScreen(domain, 2, 3.0), tuple(combinations(domain.names, 2)), **bug
+    )
+
+
 Bug = tuple[Callable[[Domain], Any], str | None]
 
 BUGS: dict[str, Bug] = {
@@ -121,5 +156,17 @@ BUGS: dict[str, Bug] = {
     "a selection among levels that occur": (
         lambda domain: Selection(domain, size=lambda c: int(np.flatnonzero(c).max(initial=0)) + 1),
         "shape",
+    ),
+    "a screen of doubled scores": (screen(weight=2), "moved"),
+    "a screen with half the noise": (screen(noise=0.5), "charged"),
+    "a screen with 99% of the noise": (screen(noise=0.99), "charged"),
+    "a screen that tells one pair more": (screen(told=lambda scores: 3), "charged"),
+    "a screen that tells pairs above zero": (
+        screen(told=lambda scores: max(1, min(2, int((scores > 0).sum())))),
+        "shape",
+    ),
+    "a screen that tells which scores are zero": (
+        screen(tells=lambda chosen, scores: (*chosen, (scores == 0).tolist())),
+        "output",
     ),
 }
