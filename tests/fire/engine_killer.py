@@ -144,8 +144,9 @@ def watch_held_out(log: int) -> None:
 
 @killer.breakage
 def other_rows_are_held_out_after_a_resume() -> None:
-    """The coins have a new key each time."""
-    RunFolder.holdout_coins = lambda self: np.random.default_rng()  # type: ignore[method-assign]
+    """The coins have another key in each process."""
+    coins = np.random.default_rng(os.getpid())
+    RunFolder.holdout_coins = lambda self: coins  # type: ignore[method-assign]
 
 
 def arm(folder: Path, kill: int | None, log: int) -> None:
