@@ -23,6 +23,7 @@ from synthdp.graph.ci_tests.chi_square import mixture_of
 from synthdp.graph.ci_tests.mixture import weakest_effects
 from synthdp.graph.discovery.coarsening import fine_columns, groups_by_noise
 from synthdp.graph.discovery.measuring import COLUMNS, MAX_CELLS
+from synthdp.graph.discovery.screening import SCREEN
 from synthdp.graph.implications import (
     MAX_TABLES,
     ClaimKind,
@@ -37,6 +38,7 @@ from synthdp.graph.ordered_tests import OrderedTests
 from synthdp.graph.tables import NoisyTables, Weakest, cells
 from synthdp.graph.validation import retested
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyTable
+from synthdp.privacy.mechanisms.pair_screen import PairScreen
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release.stand_in import law_for_tests
 from synthdp.spec.model import ReleaseSpec
@@ -160,6 +162,8 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
     planned = plan.in_graph(name, AdaptiveMarginals)
     if planned is None:
         return None
+    if screen := plan.in_graph(SCREEN, PairScreen):  # which ones it tells is not known before
+        open_pairs = tuple(_some(open_pairs, screen.kept))
     counted = None
     if plan.in_graph(COLUMNS, AdaptiveMarginals):
         domain = counted = _on_groups(domain, rows, planned.choose(open_pairs).sigma)

@@ -17,7 +17,15 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.coarsening import fine_columns, groups_by_noise
 from synthdp.graph.discovery.measure_plan import MeasurePlan
 from synthdp.graph.discovery.measured_pc import measured_pc
-from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.discovery.screening import (
+    SCREEN,
+    kept_pairs,
+    screen_round,
+    screened,
+    screens,
+    with_screen,
+)
+from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
@@ -57,9 +65,13 @@ def measure_round(
 
 def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:
     plan = _measure_plan(settings)
-    plan.refuse_too_many(domain, Knowledge.from_spec(settings, domain.names))
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    plan.refuse_too_many(domain, knowledge)
     shares = _shares(plan, settings, domain)
-    return {name: adaptive_round(domain, part) for name, part in shares.items()}
+    if not screens(plan, domain, len(knowledge.undecided_pairs())):
+        return {name: adaptive_round(domain, part) for name, part in shares.items()}
+    rounds = {name: adaptive_round(domain, part) for name, part in with_screen(shares).items()}
+    return {SCREEN: screen_round(domain), **rounds}
 
 
 def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, float]:
@@ -77,13 +89,17 @@ def _search(
 ) -> Released[CausalGraph] | CausalGraph:
     paid: list[Released[tuple[NoisyTable, ...]]] = []
     plan, knowledge = _measure_plan(settings), Knowledge.from_spec(settings, domain.names)
-    groups = LevelGroups(domain, {})
-    if COLUMNS in _shares(plan, settings, domain) and knowledge.undecided_pairs():
+    groups, open_pairs = LevelGroups(domain, {}), len(knowledge.undecided_pairs())
+    wide, chosen = screens(plan, domain, open_pairs), None
+    if COLUMNS in _shares(plan, settings, domain) and open_pairs:
         columns = [(column.name,) for column in fine_columns(domain)]
         paid.append(measure_round(releaser, COLUMNS, columns))
-        sigma = _noise_of_pairs(releaser, len(knowledge.undecided_pairs()))
+        sigma = _noise_of_pairs(releaser, kept_pairs(domain) if wide else open_pairs)
         groups = groups_by_noise(domain, paid[-1].value, sigma)
         plan = replace(plan, joint_cells=0)
+    if wide:
+        told: Released[tuple[Pair, ...]] = screened(releaser, knowledge, groups, plan.max_cells)
+        chosen = told.value
 
     def measure(name: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
         paid.append(measure_round(releaser, name, tables, groups))
@@ -93,12 +109,23 @@ def _search(
         name: np.diff([*starts, domain[name].levels]) > 1 for name, starts in groups.starts.items()
     }
     graph = measured_pc(
-        *(measure, plan, groups.coarse, knowledge), shared=shared, unseen=settings.unseen_causes
+        *(measure, plan, groups.coarse, knowledge),
+        shared=shared,
+        pairs=chosen,
+        unseen=settings.unseen_causes,
     )
+    if wide:
+        return _with_receipts(told.map(lambda _: graph), paid)
     if not paid:
         return graph
-    together: Released[CausalGraph] = paid[0].map(lambda _: graph)
-    for more in paid[1:]:
+    return _with_receipts(paid[0].map(lambda _: graph), paid[1:])
+
+
+def _with_receipts(
+    graph: Released[CausalGraph], paid: Sequence[Released[tuple[NoisyTable, ...]]]
+) -> Released[CausalGraph]:
+    together = graph
+    for more in paid:
         together = together.zip(more).map(lambda pair: pair[0])
     return together
 
