@@ -10,15 +10,23 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import ALGORITHMS, measuring
 from synthdp.graph.discovery.measure_plan import MeasurePlan
 from synthdp.graph.discovery.measuring import MEASURED_PC
-from synthdp.graph.discovery.screening import KEPT_PER_COLUMN, SCREEN, SHARE
+from synthdp.graph.discovery.screening import (
+    KEPT_PER_COLUMN,
+    SCREEN,
+    SHARES,
+    scores_by_chance,
+    screened,
+)
+from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.open_pairs import LISTED, MAX_PAIRS, as_ranges, from_ranges
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.pair_screen import PairScreen
+from synthdp.privacy.mechanisms.pair_screen import PairScreen, association_scores
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 
@@ -87,12 +95,12 @@ def test_what_the_spec_decides_stays_as_it_says() -> None:
 def test_the_screen_has_its_share_and_others_keep_theirs() -> None:
     domain, settings = towns(COLUMNS), Graph(mode="learn")
     rounds = MEASURED_PC.spends(settings, domain, ROWS)
-    assert list(rounds) == [SCREEN, "pairs", "triples", "quadruples"]
+    assert list(rounds) == ["columns", SCREEN, "pairs", "triples", "quadruples"]
     screen = rounds[SCREEN](0.5)
     assert isinstance(screen, PairScreen) and screen.kept == KEPT_PER_COLUMN * COLUMNS
-    mus = [screen.kept / screen.noise**2]
-    mus += [rounds[name](0.5).noise_multiplier ** -2 for name in list(rounds)[1:]]  # type: ignore[attr-defined]
-    assert mus[0] == pytest.approx(SHARE * 0.25) and sum(mus) == pytest.approx(0.25)
+    later: list[Any] = [make(0.5) for name, make in rounds.items() if name != SCREEN]
+    mus = [screen.kept / screen.noise**2, *(round_.noise_multiplier**-2 for round_ in later)]
+    assert mus[0] == pytest.approx(SHARES[SCREEN] * 0.25) and sum(mus) == pytest.approx(0.25)
     few = MEASURED_PC.spends(settings, towns(10), ROWS)
     assert SCREEN not in few
 
@@ -110,6 +118,60 @@ def test_the_default_screens_from_25_000_open_pairs_on() -> None:
     assert SCREEN in own.spends(settings, towns(1000), 1e4)
     with pytest.raises(SynthdpError, match="500500 pairs of columns are open, at most 500000"):
         own.spends(settings, towns(1001), 1e4)
+
+
+# --- what large tables score by chance ---
+
+
+def test_a_score_by_chance_is_what_independent_columns_have() -> None:
+    """The mean of 40 tables of each shape, even and skewed: within 5%, with a fixed seed."""
+    rng, rows = np.random.default_rng(0), 5000
+    laws = {
+        "two": np.array([0.8, 0.2]),
+        "ten": np.full(10, 0.1),
+        "skewed": np.array([0.9, *[0.0125] * 8]),
+    }
+    pairs = list(combinations(laws, 2))
+    sums = np.zeros(len(pairs))
+    for _ in range(40):
+        drawn = [rng.choice(len(law), rows, p=law) for law in laws.values()]
+        columns = tuple(
+            ColumnDomain(name, "categorical", tuple(map(str, range(len(law)))), False)
+            for name, law in laws.items()
+        )
+        groups = LevelGroups(Domain(columns), {})
+        sums += association_scores(np.column_stack(drawn).astype(np.uint16), groups, pairs)
+    assert np.array(scores_by_chance(pairs, laws, rows)) == pytest.approx(sums / 40, rel=0.05)
+
+
+@pytest.mark.usefixtures("narrow_limit")
+def test_large_tables_do_not_fill_the_screen_by_chance() -> None:
+    """Four linked pairs of two levels score 1,600, and independent ones of 30 levels some 3,000 by
+    chance: links are kept all the same, and each large table is kept with no more chance than any
+    other. 28 of 91 pairs are told; noise of scale 40 loses a link with chance below 1e-9.
+    """
+    rng, rows = np.random.default_rng(0), 20_000
+    levels = {f"b{i}": 2 for i in range(8)} | {f"w{i}": 30 for i in range(6)}
+    codes = np.column_stack([rng.integers(0, size, rows) for size in levels.values()])
+    for i in range(0, 8, 2):
+        copied = rng.random(rows) < 0.08
+        codes[copied, i + 1] = codes[copied, i]
+    domain = Domain(
+        tuple(
+            ColumnDomain(name, "categorical", tuple(map(str, range(size))), False)
+            for name, size in levels.items()
+        )
+    )
+    settings = Graph(mode="learn")
+    spends = MEASURED_PC.spends(settings, domain, rows)
+    plan = make_search_plan(spends, epsilon=30.0, delta=1e-6)
+    rehearsal: Any = Rehearsal(codes.astype(np.uint16), domain, plan)
+    margins = measuring.measure_round(rehearsal, "columns", [(name,) for name in levels]).value
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    told = screened(rehearsal, knowledge, LevelGroups(domain, {}), margins, max_cells=4096).value
+    assert {(f"b{i}", f"b{i + 1}") for i in range(0, 8, 2)} <= set(told)
+    wide = sum(a[0] == b[0] == "w" for a, b in told)
+    assert wide < 13, "of 15 pairs of large tables, which all came first before"
 
 
 # --- very many pairs without an answer ---
