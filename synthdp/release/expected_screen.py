@@ -61,4 +61,4 @@ def _scaled(law: Floats) -> Floats:
     """Levels in their order, of mean 0 and variance 1; zeros where there is one level."""
     places = np.arange(len(law)) - float(np.arange(len(law)) @ law)
     spread = math.sqrt(float(places**2 @ law))
-    return places / spread if spread else places
+    return np.array(places / (spread or 1.0), dtype=np.float64)
