@@ -25,6 +25,7 @@ from synthdp.graph.discovery.screening import (
 )
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.open_pairs import LISTED, MAX_PAIRS, as_ranges, from_ranges
+from synthdp.graph.stage import rounds
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.pair_screen import PairScreen, association_scores
 from synthdp.privacy.session import Rehearsal
@@ -94,11 +95,11 @@ def test_what_the_spec_decides_stays_as_it_says() -> None:
 @pytest.mark.usefixtures("narrow_limit")
 def test_the_screen_has_its_share_and_others_keep_theirs() -> None:
     domain, settings = towns(COLUMNS), Graph(mode="learn")
-    rounds = MEASURED_PC.spends(settings, domain, ROWS)
-    assert list(rounds) == ["columns", SCREEN, "pairs", "triples", "quadruples"]
-    screen = rounds[SCREEN](0.5)
+    planned = MEASURED_PC.spends(settings, domain, ROWS)
+    assert list(planned) == ["columns", SCREEN, "pairs", "triples", "quadruples"]
+    screen = planned[SCREEN](0.5)
     assert isinstance(screen, PairScreen) and screen.kept == KEPT_PER_COLUMN * COLUMNS
-    later: list[Any] = [make(0.5) for name, make in rounds.items() if name != SCREEN]
+    later: list[Any] = [make(0.5) for name, make in planned.items() if name != SCREEN]
     mus = [screen.kept / screen.noise**2, *(round_.noise_multiplier**-2 for round_ in later)]
     assert mus[0] == pytest.approx(SHARES[SCREEN] * 0.25) and sum(mus) == pytest.approx(0.25)
     few = MEASURED_PC.spends(settings, towns(10), ROWS)
@@ -118,6 +119,14 @@ def test_the_default_screens_from_25_000_open_pairs_on() -> None:
     assert SCREEN in own.spends(settings, towns(1000), 1e4)
     with pytest.raises(SynthdpError, match="500500 pairs of columns are open, at most 500000"):
         own.spends(settings, towns(1001), 1e4)
+
+
+def test_a_database_that_gives_counts_alone_is_refused_before_anything_is_spent() -> None:
+    settings = Graph(mode="learn")
+    with pytest.raises(SynthdpError, match="engine sql gives counts, and no rows"):
+        rounds(settings, towns(225), rows=1e4, counts_only=True)
+    assert SCREEN in rounds(settings, towns(225), rows=1e4)
+    assert SCREEN not in rounds(settings, towns(224), rows=1e4, counts_only=True)
 
 
 # --- what large tables score by chance ---
