@@ -91,7 +91,8 @@ def _refined(
         low, high = _in_decimals([int(scores[i]) for i in among], scale, drawn, known)
         order = np.array(sorted(range(len(among)), key=high.__getitem__, reverse=True))
         if _apart(np.array(low)[order], np.array(high)[order], count):
-            return among[order][:count]
+            found: Integers = among[order][:count]
+            return found
 
 
 def _in_decimals(
