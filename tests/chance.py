@@ -106,12 +106,6 @@ def noisy_max(self: Streams, scores: Integers, *, scale: float) -> int:
     return int(np.argmax(scores + self.noise.exponential(scale, scores.shape)))
 
 
-def noisy_top(self: Streams, scores: Integers, *, scale: float, count: int) -> Integers:
-    """From the noise stream."""
-    noisy = scores + self.noise.gumbel(0.0, scale, scores.shape)
-    return np.argsort(-noisy, kind="stable")[:count]
-
-
 @contextmanager
 def seeded(seed: str) -> Iterator[None]:
     """Every draw of this process follows `seed`: keys of streams, and the noise that OpenDP takes
@@ -122,7 +116,6 @@ def seeded(seed: str) -> Iterator[None]:
         "discrete_gaussian": Streams.rounded_gaussian,
         "discrete_laplace": discrete_laplace,
         "noisy_max": noisy_max,
-        "noisy_top": noisy_top,
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(

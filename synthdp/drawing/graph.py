@@ -31,6 +31,7 @@ from synthdp.drawing.svg import arrow_head, frame, line, safe
 
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 MAX_ARROWS = 25  # beyond, arrows cross so often that a matrix is easier to read
+MAX_TOLD = 25_000  # pairs without an answer that the description names one by one
 LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
 
 
@@ -242,7 +243,11 @@ def _notes(graph: DrawnGraph, hidden: int) -> list[str]:
 
 def _description(graph: DrawnGraph) -> str:
     """The graph in words, for those who do not see the picture."""
-    links = [f"{e.cause} {_verb(e)} {e.effect} ({e.provenance})" for e in graph.edges]
+    many = len(graph.open_pairs) > MAX_TOLD
+    told = [e for e in graph.edges if e.structural] if many else graph.edges
+    links = [f"{e.cause} {_verb(e)} {e.effect} ({e.provenance})" for e in told]
+    if many:
+        links.append(f"{len(graph.open_pairs)} pairs have no answer")
     latent = [f"{', '.join(names)} share an unseen cause" for names in graph.latent]
     return f"{len(graph.nodes)} columns. " + ("; ".join(links + latent) or "No links") + "."
 

@@ -16,6 +16,7 @@ from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
 from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
+from synthdp.graph.open_pairs import LISTED, as_ranges, from_ranges
 from synthdp.graph.pag.marks import PagLink, links_of_json
 from synthdp.spec.model import Graph
 
@@ -282,7 +283,11 @@ class CausalGraph:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The content of the bundle's graph.json."""
+        """The content of the bundle's graph.json.
+
+        More than `LISTED` pairs without an answer are stated as ranges, by their earlier column.
+        """
+        many = len(self.open_pairs) > LISTED
         return {
             "nodes": list(self.nodes),
             "edges": [
@@ -294,7 +299,9 @@ class CausalGraph:
                 }
                 | ({} if e.probability is None else {"probability": e.probability})
                 for e in self.edges
+                if e.structural or not many
             ],
+            **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if many else {}),
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "latent": [list(names) for names in self.latent],
         } | ({} if self.pag is None else {"pag": [link.to_json() for link in self.pag]})
@@ -307,11 +314,16 @@ class CausalGraph:
             SynthdpError: `data` is not of that form.
         """
         try:
+            nodes = tuple(map(str, data["nodes"]))
             edges = tuple(_edge(e) for e in data["edges"])
+            unclear = (
+                GraphEdge(*pair, directed=False, provenance="undecided")
+                for pair in from_ranges(data.get("no_answer", {}), nodes)
+            )
             groups = {str(k): tuple(map(str, v)) for k, v in data["groups"].items()}
             latent = tuple(tuple(map(str, names)) for names in data["latent"])
-            nodes = tuple(map(str, data["nodes"]))
-            return cls(nodes, edges, groups, latent, links_of_json(data.get("pag"), nodes))
+            pag = links_of_json(data.get("pag"), nodes)
+            return cls(nodes, (*edges, *unclear), groups, latent, pag)
         except (KeyError, TypeError, AttributeError) as error:
             raise SynthdpError(
                 f"not a graph in JSON: {error!r}", hint="expected keys nodes, edges, groups, latent"

@@ -15,6 +15,7 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
+from synthdp.graph.discovery.screening import SCREEN
 from synthdp.graph.implications import MAX_TABLES, required_tables, tables_of
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.prediction.search import predict, prediction_rounds
@@ -56,15 +57,31 @@ class GraphResult:
         return None if self.report is None else self.report.value
 
 
-def rounds(settings: Graph, domain: Domain, *, rows: float) -> Mapping[str, MechanismFactory]:
+def rounds(
+    settings: Graph, domain: Domain, *, rows: float, counts_only: bool = False
+) -> Mapping[str, MechanismFactory]:
     """What a mode may release, by name, and how each part is planned. All of it is public.
 
-    `rows` is the declared number of rows that a fit is expected to see.
+    `rows` is the declared number of rows that a fit is expected to see. `counts_only` says that
+    they are counted elsewhere, and never seen.
+
+    Raises:
+        SynthdpError: more pairs are open than may be measured, or screened by counts alone.
     """
     if settings.mode == "validate":
         return {name: adaptive_round(domain, part) for name, part in VALIDATION_SHARES.items()}
     if settings.mode == "learn":
-        return ALGORITHMS[settings.algorithm].spends(settings, domain, rows)
+        spends = ALGORITHMS[settings.algorithm].spends(settings, domain, rows)
+        if counts_only and SCREEN in spends:
+            raise SynthdpError(
+                "graph: so many pairs of columns are open that a screen chooses some, which looks"
+                " at the levels of all rows; engine sql gives counts, and no rows",
+                hint=(
+                    "decide more pairs by graph.tiers, graph.forbidden or graph.groups; or export"
+                    " the rows to Parquet for engine arrow, duckdb or dask"
+                ),
+            )
+        return spends
     if settings.mode == "predict":
         return prediction_rounds(domain)
     return {}

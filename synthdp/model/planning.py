@@ -12,6 +12,7 @@ from synthdp.model.regression import check_regressions
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model.rules import counts_only
 
 
 def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
@@ -19,11 +20,14 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
 
     Raises:
         BudgetError: the accountant cannot resolve it, or noise would drown an estimand.
+        SynthdpError: the graph is too wide.
     """
     plan = make_plan(
         spec,
         domain,
-        graph_rounds=rounds(spec.graph, domain, rows=expected_fit_rows(spec)),
+        graph_rounds=rounds(
+            spec.graph, domain, rows=expected_fit_rows(spec), counts_only=counts_only(spec)
+        ),
         estimands=estimand_rounds(spec, domain),
     )
     check_strata(plan, spec)

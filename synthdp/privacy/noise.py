@@ -14,7 +14,7 @@ Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussia
 model, which protect nothing. Noise on planned tables, and that of searches, is OpenDP's: an exact
 integer sampler [Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy",
 arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself and never rounds a real
-number.
+number. The order of very many noisy scores has a sampler of its own (`gumbel_order`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from synthdp.privacy.gumbel_order import largest
 
 COINS_FROM = 0.3  # from this rate on each row gets its own coin: gaps would save nothing
 
@@ -193,9 +195,8 @@ class Streams:
         return int(_max_measurement(_checked(scale))(scores.tolist()))
 
     def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
-        """By OpenDP, as `noisy_max`."""
-        told = _top_measurement(_checked(scale), count)(scores.tolist())
-        return np.asarray(told, dtype=np.int64)
+        """From the noise stream, with as many bits as the order takes (`gumbel_order`)."""
+        return largest(scores, scale=_checked(scale), count=count, generator=self.noise)
 
     def kept_counts(
         self, counts: Mapping[Key, int], *, sigma: float, threshold: int
@@ -284,13 +285,6 @@ def _max_measurement(scale: float) -> Any:
     return dp.m.make_noisy_max(
         *space, dp.zero_concentrated_divergence(), scale=scale
     )  # the measure by which OpenDP draws Gumbel noise
-
-
-@cache
-def _top_measurement(scale: float, count: int) -> Any:
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    return dp.m.make_noisy_top_k(*space, dp.zero_concentrated_divergence(), k=count, scale=scale)
 
 
 def _opendp() -> Any:

@@ -22,7 +22,8 @@ from synthdp.graph.ci_tests.answer import Query
 from synthdp.graph.ci_tests.chi_square import mixture_of
 from synthdp.graph.ci_tests.mixture import weakest_effects
 from synthdp.graph.discovery.coarsening import fine_columns, groups_by_noise
-from synthdp.graph.discovery.measuring import COLUMNS, MAX_CELLS
+from synthdp.graph.discovery.measuring import MAX_CELLS
+from synthdp.graph.discovery.screening import COLUMNS, SCREEN
 from synthdp.graph.implications import (
     MAX_TABLES,
     ClaimKind,
@@ -37,7 +38,9 @@ from synthdp.graph.ordered_tests import OrderedTests
 from synthdp.graph.tables import NoisyTables, Weakest, cells
 from synthdp.graph.validation import retested
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyTable
+from synthdp.privacy.mechanisms.pair_screen import PairScreen
 from synthdp.privacy.plan import ReleasePlan
+from synthdp.release.expected_screen import weakest_kept
 from synthdp.release.stand_in import law_for_tests
 from synthdp.spec.model import ReleaseSpec
 
@@ -47,6 +50,8 @@ MEDIUM = 0.3
 NONE_SEEN = 0.95
 """The weakest correlation that is seen, from which on it is as good as none."""
 LINKS = {
+    ("link", "screen"): ("graph screen: a link", "left out", "open pairs"),
+    ("link", "kept"): ("graph search: a link", "undecided", "pairs that the screen keeps"),
     ("link", "pairs"): ("graph search: a link", "undecided", "open pairs"),
     ("link", "joint"): ("graph search: a link", "undecided", "open pairs"),
     ("arrow", "validate"): ("graph test: an arrow", "undecided", "arrows"),
@@ -160,12 +165,23 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
     planned = plan.in_graph(name, AdaptiveMarginals)
     if planned is None:
         return None
-    counted = None
-    if plan.in_graph(COLUMNS, AdaptiveMarginals):
-        domain = counted = _on_groups(domain, rows, planned.choose(open_pairs).sigma)
+    screen = plan.in_graph(SCREEN, PairScreen)
+    counted: Domain | None = None
+    found: list[LinkProspect] = []
+    measured = min(screen.kept, len(open_pairs)) if screen else len(open_pairs)
+    if fine_columns(domain) and plan.in_graph(COLUMNS, AdaptiveMarginals) is not None:
+        domain = counted = _on_groups(domain, rows, planned.choose(open_pairs[:measured]).sigma)
     small = tuple(p for p in open_pairs if cells(domain, p) <= MAX_CELLS)
     if not small:
         return None
+    if screen:
+        laws = {column.name: law_for_tests(column) for column in domain.columns}
+        kept = weakest_kept(_some(small), laws, rows, screen, len(small))
+        tests = len(open_pairs)
+        found.append(_prospect("link", "screen", kept, measured=len(small), tests=tests))
+        open_pairs = small = tuple(
+            _some(small, measured)
+        )  # which ones it keeps is not known before
     tables: tuple[Columns, ...] = (domain.names,) if name == "joint" else small
     sigma, level = planned.choose(tables).sigma, spec.graph.level / len(open_pairs)
     asked, whole = _some(small), domain.cells(domain.names)
@@ -173,9 +189,10 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
     summed = {p: whole / domain.cells(p) if name == "joint" else 1.0 for p in asked}
     known = _expected(domain, rows, {p: sigma * math.sqrt(n) for p, n in summed.items()})
     weakest = _weakest(domain, known, [(a, b, ()) for a, b in asked], level, alone=name == "joint")
-    found = _prospect("link", name, weakest, measured=len(small), tests=len(open_pairs))
-    found = replace(found, on_groups=counted is not None)
-    return GraphTests(tables, sigma, level, (found,), counted)
+    told = "kept" if screen else name
+    found.append(_prospect("link", told, weakest, measured=len(small), tests=len(open_pairs)))
+    by_groups = [replace(link, on_groups=counted is not None) for link in found]
+    return GraphTests(tables, sigma, level, tuple(by_groups), counted)
 
 
 def _on_groups(domain: Domain, rows: float, sigma: float) -> Domain:
@@ -238,7 +255,8 @@ def _validation(
 
 def _some(listed: Sequence[T], most: int = MAX_ASKED) -> Sequence[T]:
     """At most so many of them, evenly spaced."""
-    return listed[:: max(1, math.ceil(len(listed) / most))]
+    most = min(most, len(listed))
+    return [listed[i * len(listed) // most] for i in range(most)]
 
 
 def _expected(domain: Domain, rows: float, sigmas: Mapping[Columns, float]) -> NoisyTables:

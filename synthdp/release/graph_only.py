@@ -39,7 +39,7 @@ from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.load.loader import parse_spec, spec_text
 from synthdp.spec.model import IdUnit, ReleaseSpec
-from synthdp.spec.model.rules import engine_of
+from synthdp.spec.model.rules import counts_only, engine_of
 
 Mode = Literal["learn", "validate"]
 
@@ -95,7 +95,8 @@ def share_of(spec: ReleaseSpec) -> ReleaseSpec:
 
 def graph_plan(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
     """The plan of a graph run; `release` as `share_of` made it."""
-    return _search_plan(spec, rounds(spec.graph, domain, rows=expected_fit_rows(spec)))
+    rows, unseen = expected_fit_rows(spec), counts_only(spec)
+    return _search_plan(spec, rounds(spec.graph, domain, rows=rows, counts_only=unseen))
 
 
 def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> ReleasePlan:

@@ -106,6 +106,8 @@ def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
 
 def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
     """Where the table is counted, and what that takes by the declared number of rows."""
+    from synthdp.graph.discovery.screening import SCREEN
+
     name = engine_of(spec.dataset.source, spec.compute)
     if name == "memory":
         return
@@ -121,10 +123,12 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         f" bytes a value at most, are up to {rows * columns * 8e-9:,.1f} GB each time, of which"
         " this process holds a batch"
     )
-    if fetches:
+    screens = SCREEN in plan.graph
+    if fetches or screens:
         wide = max(column.level_count for column in spec.modelled.values()) > 256
+        who = "the screen of pairs" if screens else "training"
         yield (
-            "training fetches the levels of all rows into memory, about"
+            f"{who} fetches the levels of all rows into memory, about"
             f" {rows * columns * (1 + wide) * 1e-9:,.1f} GB"
         )
 

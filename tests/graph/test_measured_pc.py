@@ -139,7 +139,7 @@ def test_caps_bound_what_is_asked(network: Network, measurer: Callable[..., obje
     )
     assert max(len(found.parents(n)) for n in domain.names) == 1
     with pytest.raises(SynthdpError, match="55 pairs of columns are open, at most 10"):
-        measured_pc(measure, MeasurePlan(max_pairs=10), domain, Knowledge(domain.names))
+        measured_pc(measure, MeasurePlan(max_screened=10), domain, Knowledge(domain.names))
 
 
 def test_a_fully_specified_graph_measures_nothing() -> None:

@@ -16,7 +16,6 @@ from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.ci_tests.trend import ORDER, Scores, has_order
@@ -187,19 +186,6 @@ def test_rounds_follow_from_public_facts() -> None:
     assert sum(ORDERED_SHARES.values()) == pytest.approx(sum(MIXED_SHARES.values())) == 1
     few = Domain((number("a", 8), *(town(f"t{i}", 9) for i in range(4))))
     assert "columns" not in own.spends(settings, few, 1e4)
-
-
-def test_a_table_that_is_too_wide_is_refused_before_anything_is_spent() -> None:
-    """A plan is made before a run reserves any budget."""
-    own, wide = ALGORITHMS["measured_pc"], Domain(tuple(town(f"t{i}", 3) for i in range(225)))
-    with pytest.raises(SynthdpError, match="25200 pairs of columns are open, at most 25000"):
-        own.spends(Graph(mode="learn"), wide, 1e4)
-    tiers = (tuple(f"t{i}" for i in range(9)),)
-    latent = Graph(mode="learn", latent=tiers)
-    with pytest.raises(SynthdpError, match="25164 pairs"):
-        own.spends(latent, wide, 1e4)
-    most = Domain(wide.columns[:224])
-    assert own.spends(Graph(mode="learn"), most, 1e4)
 
 
 def searched(table: RandomTable, rows: int) -> CausalGraph:

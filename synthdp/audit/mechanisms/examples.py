@@ -87,11 +87,11 @@ def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
 
 
 def _screens(domain: Domain) -> tuple[ChosenScreen, ...]:
-    """Of all pairs, one, three and none told; and on groups of levels."""
+    """Of all pairs, one, three and none told; on groups of levels, less constants."""
     pairs = tuple(combinations(domain.names, 2))
     budgets = PairScreen(domain, 1, 0.6), PairScreen(domain, 3, 5.0)
     screens = [budget.choose(chosen) for budget in budgets for chosen in (pairs, ())]
-    return *screens, budgets[1].choose(pairs, _halves(domain))
+    return *screens, budgets[1].choose(pairs, _halves(domain), range(len(pairs)))
 
 
 def _halves(domain: Domain) -> LevelGroups:

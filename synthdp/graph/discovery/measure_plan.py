@@ -21,18 +21,20 @@ class MeasurePlan:
     """Public constants of a run.
 
     `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
-    as absent; `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round;
-    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
-    in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
-    for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
-    set (all of them in the whole table), where noise is large (`Effort`); `max_parents`: of a
-    column in the result.
+    as absent; `max_cells`: of a table; `max_pairs`: open pairs, of more of which a screen chooses
+    some; `max_screened`: open pairs of a screen; `max_tables`: of a later round; `joint_cells`: up
+    to here the whole table is measured at once; `order`: largest conditioning set in rounds;
+    `joint_order`: the same for the whole table, where larger sets leave strata too small for their
+    noise; `candidates`: columns to condition on that are tried per pair, by size of the set (all of
+    them in the whole table), where noise is large (`Effort`); `max_parents`: of a column in the
+    result.
     """
 
     level: float = 0.05
     margin: float = 0.1
     max_cells: int = 4096
     max_pairs: int = 25_000
+    max_screened: int = 500_000
     max_tables: int = 2000
     joint_cells: int = 4096
     joint_order: int = 2
@@ -56,10 +58,10 @@ class MeasurePlan:
             SynthdpError: more pairs are open than may be measured.
         """
         open_pairs = 0 if self.joint(domain) else len(knowledge.undecided_pairs())
-        if open_pairs > self.max_pairs:
+        if open_pairs > self.max_screened:
             raise SynthdpError(
-                f"graph: {open_pairs} pairs of columns are open, at most {self.max_pairs} can be"
-                " measured",
+                f"graph: {open_pairs} pairs of columns are open, at most"
+                f" {self.max_screened} can be screened",
                 hint=(
                     "decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
                     " columns out"

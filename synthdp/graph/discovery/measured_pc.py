@@ -86,13 +86,15 @@ def measured_pc(
     knowledge: Knowledge,
     *,
     shared: Shared = MappingProxyType({}),
+    pairs: Sequence[Pair] | None = None,
     unseen: bool = False,
 ) -> CausalGraph:
     """Learn a graph from noisy tables.
 
     `shared` says which levels of a column are groups of several. Links are `learned`, or
-    `undecided` and then outside the structure. If there may be `unseen` causes, the graph also says
-    what holds in spite of them (`discovery.latent`).
+    `undecided` and then outside the structure. `pairs` are the open pairs to look at, in column
+    order: all of them by default. Others are undecided. If there may be `unseen` causes, the graph
+    also says what holds in spite of them (`discovery.latent`).
 
     Raises:
         SynthdpError: more pairs are open than may be measured.
@@ -102,13 +104,17 @@ def measured_pc(
     skeleton = pc_skeleton(
         search.test,
         knowledge,
+        pairs=pairs,
         max_order=search.order,
         separators=search.candidate_sets,
         separates=lambda answer, tests: separates(answer, tests, level=search.effort.level),
     )
     links = sorted(skeleton.linked, key=lambda p: (domain.index(p[0]), domain.index(p[1])))
     graph = Pdag(
-        domain.names, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested
+        domain.names,
+        directed=knowledge.fixed,
+        undirected=links,
+        shielded=(*knowledge.untested, *skeleton.not_looked_at(knowledge)),
     )
     orient_known(graph, knowledge)
     found = search.colliders(graph, skeleton)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,15 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.coarsening import fine_columns, groups_by_noise
 from synthdp.graph.discovery.measure_plan import MeasurePlan
 from synthdp.graph.discovery.measured_pc import measured_pc
+from synthdp.graph.discovery.screening import (
+    COLUMNS,
+    SCREEN,
+    kept_pairs,
+    screen_round,
+    screened,
+    screens,
+    with_screen,
+)
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -26,7 +36,7 @@ from synthdp.spec.model import Graph
 
 MAX_CELLS = 4096
 """Most cells of a table that a round measures."""
-COLUMNS, PAIRS = "columns", "pairs"
+PAIRS = "pairs"
 ORDERED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.95}
 """Shares where every open pair has an ordered column: tables of pairs answer all questions."""
 MIXED_SHARES: Mapping[str, float] = {
@@ -57,9 +67,15 @@ def measure_round(
 
 def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:
     plan = _measure_plan(settings)
-    plan.refuse_too_many(domain, Knowledge.from_spec(settings, domain.names))
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    plan.refuse_too_many(domain, knowledge)
     shares = _shares(plan, settings, domain)
-    return {name: adaptive_round(domain, part) for name, part in shares.items()}
+    if not screens(plan, domain, len(knowledge.undecided_pairs())):
+        return {name: adaptive_round(domain, part) for name, part in shares.items()}
+    return {
+        name: (screen_round if name == SCREEN else adaptive_round)(domain, part)
+        for name, part in with_screen(shares).items()
+    }
 
 
 def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, float]:
@@ -75,25 +91,36 @@ def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, 
 def _search(
     releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
-    paid: list[Released[tuple[NoisyTable, ...]]] = []
+    paid: list[Released[Any]] = []
     plan, knowledge = _measure_plan(settings), Knowledge.from_spec(settings, domain.names)
-    groups = LevelGroups(domain, {})
-    if COLUMNS in _shares(plan, settings, domain) and knowledge.undecided_pairs():
-        columns = [(column.name,) for column in fine_columns(domain)]
-        paid.append(measure_round(releaser, COLUMNS, columns))
-        sigma = _noise_of_pairs(releaser, len(knowledge.undecided_pairs()))
-        groups = groups_by_noise(domain, paid[-1].value, sigma)
+    groups, open_pairs = LevelGroups(domain, {}), len(knowledge.undecided_pairs())
+    wide, chosen = screens(plan, domain, open_pairs), None
+    fine = {column.name for column in fine_columns(domain)}
+    if open_pairs and (wide or COLUMNS in _shares(plan, settings, domain)):
+        counted = [(name,) for name in domain.names if wide or name in fine]
+        counts = measure_round(releaser, COLUMNS, counted)
+        paid.append(counts)
+        sigma = _noise_of_pairs(releaser, kept_pairs(domain) if wide else open_pairs)
+        groups = groups_by_noise(domain, [t for t in counts.value if fine & {*t.columns}], sigma)
         plan = replace(plan, joint_cells=0)
+    if wide:
+        told = screened(releaser, knowledge, groups, counts.value, max_cells=plan.max_cells)
+        paid.append(told)
+        chosen = told.value
 
     def measure(name: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
-        paid.append(measure_round(releaser, name, tables, groups))
-        return tuple(replace(table, starts={}) for table in paid[-1].value)
+        told = measure_round(releaser, name, tables, groups)
+        paid.append(told)
+        return tuple(replace(table, starts={}) for table in told.value)
 
     shared = {
         name: np.diff([*starts, domain[name].levels]) > 1 for name, starts in groups.starts.items()
     }
     graph = measured_pc(
-        *(measure, plan, groups.coarse, knowledge), shared=shared, unseen=settings.unseen_causes
+        *(measure, plan, groups.coarse, knowledge),
+        shared=shared,
+        pairs=chosen,
+        unseen=settings.unseen_causes,
     )
     if not paid:
         return graph

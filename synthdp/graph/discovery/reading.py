@@ -49,7 +49,7 @@ def reading(
     ]
     unclear = [
         GraphEdge(a, b, directed=False, provenance="undecided")
-        for a, b in skeleton.evidence
+        for a, b in knowledge.undecided_pairs()
         if (a, b) not in skeleton.linked and not skeleton.absent((a, b))
     ]
     return CausalGraph.from_knowledge(

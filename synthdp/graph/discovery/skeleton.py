@@ -41,6 +41,10 @@ class Skeleton:
             if answer.verdict != "dependent"
         ]
 
+    def not_looked_at(self, knowledge: Knowledge) -> list[Pair]:
+        """Undecided pairs without a test, of which nothing is known."""
+        return [pair for pair in knowledge.undecided_pairs() if pair not in self.evidence]
+
     def absent(self, pair: Pair) -> bool:
         """Whether some test gave evidence for independence, rather than only none against it."""
         return any(answer.verdict == "independent" for _, answer in self.evidence.get(pair, ()))
@@ -79,12 +83,14 @@ def pc_skeleton(
     max_order: int,
     separators: Separators = neighbours_of_either,
     separates: Separates = not_dependent,
+    pairs: Sequence[Pair] | None = None,
 ) -> Skeleton:
     """Remove every undecided pair that some test of order 0 to `max_order` separates.
 
-    By default a test separates a pair that it does not find dependent.
+    By default a test separates a pair that it does not find dependent. Of the undecided pairs only
+    `pairs` are looked at; all by default. Others count as not linked, and have no evidence.
     """
-    open_pairs = list(knowledge.undecided_pairs())
+    open_pairs = list(knowledge.undecided_pairs() if pairs is None else pairs)
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     fixed = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in knowledge.fixed}
     evidence: dict[Pair, list[Test]] = {pair: [] for pair in open_pairs}

@@ -25,6 +25,7 @@ from synthdp.errors import SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.draft import GraphFileError
 from synthdp.graph.knowledge import Pair
+from synthdp.graph.open_pairs import LISTED
 from synthdp.spec.checks.cross_checks import CHECKS
 from synthdp.spec.checks.graph import needs_edges
 from synthdp.spec.checks.problem import CrossProblem
@@ -151,9 +152,17 @@ def write_yaml(graph: CausalGraph) -> str:
             "undirected:  # not part of a spec: turn each into an arrow of `edges`, or delete it",
             [_flow(pair) for pair in graph.undirected],
         ),
-        *(f"# no answer: {_flow(pair)}" for pair in graph.open_pairs),
+        *_unanswered(graph.open_pairs),
     ]
     return "\n".join([*sections, ""])
+
+
+def _unanswered(pairs: Sequence[Pair]) -> Iterator[str]:
+    """A comment for each pair without an answer; where there are very many, how many."""
+    if len(pairs) > LISTED:
+        yield f"# no answer: {len(pairs)} pairs"
+    else:
+        yield from (f"# no answer: {_flow(pair)}" for pair in pairs)
 
 
 def _node_of(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:

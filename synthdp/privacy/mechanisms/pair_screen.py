@@ -47,7 +47,9 @@ class PairScreen:
     more, in cell (a, b), changes T - r c^T / n by exactly n / (n + 1) (e_a - p) (e_b - q)^T, of L1
     norm n / (n + 1) 2 (1 - p_a) 2 (1 - q_b) < 4; the first row by 0. So k rows move the norm by
     less than 4 k, and its floor by 4 k at most. Scores are computed in whole numbers, as || n T - r
-    c^T ||_1 // n: nothing is rounded before. A replaced unit moves them by twice that.
+    c^T ||_1 // n: nothing is rounded before. A replaced unit moves them by twice that. What is
+    taken off a score, so that large tables do not win by chance alone, is a constant that no row of
+    this look changes: it moves no score.
 
     Choices: the k largest after one draw of Gumbel noise are, in order, k noisy maxima, each among
     those that are left [Durfee and Rogers, "Practical Differentially Private Top-k Selection with
@@ -83,27 +85,41 @@ class PairScreen:
         """The same with `factor` times the noise."""
         return replace(self, noise=self.noise * factor)
 
-    def choose(self, pairs: Sequence[Columns], groups: LevelGroups | None = None) -> ChosenScreen:
+    def choose(
+        self,
+        pairs: Sequence[Columns],
+        groups: LevelGroups | None = None,
+        by_chance: Sequence[int] | None = None,
+    ) -> ChosenScreen:
         """The mechanism for `pairs`, which are counted on groups of levels if there are any.
 
+        `by_chance` is what each pair's score is expected to be without any dependence, and is taken
+        off; nothing by default.
+
         Raises:
-            ValueError: a column has more than `MAX_LEVELS` levels, or groups of them.
+            ValueError: a column has more than `MAX_LEVELS` levels, or groups of them; or
+                `by_chance` has another length.
         """
-        return ChosenScreen(self, tuple(pairs), groups.starts if groups else {})
+        off = (0,) * len(pairs) if by_chance is None else tuple(by_chance)
+        return ChosenScreen(self, tuple(pairs), off, groups.starts if groups else {})
 
 
 @dataclass(frozen=True)
 class ChosenScreen(Prepaid[PairScreen]):
     """`PairScreen` with its pairs chosen, and the groups of levels they are counted on.
 
-    `starts` has the groups of each column that has any, from public or released facts. A row's
-    level lies in exactly one group: the sensitivity is the same.
+    `by_chance` is taken off each pair's score. `starts` has the groups of each column that has any.
+    Both come from public or released facts. A row's level lies in exactly one group: the
+    sensitivity is the same.
     """
 
     pairs: tuple[Columns, ...]
+    by_chance: tuple[int, ...]
     starts: Mapping[str, Starts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if len(self.by_chance) != len(self.pairs):
+            raise ValueError("one constant is taken off the score of each pair")
         coarse = LevelGroups(self.budget.domain, self.starts).coarse
         for name in {name for pair in self.pairs for name in pair}:
             if coarse[name].levels > MAX_LEVELS:
@@ -119,6 +135,7 @@ class ChosenScreen(Prepaid[PairScreen]):
             return ()
         groups = LevelGroups(self.budget.domain, self.starts)
         scores = association_scores(table.fit_codes, groups, self.pairs)
+        scores -= np.array(self.by_chance, dtype=np.int64)
         scale = self.budget.noise * MOVES
         chosen = randomness.noisy_top(scores, scale=scale, count=kept)
         return tuple(self.pairs[i] for i in chosen.tolist())

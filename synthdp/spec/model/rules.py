@@ -128,6 +128,11 @@ def engine_of(source: Source, compute: Compute) -> EngineName:
     return "arrow" if away else "memory"
 
 
+def counts_only(spec: ReleaseSpec) -> bool:
+    """Whether the engine gives counts, and never a row."""
+    return engine_of(spec.dataset.source, spec.compute) == "sql"
+
+
 def batch(rows: float) -> int:
     """Of the rows that are trained on, of which a secret sample may be a part: a tenth of a small
     table, 512 rows of one with thousands, and a 48th, rounded, beyond.

@@ -110,12 +110,14 @@ class Screen(ChosenScreen):
 
     weight: int = 1
     noise: float = 1.0
+    off: Callable[[Any], int] = lambda codes: 0  # from the score of the first pair
     told: Callable[[Any], int] = lambda scores: 2
     tells: Callable[[Any, Any], Any] = lambda chosen, scores: chosen
 
     def run(self, table: Table, randomness: Randomness) -> Any:
         groups = LevelGroups(self.budget.domain, {})
         scores = self.weight * association_scores(table.fit_codes, groups, self.pairs)
+        scores[0] -= self.off(table.fit_codes)
         scale = self.noise * self.budget.noise * MOVES
         told = randomness.noisy_top(scores, scale=scale, count=self.told(scores))
         return self.tells(tuple(self.pairs[i] for i in told.tolist()), scores)
@@ -126,9 +128,12 @@ class Screen(ChosenScreen):
 
 def screen(**bug: Any) -> Callable[[Domain], Screen]:
     """Two pairs of all are charged."""
-    return lambda domain: Screen(
-        PairScreen(domain, 2, 3.0), tuple(combinations(domain.names, 2)), **bug
-    )
+
+    def of_all_pairs(domain: Domain) -> Screen:
+        pairs = tuple(combinations(domain.names, 2))
+        return Screen(PairScreen(domain, 2, 3.0), pairs, (0,) * len(pairs), **bug)
+
+    return of_all_pairs
 
 
 Bug = tuple[Callable[[Domain], Any], str | None]
@@ -158,6 +163,10 @@ BUGS: dict[str, Bug] = {
         "shape",
     ),
     "a screen of doubled scores": (screen(weight=2), "moved"),
+    "a screen that takes off what a row changes": (
+        screen(off=lambda codes: 6 * int((codes[:, 0] == 0).sum())),
+        "moved",
+    ),
     "a screen with half the noise": (screen(noise=0.5), "charged"),
     "a screen with 99% of the noise": (screen(noise=0.99), "charged"),
     "a screen that tells one pair more": (screen(told=lambda scores: 3), "charged"),
