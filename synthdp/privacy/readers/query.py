@@ -2,9 +2,8 @@
 without a word of them.
 
 What a column of a query holds may differ from row to row (SQLite keeps a type for each value), so
-nothing is made of a column
-as a whole here. Which of the four things went wrong is told: the URL, the connection, the query, or
-the rows on their way.
+nothing is made of a column as a whole here. Which of the four things went wrong is told: the URL,
+the connection, the query, or the rows on their way.
 """
 
 from __future__ import annotations
@@ -58,6 +57,11 @@ def read_query(
         with _told(
             engine.connect, f"the database of {source.url_env} does not answer", RUNS
         ) as connection:
+            _told(
+                lambda: print_all_digits(connection),
+                f"the database of {source.url_env} breaks off",
+                RUNS,
+            )
             result = _told(
                 lambda: connection.execute(sqlalchemy.text(source.query)),
                 "the database refuses the query of dataset.source",
@@ -80,6 +84,14 @@ def read_query(
     return pd.DataFrame(
         {name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)}
     )
+
+
+def print_all_digits(connection: sqlalchemy.Connection) -> None:
+    """Have PostgreSQL give the digits that tell a number from its neighbours, whatever a server,
+    database or role was set to (version 12 and later). Others do so by themselves.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sqlalchemy.text("SET extra_float_digits = 1"))
 
 
 def _told(act: Callable[[], T], message: str, hint: str) -> T:

@@ -25,6 +25,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.engines import on_sql
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.statements import POSTGRESQL
+from synthdp.privacy.readers.query import read_query
 from synthdp.spec.model import Categorical, SqlSource
 from tests.fire import postgres
 from tests.fire.postgres import Server, private_server
@@ -174,6 +175,8 @@ def test_numbers_of_32_bits_are_those_of_their_digits(
     assert engine.survey().misfits.tolist() == [[0, 0, 0]]
     sample = engine.sample(1.0, Streams.fresh())
     assert sorted(sample[:, 0].tolist()) == [0, 1, 2, 3, 4]
+    frame = read_query(source, check=list, check_rows=float)
+    assert sorted(frame["v"]) == sorted(float(t) for t in texts), "read into memory"
 
 
 def test_no_row_leaves_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

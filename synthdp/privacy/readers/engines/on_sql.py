@@ -39,7 +39,7 @@ from synthdp.privacy.readers.engines.engine import (
 from synthdp.privacy.readers.engines.on_duckdb import add_cell
 from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement, quoted
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
-from synthdp.privacy.readers.query import ASK, FORM, RUNS, _told
+from synthdp.privacy.readers.query import ASK, FORM, RUNS, _told, print_all_digits
 from synthdp.spec.model import SqlSource
 
 SQLITE = Dialect(":", "synthdp_sha256({})", sets=1)
@@ -62,8 +62,6 @@ SHORT = 700
 fewest digits that tell it from its neighbours, `0.1`, and so do we (`SqlEngine._rows`). The nearest
 number of 64 bits to some digits is the same for PostgreSQL and Python, which both round correctly.
 """
-DIGITS = "SET extra_float_digits = 1"
-"""Prints those digits, whatever a server, database or role was set to (PostgreSQL 12 and later)."""
 OLDEST = 130_000
 """The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
 REFUSED = {1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
@@ -185,7 +183,7 @@ class SqlEngine:
                 if name == "postgresql":
                     connection = connection.execution_options(postgresql_readonly=True)
                     _check_server(connection)
-                    connection.execute(sqlalchemy.text(DIGITS))
+                    print_all_digits(connection)
                 else:
                     _teach(connection, self.reading)
                 yield connection, name
