@@ -137,6 +137,35 @@ def test_an_arrow_that_is_not_visible_leaves_one_open(monkeypatch: pytest.Monkey
     assert wrong_effects(range(GRAPHS))[1] > 0
 
 
+def test_r9_and_r10_find_marks_that_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks, _ = errors(range(GRAPHS))
+    monkeypatch.setattr(rules, "_led", lambda *_: False)
+    assert errors(range(GRAPHS))[0] < marks
+
+
+def test_a_way_around_of_triples_that_were_not_tested_leads_nowhere() -> None:
+    """R9: a - b - d - c and a o-> c, where b and c are not linked, nor a and d."""
+    links = [("a", "b"), ("b", "d"), ("d", "c"), ("a", "c")]
+    passing = {("c", "a", "b"), ("a", "b", "d"), ("b", "d", "c")}
+    both = passing | {triple[::-1] for triple in passing}
+    pag = Pag("abcd", links)
+    pag.put("arrow", at="c", other="a")
+    for left in sorted(passing):
+        assert not rules._led(pag, both - {left, left[::-1]})
+    assert rules._led(pag, both) and pag.arrow("a", "c")
+
+
+def test_two_ways_to_causes_make_a_cause() -> None:
+    """R10: b -> c <- d, and b - a - d a non-collider."""
+    pag = Pag("abcd", [("a", "b"), ("a", "d"), ("b", "c"), ("d", "c"), ("a", "c")])
+    passing = {("b", "a", "d"), ("d", "a", "b")}
+    for cause in "bd":
+        assert not rules._led(pag, passing)
+        pag.put("tail", at=cause, other="c")
+        pag.put("arrow", at="c", other=cause)
+    assert rules._led(pag, passing) and pag.mark(at="a", other="c") == "tail"
+
+
 def test_a_broken_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def along(pag: Pag, passing: set[rules.Triple]) -> bool:
         return any([pag.put("tail", at=b, other=c) for _, b, c in sorted(passing)])

@@ -14,18 +14,24 @@ the link would stay. Each mark follows by one of these, where a and c are indepe
     R2            a -> b *-> c or a *-> b -> c: an arrowhead at c of a *-o c.
     R3            a *-> b <-* c, and a - d - c a non-collider: an arrowhead at b of d *-o b.
     R8            a -> b -> c: a tail at a of a o-> c.
+    R9, R10       m - a - n a non-collider, and m and n lead from a to c: a tail at a of a -* c.
+                  n leads from a to c if n is c or a cause of it, or if a - n - o is a non-collider
+                  and o leads from n to c. If a is a cause of n, then n is none of a, and so n is
+                  one of o, and so on to c. And a is a cause of m or of n.
 
 These are Zhang's rules (2008, "On the completeness of orientation rules", Artificial Intelligence
-172) with the RFCI's checks. R4, R9 and R10 are left out: fewer ends get a mark, none a false one.
-R5 to R7 matter only where rows were selected.
+172) with the RFCI's checks; R9 and R10 as one, for triples that were tested. R4 is left out: it
+asks about sets of a whole path's columns, for which there are no tables. Fewer ends get a mark,
+none a false one. R5 to R7 matter only where rows were selected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
 
 from synthdp.graph.ci_tests.answer import Query, Verdict
+from synthdp.graph.knowledge import Pair
 from synthdp.graph.pag.marks import Pag
 
 Ask = Callable[[Query], Verdict]
@@ -68,7 +74,7 @@ def orient(
             ):
                 pag.put("arrow", at=b, other=a)
                 pag.put("arrow", at=b, other=c)
-    while any([_along(pag, passing), _closed(pag), _between(pag, passing)]):
+    while any(rule(pag, passing) for rule in (_along, _closed, _between, _led)):
         pass
 
 
@@ -88,7 +94,7 @@ def _least(a: str, c: str, given: tuple[str, ...], ask: Ask) -> bool:
     return all(ask((a, c, rest)) == "dependent" for rest in rests)
 
 
-def _along(pag: Pag, passing: Iterable[Triple]) -> bool:
+def _along(pag: Pag, passing: Collection[Triple]) -> bool:
     """R1."""
     changed = False
     for a, b, c in sorted(passing):
@@ -98,7 +104,7 @@ def _along(pag: Pag, passing: Iterable[Triple]) -> bool:
     return changed
 
 
-def _closed(pag: Pag) -> bool:
+def _closed(pag: Pag, _: Collection[Triple] = ()) -> bool:
     """R2 and R8."""
     changed = False
     for a in pag.nodes:
@@ -112,7 +118,7 @@ def _closed(pag: Pag) -> bool:
     return changed
 
 
-def _between(pag: Pag, passing: Iterable[Triple]) -> bool:
+def _between(pag: Pag, passing: Collection[Triple]) -> bool:
     """R3."""
     changed = False
     for a, d, c in sorted(passing):
@@ -120,3 +126,33 @@ def _between(pag: Pag, passing: Iterable[Triple]) -> bool:
             if pag.arrow_at(b, a) and pag.arrow_at(b, c):
                 changed |= pag.put("arrow", at=b, other=d)
     return changed
+
+
+def _led(pag: Pag, passing: Collection[Triple]) -> bool:
+    """R9 and R10."""
+    changed = False
+    after: dict[Pair, list[str]] = {}
+    for a, b, c in sorted(passing):
+        after.setdefault((a, b), []).append(c)
+    for m, a, n in sorted(passing):
+        for c in sorted(pag.around[a]):
+            if pag.mark(at=a, other=c) == "circle" and all(
+                _leads(pag, after, (a, end), c) for end in (m, n)
+            ):
+                changed |= pag.put("tail", at=a, other=c)
+    return changed
+
+
+def _leads(pag: Pag, after: Mapping[Pair, Sequence[str]], step: Pair, target: str) -> bool:
+    """Whether the second column of a `step` is a cause of `target` if the first is one of it."""
+    seen, stack = {step}, [step]
+    while stack:
+        before, node = stack.pop()
+        if node == target or (
+            target in pag.around[node] and pag.mark(at=node, other=target) == "tail"
+        ):
+            return True
+        new = {(node, further) for further in after.get((before, node), ())} - seen
+        seen |= new
+        stack.extend(new)
+    return False
