@@ -326,3 +326,23 @@ def test_a_plan_tells_how_often_the_table_is_passed_over(
     release(path, out=folder / "out")
     assert f"about {len(asked)} times" in told
     assert asked.count("add_up") == 1 and asked.count("sample") == trains
+
+
+def test_a_plan_has_the_time_of_the_passes_and_warns_of_a_table_drawn_as_long_as_the_real_one(
+    folder: Path, synthdp: Callable[..., Any]
+) -> None:
+    rows = {"kind": "approximate", "value": 10**9}
+    privacy = {"epsilon": 1.0, "delta": 1e-11, "shares": {"measure": 0.5, "graph": 0.5, "train": 0}}
+    expected = {}
+    for engine in ("arrow", "duckdb"):
+        path = write_spec(folder, engine, {"privacy": privacy, "sampling": {}}, rows=rows)
+        facts = json.loads(synthdp("plan", path, "--json").out)
+        (warned,) = [w for w in facts["warnings"] if "sampling.rows" in w]
+        assert "1,000,000,000" in warned
+        short = {"privacy": privacy, "sampling": {"rows": 1000}}
+        path = write_spec(folder, engine, short, rows=rows)
+        facts = json.loads(synthdp("plan", path, "--json").out)
+        assert not any("sampling.rows" in w for w in facts["warnings"])
+        expected[engine] = facts["expected"]["cpu_seconds"]
+        assert facts["expected"]["memory_mb"] < 1000
+    assert expected["duckdb"] > 2 * expected["arrow"] > 100
