@@ -363,9 +363,11 @@ def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(
             domain,
         )
         for spend in plan.spends:
-            game, *_ = games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
+            games = games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
+            if not games:  # the replay covers published scores
+                continue
             sized, claim, _ = worst_case._powerful(
-                game, delta=1e-5, adjacency="add_remove", runs=5000
+                games[0], delta=1e-5, adjacency="add_remove", runs=5000
             )
             # All repeats of one call share a pool of simulated runs, which moves them together: of
             # two whole runs of this test one had .88 for one of 20 mechanisms, the other 1.0.

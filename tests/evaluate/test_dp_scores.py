@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
@@ -212,13 +213,15 @@ def test_headlines_are_what_gates_may_name() -> None:
 def test_intervals_of_the_whole_path_hold_the_truth(figure: Callable[..., None]) -> None:
     """Noisy tables and scores of one table, many times: distances against the exact ones, accuracy
     against that of a far larger table.
+
+    Of 9,000 tables .953 to .955 were held by each; 1,500 leave the bounds with chance below 1e-7.
     """
     spec = parse_spec(SPEC, path="spec.yaml")
     domain, synthetic, codes, repeats = (
         Domain.from_spec(spec.columns),
         rows_of(3000, 0, flip=0.3),
         rows_of(5000, 1),
-        600,
+        1500,
     )
     card = fit_scorecard(synthetic, domain, "c", max_rows=3000, rng=np.random.default_rng(0))
     many = rows_of(400_000, 2)
@@ -231,7 +234,7 @@ def test_intervals_of_the_whole_path_hold_the_truth(figure: Callable[..., None])
     )
     for repeat in range(repeats):
         own = codes if repeat % 2 else rows_of(5000, 1000 + repeat)
-        table = Table(own, None, rng.random(5000) < 0.2, {})  # type: ignore[arg-type]
+        table = Table(own, pd.DataFrame(index=range(5000)), rng.random(5000) < 0.2, {})
         exact = fidelity(table.fit_codes, synthetic, domain, triples=0)
         found = dp_scores_of(
             spec,
