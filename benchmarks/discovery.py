@@ -38,10 +38,11 @@ from joblib import Parallel, delayed
 from benchmarks.random_networks import random_network
 from synthdp.data.domain import Domain
 from synthdp.drawing.palette import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.discovery import ALGORITHMS
 from synthdp.graph.discovery.skeleton import pc_skeleton
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork, parse_bif, read_bif
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, meek, orient_colliders, unshielded

@@ -17,7 +17,8 @@ from synthdp.bundle.noisy_tables import level_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.prediction.search import prediction_order
 from synthdp.model.build import architecture_for
 from synthdp.model.network import CausalVae

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.diff import GraphDifference
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.validation import ClaimEvidence, ValidationReport
 from synthdp.graph.validation_words import validation_sentences
 from synthdp.spec.wording import many, up

@@ -18,7 +18,7 @@ Pair = tuple[str, str]
 
 
 class Link(Protocol):
-    """What is drawn of a link; `synthdp.graph.causal.GraphEdge` is one."""
+    """What is drawn of a link; `synthdp.graph.edge.GraphEdge` is one."""
 
     @property
     def cause(self) -> str: ...

@@ -8,57 +8,18 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any, Literal, get_args
+from typing import Any
 
 import networkx as nx
 
 from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
+from synthdp.graph.edge import GraphEdge, Provenance
 from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
 from synthdp.graph.open_pairs import LISTED, as_ranges, from_ranges
 from synthdp.graph.pag.marks import PagLink, links_of_json
 from synthdp.spec.model import Graph
-
-Provenance = Literal[
-    "given", "required", "learned", "supported", "refuted", "undecided", "predictive"
-]
-"""Where a link comes from.
-
-`given`: the spec states it, or it lies inside a group. `required`: the spec demands it of a learned
-graph. `learned`: a search found it. `supported`, `refuted` and `undecided`: what a validation says
-of a given arrow; an `undecided` link that is undirected is a pair on which a search has no answer.
-`predictive`: two columns depend on each other; the arrow is an order, and claims no cause. In a
-learned graph these are undecided pairs that noisy tables show to be dependent.
-"""
-PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
-
-
-@dataclass(frozen=True, order=True)
-class GraphEdge:
-    """A link and its provenance: cause -> effect if `directed`, else a - b of unknown direction.
-
-    `probability` is that of the link, whatever its direction; None where a search does not tell.
-    """
-
-    cause: str
-    effect: str
-    directed: bool = field(kw_only=True)
-    provenance: Provenance = field(kw_only=True)
-    probability: float | None = field(default=None, kw_only=True)
-
-    @property
-    def pair(self) -> Pair:
-        """(cause, effect)."""
-        return self.cause, self.effect
-
-    @property
-    def structural(self) -> bool:
-        """Whether the link is part of the graph.
-
-        An undirected undecided link is not: it marks a pair on which the data gave no answer.
-        """
-        return self.directed or self.provenance != "undecided"
 
 
 @dataclass(frozen=True)
@@ -290,17 +251,7 @@ class CausalGraph:
         many = len(self.open_pairs) > LISTED
         return {
             "nodes": list(self.nodes),
-            "edges": [
-                {
-                    "from": e.cause,
-                    "to": e.effect,
-                    "directed": e.directed,
-                    "provenance": e.provenance,
-                }
-                | ({} if e.probability is None else {"probability": e.probability})
-                for e in self.edges
-                if e.structural or not many
-            ],
+            "edges": [e.to_json() for e in self.edges if e.structural or not many],
             **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if many else {}),
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "latent": [list(names) for names in self.latent],
@@ -315,7 +266,7 @@ class CausalGraph:
         """
         try:
             nodes = tuple(map(str, data["nodes"]))
-            edges = tuple(_edge(e) for e in data["edges"])
+            edges = tuple(map(GraphEdge.from_json, data["edges"]))
             unclear = (
                 GraphEdge(*pair, directed=False, provenance="undecided")
                 for pair in from_ranges(data.get("no_answer", {}), nodes)
@@ -334,21 +285,3 @@ class CausalGraph:
         return draw(
             self, title=title or ("Predictive graph" if self.predictive else "Causal graph")
         )
-
-
-def _edge(data: Mapping[str, Any]) -> GraphEdge:
-    if data["provenance"] not in PROVENANCES or not isinstance(data["directed"], bool):
-        raise SynthdpError(
-            f"not an edge of a graph in JSON: {dict(data)}; provenance is one of"
-            f" {', '.join(PROVENANCES)}"
-        )
-    told = data.get("probability")
-    if told is not None and not (isinstance(told, int | float) and 0 <= told <= 1):
-        raise SynthdpError(f"not a probability of an edge of a graph in JSON: {told!r}")
-    return GraphEdge(
-        str(data["from"]),
-        str(data["to"]),
-        directed=data["directed"],
-        provenance=data["provenance"],
-        probability=told,
-    )

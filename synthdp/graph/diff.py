@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge, Provenance
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge, Provenance
 from synthdp.graph.metrics import arc_f1, hamming_distance
 
 

@@ -11,7 +11,7 @@ from synthdp.graph.knowledge import Pair
 def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
     """Structural Hamming distance: pairs whose link is missing, extra or of another direction.
 
-    >>> from synthdp.graph.causal import GraphEdge
+    >>> from synthdp.graph.edge import GraphEdge
     >>> arrow = GraphEdge("a", "b", directed=True, provenance="given")
     >>> hamming_distance(CausalGraph(("a", "b"), (arrow,)), CausalGraph(("a", "b")))
     1

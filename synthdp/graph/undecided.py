@@ -17,7 +17,8 @@ from itertools import combinations
 import networkx as nx
 
 from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable

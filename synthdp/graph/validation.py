@@ -29,8 +29,9 @@ from typing import Any, Literal, get_args
 
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError
-from synthdp.graph.causal import CausalGraph, Provenance
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.edge import Provenance
 from synthdp.graph.implications import ClaimKind, Implication, implications
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.tables import NoisyTables

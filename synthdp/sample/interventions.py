@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.pag.effects import causes, unsettled
 from synthdp.graph.pag.marks import PagLink
 

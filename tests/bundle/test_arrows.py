@@ -8,7 +8,8 @@ import numpy as np
 
 from synthdp.bundle.metadata.arrows import MAX_ARROWS, arrow_strengths, arrows_text
 from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical
 

@@ -15,7 +15,8 @@ import yaml
 from hypothesis import given, settings
 
 from synthdp.errors import SpecError, SynthdpError
-from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import PROVENANCES, GraphEdge
 from synthdp.graph.formats import READERS, WRITERS, GraphFileError, read_graph
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.formats.tokens import quoted, tokens

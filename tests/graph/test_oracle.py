@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.ranked import Links
 from synthdp.graph.discovery.ranked import graph_of as ranked_graph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek

@@ -14,7 +14,8 @@ import pytest
 from synthdp.drawing.graph import MAX_ARROWS, STYLES, arrows
 from synthdp.drawing.graph_matrix import SHAPES
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import PROVENANCES, GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
 
 SVG = "{http://www.w3.org/2000/svg}"

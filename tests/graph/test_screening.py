@@ -12,7 +12,7 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, measuring
 from synthdp.graph.discovery.measure_plan import MeasurePlan
 from synthdp.graph.discovery.measuring import MEASURED_PC
@@ -23,6 +23,7 @@ from synthdp.graph.discovery.screening import (
     scores_by_chance,
     screened,
 )
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.open_pairs import LISTED, MAX_PAIRS, as_ranges, from_ranges
 from synthdp.graph.stage import rounds

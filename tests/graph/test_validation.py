@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from synthdp.errors import GateError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.implications import implications, required_tables, tables_of
 from synthdp.graph.stage import rounds, validated

@@ -17,7 +17,8 @@ from synthdp import Bundle
 from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge
 from synthdp.spec.load.loader import parse_spec
 from tests.inference.conftest import counted, drawn_levels, with_graph, write_bundle_of

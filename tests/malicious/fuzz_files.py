@@ -26,7 +26,8 @@ from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import SynthdpError, printable
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.formats import WRITERS, read_graph
 from synthdp.verify.checks import inspect_bundle
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.prediction.pairs import PairTables
 from synthdp.graph.prediction.smoothing import SmoothPair
 from synthdp.graph.stage import GraphResult

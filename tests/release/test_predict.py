@@ -23,7 +23,8 @@ from synthdp.bundle.certificate.audit_text import NO_CANARIES, audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import OutputError, SpecError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.model.planning import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals

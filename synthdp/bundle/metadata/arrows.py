@@ -15,7 +15,8 @@ from synthdp.bundle.wording import plain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate.association import cramers_v
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.prediction.groups import groups_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

@@ -17,8 +17,9 @@ from scipy.stats import norm
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Query
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Pdag, extend, meek, orient_colliders, orient_known, unshielded
 from synthdp.privacy.mechanisms.conditional_counts import RankQuery, variance_floor

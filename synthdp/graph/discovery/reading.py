@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.skeleton import Evidence, Skeleton
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Pdag, extend
 

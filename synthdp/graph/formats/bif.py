@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 
 MAX_TABLE_CELLS = 1_000_000
 MAX_CELLS = 10_000_000  # of all tables of a file

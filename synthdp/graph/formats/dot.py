@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from itertools import product
 
 from synthdp.drawing.graph import STYLES
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.formats.draft import GraphDraft, mistake, unseen_names
 from synthdp.graph.formats.tokens import Token, quoted, tokens
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import count, pairwise
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.edge import PROVENANCES, GraphEdge, Provenance
 from synthdp.graph.knowledge import Pair, one_cycle
 from synthdp.spec.checks.columns import MAX_LEVELS
 from synthdp.spec.checks.graph import MAX_ARROWS

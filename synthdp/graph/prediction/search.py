@@ -21,9 +21,10 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.algorithm import Releaser
 from synthdp.graph.discovery.measuring import measure_round
+from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.margins import one_way_probabilities
 from synthdp.graph.missing_patterns import likely_partners
