@@ -1,0 +1,28 @@
+"""The house stays as it was moved into: rooms, arrows, lengths, and no old prefix of a constant."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from benchmarks.house import measures, product
+
+pytestmark = pytest.mark.check
+
+
+def test_no_measure_of_the_house_grows_back() -> None:
+    found = measures()
+    for what, most in {
+        "loose modules": 6,
+        "rooms": 20,
+        "arrows between rooms": 110,
+        "layers of the import contract": 14,
+        "decisions per 100 lines": 14.2,
+    }.items():
+        assert float(found[what]) <= most, what
+    assert found["modules over 350 lines"] == found["functions over 60 lines"] == "none"
+
+
+def test_bounds_are_named_max_and_min() -> None:
+    old = re.compile(r"\b_?(MOST|LEAST)_")
+    assert [str(m.path) for m in product() if old.search(m.text)] == []
