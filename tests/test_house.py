@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from benchmarks.house import measures, product
 
 pytestmark = pytest.mark.check
