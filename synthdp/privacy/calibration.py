@@ -239,7 +239,12 @@ def mu_of(epsilon: float, delta: float) -> float:
 
     Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", arXiv:1805.06530v2,
     Theorem 8.
+
+    Raises:
+        ValueError: `delta` is not below 1, so that every mechanism is.
     """
+    if delta >= 1:
+        raise ValueError(f"delta is {delta}; it must be below 1")
 
     def excess(mu: float) -> float:
         # exp(epsilon) alone would overflow; its product with the tail is below 1.

@@ -194,6 +194,12 @@ class TestPrivacyClaims:
         edit_json(bundle / CERTIFICATE, lambda c: c.update({key: value}))
         assert f"certificate.json: {key} does not follow" in problems(bundle)
 
+    def test_a_delta_of_one_and_more(self, bundle: Path) -> None:
+        """A search for the noise that it allows would not end."""
+        for delta in (1, 2.5):
+            edit_json(bundle / CERTIFICATE, lambda c, d=delta: c.update(delta=d))
+            assert "certificate.json: delta: Input should be less than 1" in problems(bundle)
+
     def test_group_bound_lowered(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c["groups"][2].update(joint_epsilon=1.5))
         assert "groups of 3: epsilon 1.5 is below" in problems(bundle)

@@ -109,3 +109,8 @@ def test_a_start_is_found_where_the_exponential_of_epsilon_overflows() -> None:
     """mu^2 / 2 + 3.1 mu is about epsilon, at delta 1e-3."""
     mu = mu_of(1000.0, 1e-3)
     assert mu**2 / 2 + 3.1 * mu == pytest.approx(1000, rel=0.01)
+
+
+def test_no_noise_is_the_least_for_a_delta_of_one() -> None:
+    with pytest.raises(ValueError, match=r"delta is 2\.5"):
+        mu_of(1.0, 2.5)

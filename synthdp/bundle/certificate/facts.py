@@ -95,7 +95,7 @@ class Certificate(Model):
     epsilon: float
     epsilon_spent: float
     epsilon_allowed: float
-    delta: float
+    delta: float = Field(gt=0, lt=1)
     adjacency: Literal["add_remove", "replace_one"]
     unit: Literal["row", "id"]
     unit_meaning: str
