@@ -1,7 +1,7 @@
 """How a table that is never in memory is counted: time and memory against rows, by engine.
 
     python -m benchmarks.engines [--rows 1000000 10000000] [--engines arrow duckdb dask levels_only]
-        [--ids] [--threads 2] [--keep FOLDER]
+        [--ids] [--threads 2] [--keep FOLDER] [--address postgresql+psycopg://USER@HOST/DATABASE]
 
 Makes a table of 20 columns in Parquet files of 2^20 rows (ten texts of a random network, five whole
 and five real numbers that depend on them), and does up to three things with it, each in a process
@@ -11,8 +11,10 @@ sample of a million rows or a tenth of the table, and draws 100,000 rows or a te
 `levels_only` reads levels into memory, for comparison. Told are seconds, CPU seconds of the process
 and of those that it started, the most memory that the process held (libraries included; not that of
 Dask's workers), and how often the table was passed over. With `--ids` a unit is an id of three rows
-on average, of which two stay. The table is deleted afterwards unless a folder to keep it is named.
-Writes results/engines.csv; points that it holds are not run again.
+on average, of which two stay. Engine `sql` needs `--address` of a PostgreSQL server of this machine
+and a superuser: the table is copied there, and the server's CPU seconds are told, too. The table is
+deleted afterwards unless a folder to keep it is named. Writes results/engines.csv; points that it
+holds are not run again.
 """
 
 from __future__ import annotations
@@ -27,23 +29,27 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from benchmarks.discovery import RESULTS
-from benchmarks.discovery_scaling import random_network
+from benchmarks.engine_tables import (
+    REALS,
+    WHOLES,
+    drop_from_database,
+    load_into_database,
+    network,
+    server_cpu_seconds,
+    write_table,
+)
 from benchmarks.memory import peak_mb
-from synthdp.graph.formats.bif import BayesianNetwork
 
 ROOT = Path(__file__).parent.parent
 TABLE = RESULTS / "engines.csv"
-FILE_ROWS, POOL = 1 << 20, 1 << 17
-TEXTS, WHOLES, REALS = 10, 5, 5
-ENGINES = ("levels_only", "arrow", "duckdb", "dask")
+ADDRESS = "SYNTHDP_ENGINES_DATABASE"  # the environment variable that a spec of engine `sql` names
+ENGINES = ("levels_only", "arrow", "duckdb", "dask", "sql")
 WORK = ("validate", "release", "sampled")
 MAX_SAMPLE, MAX_DRAWN = 1_000_000, 100_000  # rows of work `sampled`
 
@@ -57,41 +63,6 @@ class Point:
     work: str
     ids: bool = False
     threads: int = 2
-
-
-@cache
-def network() -> BayesianNetwork:
-    """The network of the texts, always the same."""
-    return random_network(TEXTS, rng=np.random.default_rng(20))
-
-
-def write_table(rows: int, folder: Path) -> None:
-    """The table; rows of a pool come again and again, in one file after another."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rng = np.random.default_rng(rows)
-    codes = network().sample(POOL, rng=rng)
-    columns: dict[str, Any] = {
-        name: pa.array([labels[code] for code in codes[:, i]])
-        for i, (name, labels) in enumerate(network().levels.items())
-    }
-    for i in range(WHOLES):
-        columns[f"w{i}"] = pa.array(codes[:, i] * 20 + rng.integers(0, 40, POOL))
-    for i in range(REALS):
-        columns[f"r{i}"] = pa.array(np.round(codes[:, i] + rng.normal(0, 1, POOL), 2))
-    pool = pa.table(columns)
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, start in enumerate(range(0, rows, FILE_ROWS)):
-        size = min(FILE_ROWS, rows - start)
-        whole = pa.concat_tables([pool] * -(-size // POOL)).slice(0, size)
-        ids = pa.array(rng.integers(0, max(1, rows // 3), size))
-        with pq.ParquetWriter(
-            folder / f"{number:05d}.parquet",
-            whole.schema.append(pa.field("id", pa.int64())),
-            compression="zstd",
-        ) as writer:
-            writer.write_table(whole.append_column("id", ids), row_group_size=FILE_ROWS)
 
 
 def spec_text(point: Point) -> str:
@@ -127,12 +98,15 @@ def spec_text(point: Point) -> str:
         unit = "{kind: id, column: id, max_rows: 2, meaning: one simulated person}"
     only = ", levels_only: true" if point.engine == "levels_only" else ""
     drop = "" if point.ids else ", drop: [id]"
+    source = f"{{kind: parquet, path: t{drop}{only}}}"
+    if point.engine == "sql":
+        source = f"{{kind: sql, url_env: {ADDRESS}, query: SELECT * FROM rows{point.rows}{drop}}}"
     engine = "memory" if point.engine == "levels_only" else point.engine
     return f"""\
 synthdp: 1
 dataset:
   id: engines
-  source: {{kind: parquet, path: t{drop}{only}}}
+  source: {source}
   privacy_unit: {unit}
   rows: {{kind: approximate, value: {point.rows}}}
 columns:
@@ -203,7 +177,20 @@ def run_apart(point: Point, table: Path) -> dict[str, Any]:
     return asdict(point) | figures
 
 
-def measure(points: list[Point], keep: Path | None) -> None:
+def run_in_database(point: Point, table: Path, address: str) -> dict[str, Any]:
+    """The same over a copy of `table` in a database, with the CPU seconds of its server."""
+    name = f"rows{point.rows}"
+    megabytes = load_into_database(table, address, name)
+    try:
+        before = server_cpu_seconds(address)
+        figures = run_apart(point, table)
+        spent = server_cpu_seconds(address) - before
+    finally:
+        drop_from_database(address, name)
+    return figures | {"server_cpu_seconds": round(spent, 1), "megabytes": round(megabytes)}
+
+
+def measure(points: list[Point], keep: Path | None, address: str | None) -> None:
     """Run what is not in the results yet; each table is made once for its points."""
     held = pd.read_csv(TABLE).to_dict("records") if TABLE.exists() else []
     known = {tuple(row[k] for k in asdict(points[0])) for row in held}
@@ -217,7 +204,13 @@ def measure(points: list[Point], keep: Path | None) -> None:
                 write_table(rows, table)
             size = sum(f.stat().st_size for f in table.iterdir()) / 1e6
             for point in wanted:
-                held.append(run_apart(point, table) | {"megabytes": round(size)})
+                figures = {"megabytes": round(size)}
+                if point.engine == "sql":
+                    assert address is not None
+                    figures |= run_in_database(point, table, address)
+                else:
+                    figures |= run_apart(point, table)
+                held.append(figures)
                 print(held[-1], flush=True)
                 pd.DataFrame(held).to_csv(TABLE, index=False)
             if keep is None:
@@ -230,16 +223,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", nargs="+", type=int, default=[10**6, 10**7])
-    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES[:4])
     parser.add_argument("--work", nargs="+", choices=WORK, default=WORK[:2])
     parser.add_argument("--ids", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--address", help="URL of a PostgreSQL database, for engine sql")
     parser.add_argument("--here", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
         print(json.dumps(run_here(Point(**json.loads(options.here[0])), Path(options.here[1]))))
         return
+    if options.address is None and "sql" in options.engines:
+        parser.error("engine sql needs --address")
+    os.environ[ADDRESS] = options.address or ""
     points = [
         Point(rows, engine, work, options.ids, options.threads)
         for rows in options.rows
@@ -247,7 +244,7 @@ def main() -> None:
         for work in options.work
         if not (options.ids and engine in ("levels_only", "arrow"))
     ]
-    measure(points, options.keep)
+    measure(points, options.keep, options.address)
 
 
 if __name__ == "__main__":

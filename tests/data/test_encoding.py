@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import decode_column, encode, encode_column
+from synthdp.data.kinds.bins import _reached
 from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
 
 COLUMNS: dict[str, Column] = {
@@ -208,3 +209,11 @@ def test_values_that_are_equal_and_mean_different_categories_are_told_apart() ->
     for kind in (object, "str"):
         text = encode_column(column, pd.Series(["true", "1", None, "1.5", "2"], dtype=kind))
         assert text.codes.tolist() == [1, 0, 3, 2, 0] and text.outside == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 99, 100, 300])
+def test_comparisons_reach_the_edges_that_a_search_finds(count: int) -> None:
+    rng = np.random.default_rng(count)
+    edges = tuple(np.unique(rng.normal(size=count)).tolist())
+    numbers = np.concatenate([rng.normal(size=500), edges, np.nextafter(edges, -9), [-0.0, 1e308]])
+    assert np.array_equal(_reached(edges, numbers), np.searchsorted(edges, numbers, side="right"))

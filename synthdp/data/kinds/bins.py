@@ -11,6 +11,7 @@ from synthdp.data.column_domain import MISSING_LABEL, ColumnDomain
 from synthdp.data.kinds.kind import Floats
 from synthdp.spec.model import Ranged
 
+FEW_EDGES = 100  # to compare with as many takes as long as to search among them
 ROUNDING = 1e-6
 """Part of a step of the last decimal that an edge may be off by."""
 
@@ -75,11 +76,25 @@ def level_of(domain: ColumnDomain, numbers: Floats) -> npt.NDArray[np.intp]:
     """Level of each in-range number, shape `[rows]`: its spike if it is one, else its bin."""
     codes = np.zeros(len(numbers), dtype=np.intp)
     if domain.edges:
-        bins = np.searchsorted(np.asarray(domain.edges), numbers, side="right") - 1
-        codes = np.clip(bins, 0, len(domain.edges) - 1) + len(domain.spikes)
+        codes = _reached(domain.edges[1:], numbers) + len(domain.spikes)
     for i, spike in enumerate(domain.spikes):
         codes = np.where(numbers == spike, i, codes)
     return codes
+
+
+def _reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
+    """How many of the rising `edges` each number reaches, `[rows]`.
+
+    What `np.searchsorted(edges, numbers, side="right")` gives; of few edges, to compare with each
+    takes an eighth of its time.
+    """
+    if len(edges) >= FEW_EDGES:
+        return np.searchsorted(np.asarray(edges), numbers, side="right")
+    reached, found = np.zeros((2, len(numbers)), dtype=np.uint8)
+    for edge in edges:
+        np.greater_equal(numbers, edge, out=found.view(bool))
+        reached += found
+    return reached.astype(np.intp)
 
 
 def drawn_reals(
