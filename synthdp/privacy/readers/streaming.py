@@ -16,7 +16,7 @@ import pyarrow as pa
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, EncodedColumn, encode_column
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 131_072
 
 
 def encode_batches(
