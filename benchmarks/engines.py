@@ -92,7 +92,9 @@ def spec_text(point: Point) -> str:
     )
     sampled = point.work == "sampled"
     drawn = min(MAX_DRAWN, point.rows // 10) if sampled else 10_000
-    training = f"synthesizer: {{sample: {min(MAX_SAMPLE, point.rows // 10)}}}\n" if sampled else ""
+    training = ""
+    if sampled or point.engine == "sql":  # which fetches no other rows to train on
+        training = f"synthesizer: {{sample: {min(MAX_SAMPLE, point.rows // 10)}}}\n"
     unit = "{kind: row, meaning: one simulated row}"
     if point.ids:
         unit = "{kind: id, column: id, max_rows: 2, meaning: one simulated person}"
@@ -100,7 +102,9 @@ def spec_text(point: Point) -> str:
     drop = "" if point.ids else ", drop: [id]"
     source = f"{{kind: parquet, path: t{drop}{only}}}"
     if point.engine == "sql":
-        source = f"{{kind: sql, url_env: {ADDRESS}, query: SELECT * FROM rows{point.rows}{drop}}}"
+        own = [*names, *(f"{kind}{i}" for kind in "wr" for i in range(WHOLES))]
+        query = f"SELECT {', '.join(own)} FROM rows{point.rows}"
+        source = f'{{kind: sql, url_env: {ADDRESS}, query: "{query}"}}'
     engine = "memory" if point.engine == "levels_only" else point.engine
     return f"""\
 synthdp: 1

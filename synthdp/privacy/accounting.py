@@ -33,6 +33,7 @@ SMALLEST_EPSILON = 1e-6
 # upper bounds.
 LARGEST_DELTA = 1 - 1e-8
 REMEMBERED = 8  # compositions, of some megabytes each
+REMEMBERED_EPSILONS = 4096
 # Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine
 # grid takes minutes.
 MAX_FINE = 25.0
@@ -79,7 +80,15 @@ def epsilon(
     events: Iterable[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency
 ) -> float:
     """Smallest epsilon with (epsilon, delta)-DP for all events together."""
-    return float(compose(events, adjacency).get_epsilon_for_delta(min(delta, LARGEST_DELTA)))
+    return _epsilon(tuple(events), delta, adjacency)
+
+
+@lru_cache(maxsize=REMEMBERED_EPSILONS)
+def _epsilon(
+    listed: tuple[dp_accounting.DpEvent, ...], delta: float, adjacency: Adjacency
+) -> float:
+    """Of events that are asked for again, by a plan, its certificate, its checks and its audit."""
+    return float(compose(listed, adjacency).get_epsilon_for_delta(min(delta, LARGEST_DELTA)))
 
 
 def delta_profile(

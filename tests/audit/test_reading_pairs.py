@@ -27,20 +27,20 @@ TEXT_WAYS = ("texts of a file", "texts of a dictionary")
 @pytest.mark.finding("math F1")
 @pytest.mark.finding("math F2")
 def test_no_value_changes_what_another_is_read_as() -> None:
-    """A few thousand pairs: all of typed cells, one in 23 of texts and objects."""
-    done = replay_values(more=10, every=23, rng=np.random.default_rng(SEED))
-    assert done.findings == () and done.pairs > 2_500
+    """Over a thousand pairs: all of typed cells, one in 61 of texts and objects."""
+    done = replay_values(more=10, every=61, rng=np.random.default_rng(SEED))
+    assert done.findings == () and done.pairs > 1_000
 
 
 @pytest.mark.check
 def test_nor_in_batches() -> None:
     done = replay_values(
         ways=[w for w in WAYS if w != "objects of a database"],
-        every=29,
+        every=67,
         rng=np.random.default_rng(SEED),
         read=read_in_batches,
     )
-    assert done.findings == () and done.pairs > 900
+    assert done.findings == () and done.pairs > 350
 
 
 @pytest.mark.parametrize("name", READERS)

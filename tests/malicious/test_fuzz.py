@@ -43,7 +43,7 @@ FILES = ["bif", "dot", "dagitty", "bundle"]
 
 
 @pytest.mark.parametrize("target", ["spec", "csv", *FILES])
-@pytest.mark.parametrize("seconds", [3.0, pytest.param(SLOW, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [1.0, pytest.param(SLOW, marks=pytest.mark.slow)])
 def test_no_input_gets_through(figure: Callable[..., None], target: str, seconds: float) -> None:
     done = run(target, seconds=seconds)
     assert done.returncode == 0, done.stdout + done.stderr

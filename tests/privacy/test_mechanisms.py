@@ -400,7 +400,7 @@ def test_plans_meet_their_total_with_some_noise_everywhere(
     check_plan(made)
 
 
-@pytest.mark.check
+@pytest.mark.slow
 def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
     """A delta near 1 / rows and a small epsilon: the search meets plans of epsilon zero on its
     way.

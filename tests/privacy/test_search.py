@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -270,7 +271,11 @@ def test_neighbours_differ_by_what_is_charged(
         )
         replays.append(
             replay(
-                mechanism, pairs, domain=domain, rows_per_unit=rows_per_unit, adjacency=adjacency
+                mechanism,
+                islice(pairs, 0, None, 2),
+                domain=domain,
+                rows_per_unit=rows_per_unit,
+                adjacency=adjacency,
             )
         )
     found = merged(replays)

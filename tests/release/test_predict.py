@@ -228,6 +228,7 @@ def test_an_audit_plants_no_canaries_where_nothing_is_trained(tmp_path: Path) ->
     assert NO_CANARIES in audit_markdown(record)
 
 
+@pytest.mark.slow
 def test_a_training_is_replayed_with_arrows_of_its_own(tmp_path: Path) -> None:
     record, _ = audit.audit(write(tmp_path, **TRAINED), rows="none", out=tmp_path, pairs=2)
     assert record.replay is not None and record.replay.findings == ()

@@ -73,7 +73,7 @@ def test_a_cluster_counts_bounds_and_samples_alike(
 def test_a_cluster_adds_up_and_draws_alike(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)  # five shards
+    monkeypatch.setattr(on_dask, "SHARD_ROWS", 450)  # two shards
     table, address = sums.paid(900, ids=120), cluster.scheduler_address
     shuffled = table.take(np.random.default_rng(3).permutation(900))
     write(shuffled, tmp_path, files=4)
