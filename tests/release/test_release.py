@@ -322,18 +322,18 @@ def validated(
         return release(made / "spec.yaml", out=made / "again").bundle or made
 
 
-def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any) -> None:
+def test_a_refuted_graph_withholds_when_the_spec_says_so(
+    tiny: Any, make_table: Callable[..., pd.DataFrame], synthdp: Any
+) -> None:
     tiny.write(
+        make_table(8000),
+        dataset={"rows": {"kind": "approximate", "value": 8000}},
         graph={
             "mode": "validate",
             "edges": ["grade -> visits"],
             "on_refuted": "fail",
         },  # says sex and smoking are independent
-        privacy={
-            "epsilon": 20.0,
-            "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3},
-            "cap": {"epsilon": 20.0},
-        },
+        privacy={"shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}},
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 4 and "refuted by the noisy tables: sex independent of smoker" in done.err

@@ -22,14 +22,14 @@ from tests.builders import predict_spec, skeleton
 
 pytestmark = pytest.mark.check
 
-ROWS = 5000
+ROWS = 50_000
 SHARES = {"measure": 0.2, "graph": 0.6, "train": 0.2}
 SEARCHED = {
     **skeleton(ROWS, source={"kind": "csv", "path": "table.csv"}),
     "columns": {name: {"type": "boolean"} for name in "xyac"},
     "evaluation": {"targets": ["c"], "classifiers": ["logistic"], "triples": 4},
     "graph": {"mode": "learn", "unseen_causes": True},
-    "privacy": {"epsilon": 20.0, "delta": 1e-5, "shares": SHARES},
+    "privacy": {"epsilon": 2.0, "delta": 1e-6, "shares": SHARES},
     "synthesizer": {"steps": 20, "batch": 64, "hidden": 8},
     "attacks": {"membership": {"enabled": False}},
 }
