@@ -25,6 +25,8 @@ from synthdp_attacks.runners import Serial
 from synthdp_attacks.threat import Codes
 from tests.builders import dask_processes
 
+pytestmark = pytest.mark.check
+
 LocalCluster: Any = pytest.importorskip("distributed").LocalCluster
 
 ROWS = np.arange(120).reshape(40, 3) % 7

@@ -137,6 +137,7 @@ def test_an_arrow_that_is_not_visible_leaves_one_open(monkeypatch: pytest.Monkey
     assert wrong_effects(range(GRAPHS))[1] > 0
 
 
+@pytest.mark.check
 def test_r9_and_r10_find_marks_that_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     marks, _ = errors(range(GRAPHS))
     monkeypatch.setattr(rules, "_led", lambda *_: False)

@@ -154,6 +154,7 @@ def test_a_score_by_chance_is_what_independent_columns_have() -> None:
     assert np.array(scores_by_chance(pairs, laws, rows)) == pytest.approx(sums / 40, rel=0.05)
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("narrow_limit")
 def test_large_tables_do_not_fill_the_screen_by_chance() -> None:
     """Four linked pairs of two levels score 1,600, and independent ones of 30 levels some 3,000 by

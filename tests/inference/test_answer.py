@@ -357,6 +357,7 @@ def test_the_command_line_prints_text_and_json(
     assert problem["column"] == 7 and problem["hint"] == "did you mean 'smoker'?"
 
 
+@pytest.mark.check
 def test_an_answer_needs_neither_torch_nor_pandas(small_bundle: Callable[..., Path]) -> None:
     folder = small_bundle(("age", "smoker"))
     probe = (

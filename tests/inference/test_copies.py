@@ -246,6 +246,7 @@ def test_nothing_is_written_for_columns_that_cannot_be_served(
     assert not out.exists()
 
 
+@pytest.mark.check
 def test_copies_need_no_torch(bundle: Path) -> None:
     probe = (
         "import sys; from synthdp import Bundle;"

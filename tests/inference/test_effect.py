@@ -275,6 +275,7 @@ def test_the_command_line_prints_text_and_json(
     assert json.loads(capsys.readouterr().out)["tier"] == "C"
 
 
+@pytest.mark.check
 def test_a_measured_effect_needs_neither_torch_nor_pandas(tmp_path: Path, domain: Domain) -> None:
     folder = bundle_of(tmp_path, domain, TABLE).path
     probe = (

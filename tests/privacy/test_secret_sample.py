@@ -127,6 +127,7 @@ def test_cost_is_that_of_the_mixture_in_both_directions(name: str, rate: float) 
     assert faults(SecretSampleDpEvent(rate, inner.event), rate, inner) == set()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", INNERS)
 def test_a_wrong_cost_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A smaller rate, a larger one, none, and directions that are exchanged."""

@@ -310,6 +310,7 @@ def margin(shape: str, bins: int) -> Floats:
     return values / values.sum()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("shape", "noise", "factor"),
     [

@@ -283,6 +283,7 @@ def check_ids(engine: Engine, ids: list[str | None], most: int) -> None:
     assert engine.survey().without_id == int((texts == "").sum())
 
 
+@pytest.mark.check
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(IDS)
 def test_ids_are_compared_as_in_memory(ids: list[str | None]) -> None:

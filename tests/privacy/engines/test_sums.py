@@ -44,6 +44,8 @@ from tests.privacy.engines.tables import ROW, ROWS, arrow, reading_of, rows, wri
 from tests.privacy.engines.test_counts import KEY, in_sqlite, people
 from tests.privacy.engines.test_values import LONG, QUICK
 
+pytestmark = pytest.mark.check
+
 COLUMNS: dict[str, Column] = {
     "sex": Categorical(type="categorical", categories=("f", "m"), missing=True),
     "age": Integer(type="integer", lower=0, upper=99, bins=9),

@@ -67,6 +67,7 @@ def check(values: dict[str, list[Any]]) -> None:
             assert engine.survey().misfits.tolist() == misfits_of(DOMAIN, table)
 
 
+@pytest.mark.check
 @QUICK
 @given(rows())
 def test_every_value_has_the_level_that_it_has_in_memory(values: dict[str, list[Any]]) -> None:
