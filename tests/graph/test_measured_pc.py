@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -177,6 +178,22 @@ def test_a_dependence_that_is_hardly_there_separates_at_the_level_of_sharp_tests
 
     assert separated(left, 1e-3) and not separated(left, 0.05) and not separated(left, 1.0)
     assert not separated(much, 1e-3)
+
+
+def test_paths_that_cancel_make_no_v_structure(measurer: Callable[..., object]) -> None:
+    """Of two common causes each hides the other's work. One alone shows it, both explain it."""
+    rng = np.random.default_rng(7)
+    first, second = rng.integers(2, size=(2, 100_000))
+    second = np.where(rng.random(100_000) < 0.3, first, second)
+    sums, differences = first + second - 1, first - second
+    effects = [rng.random(100_000) < 0.5 + 0.3 * work for work in (sums, differences)]
+    codes = np.stack([*effects, first, second], axis=1).astype(np.uint16)
+    domain = Domain(tuple(ColumnDomain(n, "categorical", ("0", "1"), False) for n in "abst"))
+    measure = measurer(codes, domain, shares=SHARES, epsilon=3.0, rng=rng)
+    graph = measured_pc(measure, MeasurePlan(joint_cells=1), domain, Knowledge(domain.names))  # type: ignore[arg-type]
+    links = [*map("".join, combinations("abst", 2))]
+    assert not graph.directed
+    assert ["".join(pair) for pair in graph.undirected] == [link for link in links if link != "ab"]
 
 
 @pytest.mark.slow

@@ -264,15 +264,17 @@ class _Search:
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
         triples = tested_triples(graph, skeleton.evidence)
-        queries: set[Query] = set()
-        for a, b, c in triples:
-            queries.update(self._collider_queries(graph, (a, c), b))
-        ordered = sorted(queries)
-        tests: dict[Pair, dict[tuple[str, ...], Answer]] = {}
-        answers = self._answer(ordered, level=self.plan.level)
-        for (a, c, given), answer in zip(ordered, answers, strict=True):
-            tests.setdefault((a, c), dict(skeleton.evidence[a, c]))[given] = answer
-        return surest_colliders(triples, tests)
+        queries = {q for a, b, c in triples for q in self._collider_queries(graph, (a, c), b)}
+        vetoes = {q for a, b, c in triples for q in self._veto_queries(graph, (a, c), b)}
+        ends = {(a, c) for a, _, c in triples}
+        tests = {pair: dict(skeleton.evidence[pair]) for pair in ends}
+        larger: dict[Pair, dict[tuple[str, ...], Answer]] = {pair: {} for pair in ends}
+        for asked, found in ((queries, tests), (vetoes, larger)):
+            ordered = sorted(asked)
+            answers = self._answer(ordered, level=self.plan.level)
+            for (a, c, given), answer in zip(ordered, answers, strict=True):
+                found[a, c][given] = answer
+        return surest_colliders(triples, tests, larger)
 
     def _collider_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
         if not self.joint:
@@ -283,3 +285,13 @@ class _Search:
         for order in range(self.order + 1):
             for given in subsets_of_either(names, first, second, order):
                 yield (*pair, given)
+
+    def _veto_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
+        """The middle column and a neighbour of an end: for tests that are sharp, on the tables that
+        there are. The whole table was asked already.
+        """
+        if self.joint or self.effort.level == 1:
+            return
+        around = graph.around(pair[0]) | graph.around(pair[1])
+        for other in self._sorted(around - {*pair, middle}):
+            yield (*pair, self._sorted((middle, other)))
