@@ -25,6 +25,18 @@ from synthdp.drawing.graph_layout import (
     confounded,
     layout,
 )
+from synthdp.drawing.graph_marks import (
+    SIZE,
+    TIP,
+    MarkedLink,
+    by_pair,
+    definitions,
+    gap,
+    marks_of,
+    noted,
+    references,
+    spread,
+)
 from synthdp.drawing.graph_matrix import matrix
 from synthdp.drawing.palette import INK
 from synthdp.drawing.svg import arrow_head, frame, line, safe
@@ -82,7 +94,7 @@ def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES)
             edges,
             title=title,
             styles=styles,
-            notes=_notes(graph, len(graph.edges) - len(edges)),
+            notes=[*_notes(graph, len(graph.edges) - len(edges)), *noted(graph.pag, drawn=False)],
             description=_description(graph),
         )
     return arrows(graph, edges, title=title, styles=styles)
@@ -93,9 +105,13 @@ def arrows(
 ) -> str:
     """The SVG text of boxes and arrows. `edges` are those of the graph's that are drawn.
 
-    Known directions have solid arrow heads, unknown ones have none.
+    Known directions have solid arrow heads, unknown ones have none. Where causes may be unseen,
+    links have the marks that hold in spite of that.
     """
     boxes, bends = layout(graph, edges)
+    marked = by_pair(graph.pag)
+    ends = [_ends(edge.pair, boxes) for edge in edges] if marked else []
+    drops = spread(ends, {name: box.y for name, box in boxes.items()})
     used = [p for p in styles if any(e.provenance == p for e in edges)]
     hidden = len(graph.edges) - len(edges)
     width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
@@ -105,11 +121,13 @@ def arrows(
     height = bottom + 20 * len(legend) + MARGIN
     body = [
         *_latents(graph, boxes, bends),
-        *(_link(e, boxes, bends, styles[e.provenance]) for e in edges),
+        *(_link(e, marked.get(frozenset(e.pair)), drops, boxes, bends, styles) for e in edges),
         *(_node(n, b) for n, b in boxes.items()),
         *legend,
     ]
-    heads = [arrow_head(f"head-{p}", styles[p].colour, tip=6, size=11) for p in used]
+    heads = [arrow_head(f"head-{p}", styles[p].colour, tip=TIP, size=SIZE) for p in used]
+    if marked:
+        heads += definitions({p: styles[p].colour for p in used})
     return frame(
         body,
         name="graph",
@@ -122,14 +140,34 @@ def arrows(
 
 
 def _link(
-    edge: Link, boxes: Mapping[str, Box], bends: Mapping[Route, list[Point]], style: Style
+    edge: Link,
+    marked: MarkedLink | None,
+    drops: Mapping[tuple[str, str, int], float],
+    boxes: Mapping[str, Box],
+    bends: Mapping[Route, list[Point]],
+    styles: Mapping[str, Style],
 ) -> str:
-    path = _path(edge.pair, boxes, bends, kind="link", gap=4 if edge.directed else 0)
+    style = styles[edge.provenance]
+    left, right = _ends(edge.pair, boxes)
+    if marked is None:  # an arrow leads to the right
+        marks = ("tail", "arrow" if edge.directed else "tail")
+        told = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}"
+    else:
+        marks, told = marks_of(marked, left), str(marked)
+    drop = (drops.get((left, right, 0), 0.0), drops.get((left, right, 1), 0.0))
+    gaps = (gap(marks[0]), gap(marks[1]))
+    path = _path(edge.pair, boxes, bends, kind="link", gaps=gaps, drops=drop)
     dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
-    head = f' marker-end="url(#head-{edge.provenance})"' if edge.directed else ""
-    words = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}: {edge.provenance}"
-    look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{head}'
+    ends = references(edge.provenance, *marks)
+    words = f"{told}: {edge.provenance}"
+    look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{ends}'
     return f'<path class="{edge.provenance}" d="{path}" {look}><title>{safe(words)}</title></path>'
+
+
+def _ends(pair: Pair, boxes: Mapping[str, Box]) -> Pair:
+    """The columns of a pair from left to right."""
+    left, right = sorted(pair, key=lambda n: boxes[n].x + boxes[n].width / 2)
+    return left, right
 
 
 def _path(
@@ -138,25 +176,23 @@ def _path(
     bends: Mapping[Route, list[Point]],
     *,
     kind: str,
-    gap: float,
-    drop: float = 0.0,
+    gaps: tuple[float, float] = (0.0, 0.0),
+    drops: Point = (0.0, 0.0),
 ) -> str:
-    """From the right of the left box to the left of the right one, which it misses by `gap`.
+    """From the right of the left box to the left of the right one, which it misses by `gaps`.
 
-    Within a layer it goes around the right side.
-
-    Inside a layer it runs level, since wider boxes may stand above and below.
+    Its ends are `drops` below the middle of the boxes' sides. Within a layer it goes around the
+    right side. Inside a layer it runs level, since wider boxes may stand above and below.
     """
-    a, b = sorted(pair, key=lambda n: boxes[n].x + boxes[n].width / 2)
+    a, b = _ends(pair, boxes)
     (x1, y1), (x2, y2) = boxes[a].right, boxes[b].left
+    x1, y1, y2 = x1 + gaps[0], y1 + drops[0], y2 + drops[1]
     if x2 < x1:  # side by side in a layer: no arrow, and never a structural link
-        side = max(boxes[a].right[0], boxes[b].right[0]) + 30
-        return _curve(
-            [(x1, y1 + drop), (side, (y1 + y2) / 2 + drop), (boxes[b].right[0], y2 + drop)]
-        )
+        side = max(x1, boxes[b].right[0]) + 30
+        return _curve([(x1, y1), (side, (y1 + y2) / 2), (boxes[b].right[0] + gaps[1], y2)])
     via = bends.get((a, b, kind)) or bends.get((b, a, kind)) or []
-    leaves, enters = (boxes[a].stop, y1 + drop), (min(boxes[b].start, x2 - gap), y2 + drop)
-    return _curve([(x1, y1 + drop), leaves, *via, enters, (x2 - gap, y2 + drop)])
+    leaves, enters = (max(boxes[a].stop, x1), y1), (min(boxes[b].start, x2 - gaps[1]), y2)
+    return _curve([(x1, y1), leaves, *via, enters, (x2 - gaps[1], y2)])
 
 
 def _curve(points: list[Point]) -> str:
@@ -190,7 +226,7 @@ def _latents(
     colour, dashes, width = LATENT
     lines = []
     for a, b in confounded(graph):
-        path = _path((a, b), boxes, bends, kind="latent", gap=0, drop=LATENT_DROP)
+        path = _path((a, b), boxes, bends, kind="latent", drops=(LATENT_DROP, LATENT_DROP))
         look = (
             f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
             ' marker-start="url(#dot)" marker-end="url(#dot)"'
@@ -219,7 +255,8 @@ def _legend(
     ]
     if graph.latent:
         rows.append((*LATENT, "latent: unseen common cause"))
-    rows += [("none", "", 0.0, words) for words in _notes(graph, hidden)]
+    notes = [*_notes(graph, hidden), *noted(graph.pag, drawn=True)]
+    rows += [("none", "", 0.0, words) for words in notes]
     lines = []
     for i, (colour, dashes, width, words) in enumerate(rows):
         y = top + 10 + 20 * i
@@ -245,7 +282,11 @@ def _description(graph: DrawnGraph) -> str:
     """The graph in words, for those who do not see the picture."""
     many = len(graph.open_pairs) > MAX_TOLD
     told = [e for e in graph.edges if e.structural] if many else graph.edges
-    links = [f"{e.cause} {_verb(e)} {e.effect} ({e.provenance})" for e in told]
+    marked = by_pair(graph.pag)
+    links = [
+        f"{marked.get(frozenset(e.pair)) or f'{e.cause} {_verb(e)} {e.effect}'} ({e.provenance})"
+        for e in told
+    ]
     if many:
         links.append(f"{len(graph.open_pairs)} pairs have no answer")
     latent = [f"{', '.join(names)} share an unseen cause" for names in graph.latent]

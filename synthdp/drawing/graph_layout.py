@@ -12,6 +12,8 @@ from typing import Protocol
 
 import networkx as nx
 
+from synthdp.drawing.graph_marks import MarkedLink
+
 HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
 
 Pair = tuple[str, str]
@@ -43,6 +45,8 @@ class DrawnGraph(Protocol):
     def edges(self) -> Sequence[Link]: ...
     @property
     def latent(self) -> Sequence[tuple[str, ...]]: ...
+    @property
+    def pag(self) -> Sequence[MarkedLink] | None: ...
     @property
     def open_pairs(self) -> Sequence[Pair]: ...
     def order(self) -> tuple[str, ...]: ...

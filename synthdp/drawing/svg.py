@@ -144,12 +144,16 @@ def line(
     )
 
 
-def arrow_head(name: str, colour: str, *, tip: int = 9, size: int = 10) -> str:
-    """A marker to end lines with, of which the point at `tip` tenths lies on the line's end."""
+def arrow_head(name: str, colour: str, *, tip: int = 9, size: int = 10, back: bool = False) -> str:
+    """A marker to end lines with, of which the point at `tip` tenths lies on the line's end.
+
+    `back`: it points against the line, at whose start it stands.
+    """
+    at, path = (10 - tip, "M10,0 L0,5 L10,10 z") if back else (tip, "M0,0 L10,5 L0,10 z")
     return (
-        f'<marker id="{name}" viewBox="0 0 10 10" refX="{tip}" refY="5" markerWidth="{size}"'
-        f' markerHeight="{size}" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0 L10,5'
-        f' L0,10 z" fill="{colour}"/></marker>'
+        f'<marker id="{name}" viewBox="0 0 10 10" refX="{at}" refY="5" markerWidth="{size}"'
+        f' markerHeight="{size}" markerUnits="userSpaceOnUse" orient="auto"><path d="{path}"'
+        f' fill="{colour}"/></marker>'
     )
 
 

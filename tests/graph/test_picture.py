@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from synthdp.drawing.graph import MAX_ARROWS, STYLES, arrows
+from synthdp.drawing.graph_marks import NOTES
 from synthdp.drawing.graph_matrix import SHAPES
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.edge import PROVENANCES, GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
+from synthdp.graph.pag.marks import PagLink
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -165,6 +167,47 @@ def test_no_line_runs_through_a_box(name: str, network: Callable[[str], Bayesian
         if left + 1 < x < left + w - 1 and top + 1 < y < top + h - 1
     ]
     assert hit == []
+
+
+def test_where_causes_may_be_unseen_links_have_their_marks() -> None:
+    """Each end has its own mark, and no two ends at one side of a box lie on each other."""
+    links = [("dose", "pain"), ("age", "dose"), ("age", "pain"), ("pain", "sleep")]
+    graph = CausalGraph(
+        ("age", "dose", "pain", "sleep"),
+        tuple(GraphEdge(a, b, directed=True, provenance="learned") for a, b in links),
+        pag=(
+            PagLink("age", "dose", "circle", "arrow"),
+            PagLink("age", "pain", "tail", "arrow"),
+            PagLink("pain", "sleep", "arrow", "arrow"),
+        ),
+    )
+    root = ElementTree.fromstring(as_arrows(graph))
+    drawn = {}
+    for path in root.iter(f"{SVG}path"):
+        if path.get("class") == "learned":
+            words = path.findtext(f"{SVG}title")
+            drawn[words] = (path.get("marker-start"), path.get("marker-end"))
+    assert drawn == {
+        "dose to pain: learned": (None, "url(#head-learned)"),
+        "age o-> dose: learned": ("url(#ring-learned)", "url(#head-learned)"),
+        "age --> pain: learned": (None, "url(#head-learned)"),
+        "pain <-> sleep: learned": ("url(#back-head-learned)", "url(#head-learned)"),
+    }
+    known = {marker.get("id") for marker in root.iter(f"{SVG}marker")}
+    assert known == {"head-learned", "back-head-learned", "ring-learned"}
+    starts = [p.get("d", "").split()[0] for p in root.iter(f"{SVG}path") if p.get("class")]
+    assert len(set(starts)) == 4
+    words = " ".join(root.itertext())
+    assert all(note in words for note in NOTES) and "age o-> dose (learned)" in words
+
+
+def test_a_matrix_says_where_the_marks_are() -> None:
+    names = tuple(f"c{i}" for i in range(9))
+    edges = [
+        GraphEdge(a, b, directed=True, provenance="learned") for a, b in combinations(names, 2)
+    ]
+    graph = CausalGraph(names, tuple(edges), pag=(PagLink("c0", "c1", "circle", "arrow"),))
+    assert len(edges) > MAX_ARROWS and "pag in graph.json" in graph.to_svg()
 
 
 def test_every_arrow_stays_inside_the_picture() -> None:
