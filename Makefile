@@ -29,9 +29,7 @@ test: install  ## the first ring: two minutes
 check: install  ## format, lint, types, import contracts, site, all quick tests: what CI runs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(SITE)
+	$(SITE) & site=$$!; $(BIN)/mypy && $(BIN)/lint-imports && wait $$site
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: install  ## the statistical and long suites, then the dashboard of their figures (docs/dashboard.md)

@@ -66,7 +66,7 @@ def _learned(spec: dict[str, Any], label: str) -> None:
         "mode": "learn",
         "tiers": [[n for n in spec["columns"] if n != label], [label]],
     }
-    spec["privacy"]["shares"] = {"measure": 0.2, "graph": 0.6, "targets": 0.15, "train": 0.05}
+    spec["privacy"]["shares"] = {"measure": 0.2, "graph": 0.4, "targets": 0.15, "train": 0.25}
     spec["synthesizer"] = {"targets": [label]}
 
 
