@@ -63,6 +63,7 @@ BIF = Path(__file__).parent.parent / "tests" / "graph" / "data"
 SMALL = ("cancer", "earthquake", "survey", "asia")
 TUNED = (*SMALL, "sachs", "child", "alarm")
 UNSEEN = ("insurance", "hailfinder", "water", "hepar2", "win95pts")
+ONE_CONSTANT = ("insurance",)
 RANDOM = tuple(f"random-{seed}" for seed in range(1, 13))  # tuned on, too
 NETWORKS = (*TUNED, *UNSEEN, *RANDOM)
 NON_PRIVATE = "pc"
@@ -225,6 +226,12 @@ LOOKS: dict[str, dict[str, Any]] = {  # one colour, line and marker each, in eve
 }
 
 
+def _tuned(name: str) -> str:
+    if name in ONE_CONSTANT:
+        return "tuned on for one constant"
+    return "tuned on" if name in TUNED else "not tuned on"
+
+
 def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> None:
     """F1 against total epsilon, a panel per network: mean over seeds, and the range."""
     from matplotlib.figure import Figure
@@ -247,7 +254,7 @@ def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> No
         if len(exact):
             axis.axhline(exact.mean(), color=look.REAL, linestyle=":", label="PC without privacy")
         axis.set(
-            title=f"{name} ({'tuned on' if name in TUNED else 'not tuned on'})",
+            title=f"{name} ({_tuned(name)})",
             xscale="log",
             ylim=(0, 1.04),
             xlabel="total epsilon",
