@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Small models gain nothing from more threads, and test workers would fight over the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MLFLOW_DISABLE_TELEMETRY=true
+# Programs that tests start are compiled once, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 FIGURES := $(CURDIR)/build/figures.jsonl
 SITE := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site docs build/site
 

@@ -138,6 +138,7 @@ def test_a_played_control_is_at_chance_where_the_attack_wins(tmp_path: Path) -> 
     assert (tmp_path / "control-0").is_dir()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("more", "told"),
     [

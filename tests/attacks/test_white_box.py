@@ -373,6 +373,7 @@ def test_a_white_box_that_ignores_its_rows_gives_nothing_away(tmp_path: Path) ->
         )
 
 
+@pytest.mark.check
 def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
     def scoring(score: Callable[[Codes], float], name: str = "elbo") -> Trainer:
         return lambda rows, *, seed_sequence: WhiteBox(ROWS, {name: score})

@@ -104,6 +104,7 @@ def test_too_few_runs_are_refused() -> None:
         judge(np.zeros(1), np.zeros(9), gaussian_claim(1))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("claim", "draw", "epsilon"),
     [

@@ -71,6 +71,7 @@ def audit(
     return audit_game(game, delta=1e-5, adjacency=adjacency, runs=runs, fresh=fresh)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: Adjacency) -> None:

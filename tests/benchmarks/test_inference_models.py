@@ -13,6 +13,7 @@ from benchmarks.inference_questions import Question
 ROWS = 200_000
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", MODELS)
 def test_an_effect_is_what_setting_the_treatment_does(name: str) -> None:
     """The truth of the benchmark is a sum over strata; interventions on the model give the same.

@@ -113,6 +113,7 @@ def test_a_cpdag_is_what_all_equivalent_dags_share(truth: CausalGraph) -> None:
 # --- background knowledge ---
 
 
+@pytest.mark.check
 @settings(max_examples=80, deadline=None)
 @given(random_dag(), st.data())
 def test_knowledge_adds_true_arrows_and_never_a_false_one(

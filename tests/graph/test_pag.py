@@ -119,16 +119,19 @@ def wrong_effects(seeds: range, most: int = 3, one: int = 1) -> tuple[int, int]:
     return settled, wrong
 
 
+@pytest.mark.check
 def test_every_mark_holds_on_random_graphs_with_hidden_columns() -> None:
     marks, false = errors(range(GRAPHS))
     assert marks > 500 and false == 0, (marks, false)
 
 
+@pytest.mark.check
 def test_what_is_settled_leaves_no_back_door_open() -> None:
     settled, wrong = wrong_effects(range(GRAPHS))
     assert settled > 60 and wrong == 0, (settled, wrong)
 
 
+@pytest.mark.check
 def test_an_arrow_that_is_not_visible_leaves_one_open(monkeypatch: pytest.MonkeyPatch) -> None:
     def arrow(pag: Pag, a: str, b: str, _: Separators) -> bool:
         return pag.arrow(a, b)
@@ -167,6 +170,7 @@ def test_two_ways_to_causes_make_a_cause() -> None:
     assert rules._led(pag, passing) and pag.mark(at="a", other="c") == "tail"
 
 
+@pytest.mark.check
 def test_a_broken_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def along(pag: Pag, passing: set[rules.Triple]) -> bool:
         return any([pag.put("tail", at=b, other=c) for _, b, c in sorted(passing)])

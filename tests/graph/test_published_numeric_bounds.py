@@ -197,6 +197,7 @@ def test_hsic_moves_by_at_most_four_over_m_less_one() -> None:
     assert furthest <= 4 * (1 + 1e-6)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("penalty", [0.05, 0.3, 1.0])
 def test_a_climbing_search_gets_within_a_factor_of_two_of_the_corrected_ridge_bound(
     penalty: float,

@@ -80,6 +80,7 @@ def test_a_screened_search_finds_the_links_and_calls_nothing_absent_that_it_did_
     assert len(graph.open_pairs) >= 91 - KEPT_PER_COLUMN * COLUMNS
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("narrow_limit")
 def test_what_the_spec_decides_stays_as_it_says() -> None:
     """Required arrows are kept and tiers obeyed, whatever the screen tells."""
@@ -113,6 +114,7 @@ def test_what_is_too_wide_for_a_screen_is_refused() -> None:
         MEASURED_PC.spends(Graph(mode="learn"), towns(15), ROWS)
 
 
+@pytest.mark.check
 def test_the_default_screens_from_25_000_open_pairs_on() -> None:
     own, settings = ALGORITHMS["measured_pc"], Graph(mode="learn")
     assert SCREEN in own.spends(settings, towns(225), 1e4)
@@ -213,6 +215,7 @@ def test_no_file_states_more_pairs_than_a_screen_leaves() -> None:
         list(from_ranges({"n0": f"1-{MAX_PAIRS - 1}", "n1": "2-9"}, nodes))
 
 
+@pytest.mark.check
 def test_a_wide_graph_is_small_in_json_and_in_its_picture() -> None:
     nodes = tuple(f"n{i}" for i in range(300))
     pairs = list(combinations(nodes, 2))

@@ -77,6 +77,7 @@ def test_without_the_table_of_a_pair_there_is_no_opinion() -> None:
     assert opinion(start, some) is start
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("sigma", [0.0, 30.0, 300.0])
 def test_independent_columns_gain_no_more_than_stated(
     sigma: float, monkeypatch: pytest.MonkeyPatch

@@ -137,6 +137,7 @@ def test_what_is_missing_is_what_no_table_spans(sets: list[tuple[str, ...]]) -> 
             assert found.covariance[0, 0] == pytest.approx(c @ inverse @ c)
 
 
+@pytest.mark.check
 def test_tables_on_groups_keep_a_true_covariance() -> None:
     """Sums over groups of unequal sizes have unequal noise; the covariance is simulated."""
     ages = Domain.from_spec(

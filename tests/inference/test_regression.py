@@ -152,6 +152,7 @@ def coverage(
     return np.append(np.mean(inside, axis=0), len(inside)) if inside else np.zeros(1)
 
 
+@pytest.mark.check
 def test_intervals_hold_the_coefficients() -> None:
     """Of 150 releases 135 or more, with a seed."""
     for terms, sigma in ((("age", "pay"), 13.0), (("age", "arm"), 13.0)):
@@ -171,6 +172,7 @@ def test_an_interval_of_the_sampling_alone_would_not(monkeypatch: pytest.MonkeyP
     assert max(found) < 0.9
 
 
+@pytest.mark.check
 def test_an_outcome_of_two_categories_and_a_rare_group_are_covered() -> None:
     """2% of the rows have probability .5, the rest .002: one deviation for all covers 39%."""
     columns: dict[str, Column] = {

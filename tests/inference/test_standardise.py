@@ -236,6 +236,7 @@ def test_without_the_adjustment_it_would_not() -> None:
     assert np.mean(hits) < 0.7
 
 
+@pytest.mark.check
 def test_the_bias_of_noisy_ratios_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rare outcome, few treated rows: each treated stratum is at some nine deviations."""
     chance, arms = np.array([0.06, 0.1]), np.array([0.85, 0.15])

@@ -114,6 +114,7 @@ def test_intervals_of_effects_hold_the_truth() -> None:
     assert 0.91 <= coverage(300, 6000, 15.0, seed=4) <= 0.98
 
 
+@pytest.mark.check
 def test_an_interval_without_the_noise_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above is sharp: with half of the noise's deviation it fails."""
     honest = strata.effect_figure

@@ -141,6 +141,7 @@ def test_a_wrong_cost_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert too_little in faults(inner.event, 0.3, inner)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("steps", [1, 40])
 def test_cost_grows_with_the_rate_up_to_that_of_all_units(steps: int) -> None:
     inner = unit_sampled_gaussian(noise_multiplier=1.0, rate=0.05, rows=1, steps=steps)
@@ -149,6 +150,7 @@ def test_cost_grows_with_the_rate_up_to_that_of_all_units(steps: int) -> None:
     assert np.array_equal(deltas[-1], np.maximum(*stated(inner)))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rate", [0.003, 0.1, 0.6])
 def test_it_is_the_generic_bound_of_a_sample_and_not_more(rate: float) -> None:
     """(e, d) becomes (log(1 + q (exp(e) - 1)), q d) [Balle, Barthe and Gaboardi,
@@ -162,6 +164,7 @@ def test_it_is_the_generic_bound_of_a_sample_and_not_more(rate: float) -> None:
         assert cost.get_epsilon_for_delta(rate * delta) == pytest.approx(generic, rel=1e-3)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("noise", [0.06, 0.3, 1e3])
 @pytest.mark.parametrize("rate", [1e-9, 1e-3, 1 - 1e-12])
 def test_extreme_noises_and_rates_are_finite_and_bound_the_closed_form(

@@ -260,6 +260,7 @@ def test_rows_are_used_in_proportion_to_their_weights() -> None:
 # --- conditions ---
 
 
+@pytest.mark.check
 def test_rows_under_a_condition_are_those_of_all_rows_that_fulfil_it() -> None:
     """Ranges, an interval, a negation, and a column that is given by its value beside them."""
     condition = "(age >= 30 and age < 80) and not visits == 0"
@@ -283,6 +284,7 @@ def test_a_condition_under_an_intervention_is_observed_in_the_changed_world() ->
     assert np.abs(shares(table) - shares(kept)).sum() / 2 < 0.025
 
 
+@pytest.mark.check
 def test_what_hardly_any_row_fulfils_is_refused_before_a_row_is_written() -> None:
     blocks = sampler().sample(
         10,

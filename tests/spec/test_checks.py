@@ -301,6 +301,7 @@ def test_each_of_several_cycles_is_named_once() -> None:
     ]
 
 
+@pytest.mark.check
 def test_a_long_chain_is_checked_quickly_and_has_no_cycle() -> None:
     names = [f"n{i}" for i in range(3000)]
     columns = {name: _wide(2) for name in names}

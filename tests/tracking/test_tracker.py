@@ -27,6 +27,8 @@ from synthdp.tracking.note import (
 )
 from synthdp.tracking.tracker import NullTracker, Tracker, tracker
 
+pytestmark = pytest.mark.check
+
 SPEC = """
 synthdp: 1
 dataset:
