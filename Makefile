@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Small models gain nothing from more threads, and test workers would fight over the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MLFLOW_DISABLE_TELEMETRY=true
+# Bytecode is compiled on all cores afterwards.
+QUIET := --quiet --disable-pip-version-check --no-compile
 # Programs that tests start are compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 FIGURES := $(CURDIR)/build/figures.jsonl
@@ -13,8 +15,9 @@ SITE := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/s
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install $(QUIET) --constraint constraints.txt torch
+	$(BIN)/python -m pip install $(QUIET) --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some packages hold files of Python 2
 	touch $@
 
 .PHONY: install release test check slow broken fuzz docs site pictures bench constraints help

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Picture:
     sentence: str
 
 
+@cache
 def template(name: str) -> Any:
     """A template of this package. It escapes every value that is not markup already."""
     loader = PackageLoader("synthdp.report", "templates")

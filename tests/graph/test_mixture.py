@@ -21,7 +21,7 @@ def test_equal_weights_are_a_chi_square(coordinates: int, p: float) -> None:
     assert p <= found <= 1.12 * p
 
 
-@pytest.mark.check
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weights", [[1.0, 0.3, 0.1, 0.05, 0.01], [1.0, 0.9, 0.1], [5.0, 1.0, 1.0, 1.0, 0.0], [1.0, 0.5]]
 )

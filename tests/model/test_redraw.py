@@ -49,7 +49,9 @@ def law(vae: CausalVae) -> npt.NDArray[np.float64]:
 
 @pytest.mark.check
 @pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize(("points", "off"), [(32, 0.1), (4096, 0.01)])
+@pytest.mark.parametrize(
+    ("points", "off"), [(32, 0.1), pytest.param(4096, 0.01, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "latent_of", [((0, 1, 3),) * 2, ((0,), (3,)), ((0,),)], ids=["all", "each its own", "a alone"]
 )

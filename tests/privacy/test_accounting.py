@@ -88,7 +88,7 @@ def test_units_whose_rows_all_join_every_batch_move_by_all_of_them(noise: float)
 
 @pytest.mark.check
 @pytest.mark.parametrize("noise", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("rate", [0.01, 0.3, 1.0])
+@pytest.mark.parametrize("rate", [0.01, pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_one_step_is_not_below_direct_integration(
     noise: float, rate: float, adjacency: Adjacency

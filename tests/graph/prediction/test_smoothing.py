@@ -310,7 +310,7 @@ def margin(shape: str, bins: int) -> Floats:
     return values / values.sum()
 
 
-@pytest.mark.check
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "noise", "factor"),
     [

@@ -69,7 +69,7 @@ def test_a_cluster_counts_bounds_and_samples_alike(
     assert ids.survey().without_id == 0
 
 
-@pytest.mark.check
+@pytest.mark.slow
 def test_a_cluster_adds_up_and_draws_alike(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
