@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from synthdp.graph.ci_tests.chi_square import chi_square
-from synthdp.graph.ci_tests.mantel_haenszel import Tables, mantel_haenszel
+from synthdp.graph.ci_tests.mantel_haenszel import (
+    MAX_CONTRASTS,
+    Tables,
+    mantel_haenszel,
+    mixture_of,
+)
 
 
 def margins(counts: np.ndarray, sigma: float, rng: np.random.Generator) -> Tables:
@@ -149,3 +154,41 @@ def test_tiny_strata_say_little_and_claim_nothing() -> None:
     tables = margins(counts, 400.0, np.random.default_rng(9))
     (answer,) = mantel_haenszel(tables, level=0.05, margin=10.0)
     assert answer.verdict != "independent"
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("sigma", [1.0, 30.0])
+def test_many_levels_keep_their_size_on_few_contrasts(sigma: float) -> None:
+    rng = np.random.default_rng(13)
+    counts = np.concatenate(
+        [draws(independent((3, 40, 25), 0.3, rng), 20_000, 20, rng) for _ in range(10)]
+    )
+    tables = margins(counts, sigma, rng)
+    assert mixture_of(tables).weights.shape == (200, MAX_CONTRASTS)
+    assert rejected(tables) <= 0.07 + 2 * np.sqrt(0.07 * 0.93 / 200)
+
+
+@pytest.mark.check
+def test_few_contrasts_see_what_frequent_levels_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels 0 to 4 of both columns depend on each other, and have most of the rows."""
+    rng = np.random.default_rng(17)
+    level = np.r_[np.full(5, 0.18), np.full(20, 0.005)]
+    shares = np.repeat(np.outer(level, level)[None], 2, axis=0)
+    shares[:, :5, :5] *= 1 + 0.1 * (5 * np.eye(5) - 1)
+    tables = margins(draws(shares, 20_000, 5, rng), 30.0, rng)
+    few = mantel_haenszel(tables, level=0.05, margin=0.1)
+    monkeypatch.setattr("synthdp.graph.ci_tests.mantel_haenszel.MAX_CONTRASTS", 24 * 24)
+    all_of_them = mantel_haenszel(tables, level=0.05, margin=0.1)
+    assert {a.verdict for a in few} == {a.verdict for a in all_of_them} == {"dependent"}
+    for one, other in zip(few, all_of_them, strict=True):
+        assert one.effect == pytest.approx(other.effect, rel=0.2)
+
+
+@pytest.mark.check
+def test_independence_is_claimed_only_if_few_contrasts_hold_most_of_the_variance() -> None:
+    rng = np.random.default_rng(19)
+    frequent = np.r_[np.full(13, 0.0768), np.full(12, 0.0001)]  # 12 contrasts of each column
+    for level, claimed in ((np.full(25, 0.04), False), (frequent, True)):
+        counts = draws(np.outer(level, level)[None], 50_000, 20, rng)
+        found = mantel_haenszel(margins(counts, 10.0, rng), level=0.001, margin=0.2)
+        assert any(answer.verdict == "independent" for answer in found) == claimed

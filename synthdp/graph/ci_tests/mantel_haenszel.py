@@ -23,10 +23,17 @@ and with one stratum the two statistics agree.
 
 The test cannot see dependence whose direction changes from stratum to stratum, so that it cancels
 in the sum.
+
+Time grows with the cube of the number of contrasts. So columns of many levels are tested on
+`MAX_CONTRASTS` in all: of each column those in which its levels vary most. Any linear map of R has
+the covariance of R under the same map, so that the level holds. What is left out counts as unseen:
+effects have it in their denominator, and independence is claimed only if the contrasts that are
+kept have most of the variance.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +46,8 @@ MIN_SNR = 3.0
 
 A test needs at least one such stratum.
 """
+MAX_CONTRASTS = 144
+"""Most contrasts of a test: products of those of both columns."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,10 @@ def mixture_of(t: Tables) -> Mixture:
     residual = (
         t.pair - _products(left, b) - _products(a, right) + _products(total[..., None] * a, b)
     )
-    by_row, by_column = contrasts(rows), contrasts(columns)
-    r = (by_row.T @ residual @ by_column).reshape(len(residual), -1)
+    kept_rows, kept_columns = _how_many(rows - 1, columns - 1)
+    by_row, seen_rows = _contrasts(a, size, kept_rows)
+    by_column, seen_columns = _contrasts(b, size, kept_columns)
+    r = (np.swapaxes(by_row, -1, -2) @ residual @ by_column).reshape(len(residual), -1)
     sampling = _kron(size[..., None, None] * _spread(a, by_row), _spread(b, by_column))
     both = np.minimum(noise_left, size) * np.minimum(noise_right, size) / np.maximum(size, 1.0)
     plain = noise_pair[:, 0] ** 2 + (both**2).sum(1)
@@ -87,17 +98,49 @@ def mixture_of(t: Tables) -> Mixture:
     part, axes = _against(sampling, variance)
     y = (axes @ r[..., None])[..., 0]
     covered = (size * (size >= MIN_SNR * np.sqrt(np.maximum(error_left, error_right)))).sum(1)
-    counted = size.sum(1)
+    counted, contrasts_in_all = size.sum(1), (rows - 1) * (columns - 1)
     # Where no stratum stands out of the noise, what looks like rows is noise, and so would be any
     # answer: the test is undecided.
-    gain = np.where(covered > 0, counted * (part**2).sum(1) / max(r.shape[1], 1), 0.0)
-    return Mixture((part * y**2).sum(1), part, gain, covered / np.maximum(counted, 1.0))
+    gain = np.where(covered > 0, counted * (part**2).sum(1) / max(contrasts_in_all, 1), 0.0)
+    return Mixture(
+        (part * y**2).sum(1),
+        part,
+        gain,
+        seen_rows * seen_columns * covered / np.maximum(counted, 1.0),
+    )
 
 
 def _shares(counts: Floats, noise: Floats) -> Floats:
     """Shares within each stratum, shrunk to the average by one deviation of noise."""
     average = normal(counts.sum(1, keepdims=True))
     return normal(np.maximum(counts, 0.0) + (noise[..., None] + 1e-9) * average)
+
+
+def _how_many(rows: int, columns: int) -> tuple[int, int]:
+    """How many contrasts of rows and of columns are tested, of so many.
+
+    >>> _how_many(9, 9), _how_many(99, 3), _how_many(99, 85)
+    ((9, 9), (48, 3), (12, 12))
+    """
+    if rows * columns <= MAX_CONTRASTS:
+        return rows, columns
+    even = math.isqrt(MAX_CONTRASTS)
+    kept = min(rows, max(even, MAX_CONTRASTS // columns))
+    return kept, min(columns, MAX_CONTRASTS // kept)
+
+
+def _contrasts(share: Floats, size: Floats, kept: int) -> tuple[Floats, Floats]:
+    """Orthonormal contrasts, and the share of the variance that they hold, `[tests]` or one.
+
+    They are `[levels, kept]`, or `[tests, levels, kept]` where some are left out: then those of the
+    largest variance under the average of `share` `[tests, strata, levels]`.
+    """
+    basis = contrasts(share.shape[-1])
+    if kept >= basis.shape[1]:
+        return basis, np.ones(1)
+    average = normal((size[..., None] * share).sum(1, keepdims=True))
+    variance, axes = np.linalg.eigh(_spread(average, basis)[:, 0])
+    return basis @ axes[..., -kept:], variance[:, -kept:].sum(1) / variance.sum(1)
 
 
 def _products(left: Floats, right: Floats) -> Floats:
@@ -108,10 +151,9 @@ def _products(left: Floats, right: Floats) -> Floats:
 def _spread(share: Floats, basis: Floats) -> Floats:
     """diag(a) - a a' in contrasts."""
     q = share @ basis
-    full: Floats = (
-        np.einsum("ki,tsk,kj->tsij", basis, share, basis, optimize=True)
-        - q[..., :, None] * q[..., None, :]
-    )
+    sums = "ki,tsk,kj->tsij" if basis.ndim == 2 else "tki,tsk,tkj->tsij"
+    raw = np.einsum(sums, basis, share, basis, optimize=True)
+    full: Floats = raw - q[..., :, None] * q[..., None, :]
     return full
 
 
@@ -133,8 +175,8 @@ def _margin_noise(
 ) -> Floats:
     """Covariance that the noise of the two margins gives the residual."""
     outer_a, outer_b = qa[..., :, None] * qa[..., None, :], qb[..., :, None] * qb[..., None, :]
-    inner_a = np.eye(rows - 1) + rows * (share**2)[..., None, None] * outer_a
-    inner_b = np.eye(columns - 1) + columns * ((1 - share) ** 2)[..., None, None] * outer_b
+    inner_a = np.eye(qa.shape[-1]) + rows * (share**2)[..., None, None] * outer_a
+    inner_b = np.eye(qb.shape[-1]) + columns * ((1 - share) ** 2)[..., None, None] * outer_b
     by_left = _kron((noise_left**2)[..., None, None] * inner_a, outer_b)
     return by_left + _kron(outer_a, (noise_right**2)[..., None, None] * inner_b)
 
