@@ -11,12 +11,12 @@ F1 counts the arcs of the CPDAG, an undirected link as two; `skeleton_f1` its li
 direction, and `shd` the pairs that are linked or directed otherwise. `--rows 1000000` draws more
 rows. CPU is the search alone, counting and noise included. `pc` is textbook PC without privacy.
 Seven networks are tuned on: `measured_pc` saw their data seeds below 10, random tables for their
-structures, and random networks. The networks `UNSEEN` chose no constant but two: the veto of
-v-structures, on insurance, with a look at the first five; and the most contrasts of a test, by the
-time of mildew. Their files are not part of the project: `--folder` holds them as .bif or .bif.gz,
-as the wheel of pgmpy 0.1.26 has them (utils/example_models). Cells already in results/discovery.csv
-are not computed again; `--fresh` forgets those it was asked for. Writes results/discovery.csv and
-results/discovery.png.
+structures, and random networks. The networks `UNSEEN` chose no constant but three: the veto of
+v-structures, on insurance, with a look at the first five; and the most contrasts of a test and the
+most cells of a pair, on mildew. Their files are not part of the project: `--folder` holds them as
+.bif or .bif.gz, as the wheel of pgmpy 0.1.26 has them (utils/example_models). Cells already in
+results/discovery.csv are not computed again; `--fresh` forgets those it was asked for. Writes
+results/discovery.csv and results/discovery.png.
 """
 
 from __future__ import annotations

@@ -128,19 +128,51 @@ def test_caps_bound_what_is_asked(network: Network, measurer: Callable[..., obje
 
     def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
         assert len(tables) <= (55 if round_ == "pairs" else 20) and all(
-            domain.cells(t) <= 27 for t in tables
+            domain.cells(t) <= (9 if len(t) == 2 else 27) for t in tables
         )
         return inner(round_, tables)  # type: ignore[operator,no-any-return]
 
     found = measured_pc(
         measure,
-        MeasurePlan(max_tables=20, max_cells=27, max_parents=1),
+        MeasurePlan(max_tables=20, max_cells=27, max_pair_cells=9, max_parents=1),
         domain,
         Knowledge(domain.names),
     )
     assert max(len(found.parents(n)) for n in domain.names) == 1
     with pytest.raises(SynthdpError, match="55 pairs of columns are open, at most 10"):
         measured_pc(measure, MeasurePlan(max_screened=10), domain, Knowledge(domain.names))
+
+
+def test_columns_of_a_hundred_categories_are_measured_in_pairs(
+    measurer: Callable[..., object],
+) -> None:
+    """Codes of two columns that are nearly the same, and a third that follows from one of them."""
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 100, 50_000)
+    second = np.where(rng.random(50_000) < 0.8, first, rng.integers(0, 100, 50_000))
+    third = np.where(rng.random(50_000) < 0.8, second // 50, 1)
+    names = tuple(map(str, range(100)))
+    domain = Domain(
+        tuple(
+            ColumnDomain(name, "categorical", names[:levels], False)
+            for name, levels in (("a", 100), ("b", 100), ("c", 2))
+        )
+    )
+    codes = np.column_stack([first, second, third]).astype(np.uint16)
+    measure = measurer(codes, domain, shares=SHARES, epsilon=1.0, rng=rng)
+    plan = MeasurePlan()
+    found = measured_pc(measure, plan, domain, Knowledge(domain.names))  # type: ignore[arg-type]
+    assert {frozenset(e.pair) for e in found.edges if e.provenance == "learned"} == {
+        frozenset("ab"),
+        frozenset("bc"),
+    }
+    few = measured_pc(
+        measure,  # type: ignore[arg-type]
+        MeasurePlan(max_pair_cells=4096),
+        domain,
+        Knowledge(domain.names),
+    )
+    assert all(e.provenance == "undecided" for e in few.edges if frozenset(e.pair) == {*"ab"})
 
 
 def test_a_fully_specified_graph_measures_nothing() -> None:

@@ -21,18 +21,20 @@ class MeasurePlan:
     """Public constants of a run.
 
     `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
-    as absent; `max_cells`: of a table; `max_pairs`: open pairs, of more of which a screen chooses
-    some; `max_screened`: open pairs of a screen; `max_tables`: of a later round; `joint_cells`: up
-    to here the whole table is measured at once; `order`: largest conditioning set in rounds;
-    `joint_order`: the same for the whole table, where larger sets leave strata too small for their
-    noise; `candidates`: columns to condition on that are tried per pair, by size of the set (all of
-    them in the whole table), where noise is large (`Effort`); `max_parents`: of a column in the
-    result.
+    as absent; `max_cells`: of a table of three columns or more, and `max_pair_cells` of one of two,
+    which has columns of hundreds of categories, too; `max_pairs`: open pairs, of more of which a
+    screen chooses some; `max_screened`: open pairs of a screen; `max_tables`: of a later round;
+    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
+    in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
+    for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
+    set (all of them in the whole table), where noise is large (`Effort`); `max_parents`: of a
+    column in the result.
     """
 
     level: float = 0.05
     margin: float = 0.1
     max_cells: int = 4096
+    max_pair_cells: int = 1 << 16
     max_pairs: int = 25_000
     max_screened: int = 500_000
     max_tables: int = 2000

@@ -198,7 +198,8 @@ class _Search:
             if given and self.ordered.applies((a, b, given)):
                 continue  # the tables of pairs are enough
             needed = [self._sorted((end, *given)) for end in (a, b)] if given else [(a, b)]
-            if all(cells(self.domain, columns) <= self.plan.max_cells for columns in needed):
+            most = self.plan.max_cells if given else self.plan.max_pair_cells
+            if all(cells(self.domain, columns) <= most for columns in needed):
                 for columns in needed:
                     rank[columns] = min(rank.get(columns, tried[a, b]), tried[a, b])
             tried[a, b] += 1
