@@ -63,7 +63,7 @@ BIF = Path(__file__).parent.parent / "tests" / "graph" / "data"
 SMALL = ("cancer", "earthquake", "survey", "asia")
 TUNED = (*SMALL, "sachs", "child", "alarm")
 UNSEEN = ("insurance", "hailfinder", "water", "hepar2", "win95pts", "mildew", "barley", "andes")
-ONE_CONSTANT = ("insurance", "mildew")  # or two
+IN_PART = ("insurance", "mildew")  # they chose one or two constants
 RANDOM = tuple(f"random-{seed}" for seed in range(1, 13))  # tuned on, too
 NETWORKS = (*TUNED, *UNSEEN, *RANDOM)
 NON_PRIVATE = "pc"
@@ -227,8 +227,8 @@ LOOKS: dict[str, dict[str, Any]] = {  # one colour, line and marker each, in eve
 
 
 def _tuned(name: str) -> str:
-    if name in ONE_CONSTANT:
-        return "tuned on for one or two constants"
+    if name in IN_PART:
+        return "tuned on in part"
     return "tuned on" if name in TUNED else "not tuned on"
 
 
