@@ -78,7 +78,7 @@ def rounds(
                 " at the levels of all rows; engine sql gives counts, and no rows",
                 hint=(
                     "decide more pairs by graph.tiers, graph.forbidden or graph.groups; or export"
-                    " the rows to Parquet for engine arrow, duckdb or dask"
+                    " the rows to Parquet for engine arrow or dask"
                 ),
             )
         return spends

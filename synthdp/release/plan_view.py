@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from synthdp.privacy.plan import ReleasePlan
     from synthdp.release.expected_quality import ExpectedQuality
 
-SECONDS_A_VALUE = {"arrow": 2e-8, "duckdb": 6e-8, "dask": 7e-8}
+SECONDS_A_VALUE = {"arrow": 2e-8, "dask": 7e-8}
 """CPU seconds of this process for a value of a pass (benchmarks/results/engines.csv)."""
 MANY_ROWS = 50_000_000
 """More are likely to have lain in an engine because they do not fit here."""

@@ -1,6 +1,6 @@
 """Record and replay over an engine: the rows of a unit move its own counts, and nothing else.
 
-The tables of each pair are written to files, with an id for each row, and counted by DuckDB.
+The tables of each pair are written to files, with an id for each row, and counted shard by shard.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.engines import shards
 from synthdp.privacy.readers.engines.engine import EngineTable, Reading
-from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.table import Table
 from synthdp.privacy.together import CellsOf, tables_for
 from synthdp.spec.model import Categorical, Integer
+from tests.privacy.engines.tables import Here
 
 MOST = 2
 DOMAIN = Domain.from_spec(
@@ -127,7 +127,7 @@ class OnEngine(Pair):
         pq.write_table(pa.table(cells), folder / "t.parquet", row_group_size=5)
         reading = Reading(domain, {n: n for n in domain.names}, "id", self.most, "ab" * 16)
         reading = replace(reading, names={**reading.names, "id": "id"})
-        engine = DuckDbEngine(reading, find_parts(".", folder))
+        engine = Here(reading, find_parts(".", folder), len(codes))
         return Side(EngineTable(engine, {}), np.arange(len(codes)))
 
 

@@ -1,5 +1,5 @@
 """The bundle of every spec in specs/ is accepted by the programs of others: frictionless,
-mlcroissant, DuckDB, and the registry's schema.
+mlcroissant, and the registry's schema.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import itertools
 import warnings
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -53,7 +54,6 @@ def test_the_bundle_of_every_spec_is_accepted(path: Path, tmp_path: Path) -> Non
     assert bundle is not None and verify_bundle(bundle).ok
     spec = load_spec(bundle / "spec.yaml")
 
-    import duckdb
     import frictionless
     import mlcroissant
 
@@ -65,7 +65,5 @@ def test_the_bundle_of_every_spec_is_accepted(path: Path, tmp_path: Path) -> Non
         records = list(itertools.islice(described.records("rows"), 20))
     assert not described.metadata.issues.errors and not described.metadata.issues.warnings
     assert [set(r) for r in records] == [{record_id(n) for n in spec.columns}] * 20
-    assert duckdb.sql(f"SELECT count(*) FROM '{bundle / PARQUET_NAME}'").fetchall() == [
-        (spec.sampling.rows,)
-    ]
+    assert pq.read_metadata(bundle / PARQUET_NAME).num_rows == spec.sampling.rows
     assert list(schema_problems(yaml.safe_load((bundle / DEPLOYMENT).read_text()))) == []

@@ -86,17 +86,6 @@ class TestSnippets:
         assert (typed["weight"].to_numpy() == table["weight"].to_numpy()).all()
         assert list(typed["smoker"]) == [v == "yes" for v in table["smoker"]]
 
-    def test_duckdb(self, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        import duckdb
-
-        monkeypatch.chdir(made)
-        (code,) = snippets(made, "sql")
-        first, summary = (duckdb.sql(line) for line in code.strip().splitlines())
-        assert len(first.fetchall()) == 5 and [row[0] for row in summary.fetchall()] == list(
-            pd.read_csv("synthetic.csv").columns
-        )
-        assert dict(zip(first.columns, map(str, first.types), strict=True))["born"] == "DATE"
-
     def test_r(self, made: Path) -> None:
         if lacking := lacks_r("jsonlite"):
             pytest.skip(lacking)

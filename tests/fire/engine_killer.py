@@ -20,13 +20,15 @@ import pandas as pd
 import yaml
 
 from synthdp.privacy import session
+from synthdp.privacy.readers.engines import opening
 from synthdp.privacy.readers.engines.engine import EngineTable
 from synthdp.release.run_folder import RunFolder
+from tests.privacy.engines.tables import Here
 
 ROWS, FILES = 2400, 3
 UNITS: dict[str, Any] = {
     "arrow": {"kind": "row", "meaning": "one person"},
-    "duckdb": {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"},
+    "dask": {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"},
 }
 SECTIONS: dict[str, Any] = {
     "columns": {
@@ -151,6 +153,7 @@ def other_rows_are_held_out_after_a_resume() -> None:
 
 def arm(folder: Path, kill: int | None, log: int) -> None:
     """Points, those of an engine too, and what is watched."""
+    opening.DaskEngine = Here  # its tasks run in this process, which is the one that is killed
     watch(folder, os.open(folder / "looks", os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     asked = [(EngineTable, name, f"engine's {name}") for name in LOOKS]
     killer.arm_points(folder, kill, log, asked)

@@ -41,7 +41,7 @@ POINTS = [
 """Names, and how many of the same name came before."""
 
 
-@pytest.fixture(scope="module", params=["arrow", "duckdb"])
+@pytest.fixture(scope="module", params=["arrow", "dask"])
 def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Killer]:

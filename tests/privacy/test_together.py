@@ -22,12 +22,11 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.privacy.readers.engines.engine import EngineTable
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
-from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.session import Rehearsal, Session
 from synthdp.privacy.table import Table
 from synthdp.privacy.together import CellsOf, Joined, tables_for
-from tests.privacy.engines.tables import reading_of, write
+from tests.privacy.engines.tables import Here, reading_of, write
 from tests.privacy.engines.test_sums import DOMAIN, HELD, in_memory, paid
 
 NOISE = 30.0
@@ -44,7 +43,7 @@ PLAN = ReleasePlan(
     5.0, 1e-5, "add_remove", 1, measure=NoisyMarginals(DOMAIN, (("sex",),), NOISE),
     estimands=ESTIMANDS,
 )  # fmt: skip
-KINDS = ["memory", "arrow", "arrow, held out", "duckdb", "duckdb, ids"]
+KINDS = ["memory", "arrow", "arrow, held out", "ids"]
 
 
 class Killed(BaseException):
@@ -89,10 +88,10 @@ def made(kind: str, folder: Path) -> Any:
         return in_memory(DOMAIN, table)
     write(table, folder, files=3)
     parts = find_parts(".", folder)
-    if kind == "duckdb, ids":
-        return DuckDbEngine(replace(reading_of(DOMAIN, "id", 3), **HELD), parts)
+    if kind == "ids":
+        return Here(replace(reading_of(DOMAIN, "id", 3), **HELD), parts, 300)
     reading = replace(reading_of(DOMAIN), **(HELD if "held" in kind else {}))
-    return (DuckDbEngine if kind == "duckdb" else ArrowEngine)(reading, parts)
+    return ArrowEngine(reading, parts)
 
 
 def table_of(passes: Passes, kind: str) -> Any:

@@ -5,7 +5,9 @@ paid for where the engine is away, and resumed when it was killed.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines import opening
 from synthdp.privacy.readers.engines.engine import EngineTable
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.progress import Reporter
@@ -30,6 +33,7 @@ from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
+from tests.privacy.engines.tables import Here
 
 pytestmark = pytest.mark.check
 
@@ -78,6 +82,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask's tasks run in this process."""
+    monkeypatch.setattr(opening, "DaskEngine", Here)
+
+
+@pytest.fixture
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("discrete_gaussian", "rounded_gaussian"):
         monkeypatch.setattr(Streams, kind, lambda self, counts, *, sigma: counts.copy())
@@ -99,8 +109,8 @@ def estimands(bundle: Path | None) -> Any:
     return json.loads((bundle / "estimands.json").read_text())
 
 
-@pytest.mark.parametrize("engine", ["arrow", "duckdb"])
-def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None) -> None:
+@pytest.mark.parametrize("engine", ["arrow", "dask"])
+def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None, here: None) -> None:
     """Its tables, and the sums of its estimands."""
     found, sums = {}, {}
     for name in ("memory", engine):
@@ -110,18 +120,18 @@ def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None) 
     assert sum(found[engine][0]["counts"]) == PREDICT_ROWS and set(sums[engine]) == {"1", "2", "3"}
 
 
-def test_ids_are_bounded_in_duckdb(folder: Path, no_noise: None) -> None:
+def test_ids_are_bounded(folder: Path, no_noise: None, here: None) -> None:
     unit = {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"}
     source = {"kind": "parquet", "path": "ids/*.parquet"}
     outcome = release(
-        write_spec(folder, "duckdb", privacy_unit=unit, source=source), out=folder / "out"
+        write_spec(folder, "dask", privacy_unit=unit, source=source), out=folder / "out"
     )
     assert sum(tables(outcome.bundle)[0]["counts"]) == 1200
     text = (outcome.bundle / "spec.yaml").read_text()  # type: ignore[operator]
     assert "*" not in text and "engine: auto" in text
 
 
-def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path) -> None:
+def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path, here: None) -> None:
     """Of units with ids: scores are counted and paid for, a few rows are looked at, and the figures
     beside those that were paid for are of all rows that stay.
     """
@@ -132,13 +142,13 @@ def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path) -> None:
     }
     sections = ESTIMANDS | {"evaluation": judged}
     source = {"kind": "parquet", "path": "ids"}
-    path = write_spec(folder, "duckdb", sections, privacy_unit=unit, source=source)
+    path = write_spec(folder, "dask", sections, privacy_unit=unit, source=source)
     outcome = release(path, out=folder / "out")
     assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
     report = json.loads((folder / "out" / "internal" / "internal.json").read_text())
     assert 0 < report["evaluation"]["fidelity"]["tv1"] < 0.3 and report["evaluation"]["floor"]
     assert report["evaluation"]["metrics"]["tstr_auc"] > 0.6
-    (told,) = [note for note in report["notes"] if "engine duckdb" in note]
+    (told,) = [note for note in report["notes"] if "engine dask" in note]
     assert "sample of at most 300" in told
     assert report["evaluation"]["pairs"]["real"] is not None
     (exact,) = [e["real"] for e in report["estimands"] if e["text"] == "count(age > 41)"]
@@ -148,9 +158,9 @@ def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path) -> None:
     assert sum("score" in purpose for purpose in purposes) == 1
 
 
-@pytest.mark.parametrize("engine", ["arrow", "duckdb"])
+@pytest.mark.parametrize("engine", ["arrow", "dask"])
 def test_training_takes_one_secret_sample_from_the_engine(
-    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, engine: str, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sample leaves the engine once, under the charge of the training."""
     drawn, true_sample = list[int](), EngineTable.sampled_codes
@@ -190,7 +200,7 @@ def test_a_run_that_was_killed_goes_on_without_a_second_look(
 
     monkeypatch.setattr(EngineTable, "count", count)
     with pytest.raises(KeyboardInterrupt):
-        release(write_spec(folder, "duckdb"), out=folder / "out")
+        release(write_spec(folder, "arrow"), out=folder / "out")
     outcome = resume(folder / "out")
     assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
     assert kinds(folder).count("charge") == len(looks) - 1, "one look was broken off"
@@ -217,21 +227,22 @@ def no_files(folder: Path, _: pytest.MonkeyPatch) -> tuple[Path, str]:
     return write_spec(folder, "arrow", source=source), "names no file"
 
 
-def other_type(folder: Path, _: pytest.MonkeyPatch) -> tuple[Path, str]:
-    for file in (folder / "t").iterdir():
-        frame = pd.read_parquet(file).assign(age=lambda f: f.age.astype(str))
-        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), file)
-    return write_spec(folder, "duckdb"), "column 'age' of the source holds texts"
+def no_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    with closing(sqlite3.connect(folder / "t.db")) as connection, connection:
+        connection.execute("create table t (smoker, sex, age, grade, visits)")
+    monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{folder / 't.db'}")
+    source = {"kind": "sql", "url_env": "TEST_DB_URL", "query": "select * from missing"}
+    return write_spec(folder, "sql", source=source), "the database refuses the query"
 
 
 def outside(folder: Path, _: pytest.MonkeyPatch) -> tuple[Path, str]:
     frame = pd.read_parquet(folder / "t" / "1.parquet")
     frame.loc[7, "sex"] = "canary-77"
     pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / "t" / "1.parquet")
-    return write_spec(folder, "duckdb"), "outside the declared domain in column 'sex'"
+    return write_spec(folder, "arrow"), "outside the declared domain in column 'sex'"
 
 
-@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, other_type, outside])
+@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, no_table, outside])
 def test_what_is_wrong_is_told_before_anything_is_spent(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -247,16 +258,16 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
 
 
 def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Callable[..., Any]) -> None:
-    path = write_spec(folder, "duckdb")
+    path = write_spec(folder, "arrow")
     text = synthdp("plan", path).out
-    assert "engine duckdb: rows stay where they are" in text and "fetches the levels" not in text
+    assert "engine arrow: rows stay where they are" in text and "fetches the levels" not in text
     found = json.loads(synthdp("doctor", path, "--json").out)["findings"]
     (told,) = [f for f in found if f["what"] == "engine"]
     assert told["state"] == "ok" and "answers" in told["found"]
     assert kinds(folder) == []
 
 
-@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, other_type])
+@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, no_table])
 def test_doctor_tells_what_is_wrong(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -288,7 +299,7 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It read all values into memory, from wherever the spec had left them."""
-    path = write_spec(folder, "duckdb")
+    path = write_spec(folder, "arrow")
     spec, seen = load_spec(path), list[Any]()
     job = AuditJob(spec, Domain.from_spec(spec.columns), None, folder / "o", Reporter())  # type: ignore[arg-type]
     monkeypatch.setattr("synthdp.audit.plan.with_rows", lambda *given: seen.append(given[2]))
@@ -334,7 +345,7 @@ def test_a_plan_has_the_time_of_the_passes_and_warns_of_a_table_drawn_as_long_as
     rows = {"kind": "approximate", "value": 10**9}
     privacy = {"epsilon": 1.0, "delta": 1e-11, "shares": {"measure": 0.5, "graph": 0.5, "train": 0}}
     expected = {}
-    for engine in ("arrow", "duckdb"):
+    for engine in ("arrow", "dask"):
         path = write_spec(folder, engine, {"privacy": privacy, "sampling": {}}, rows=rows)
         facts = json.loads(synthdp("plan", path, "--json").out)
         (warned,) = [w for w in facts["warnings"] if "sampling.rows" in w]
@@ -345,4 +356,4 @@ def test_a_plan_has_the_time_of_the_passes_and_warns_of_a_table_drawn_as_long_as
         assert not any("sampling.rows" in w for w in facts["warnings"])
         expected[engine] = facts["expected"]["cpu_seconds"]
         assert facts["expected"]["memory_mb"] < 1000
-    assert expected["duckdb"] > 2 * expected["arrow"] > 100
+    assert expected["dask"] > 2 * expected["arrow"] > 100

@@ -41,16 +41,15 @@ def spec(engine: str, source: dict[str, Any] = PARQUET, **sections: Any) -> Any:
     "good",
     [
         spec("arrow"),
-        spec("duckdb", unit=ID),
         spec("dask", unit=ID),
         spec("dask", address="tcp://127.0.0.1:8786"),
         spec("sql", SQL, unit=ID),
         spec("auto", PARQUET | {"path": "data/*.parquet"}),
         spec("auto", PARQUET | {"path": "s3://bucket/people/"}),
         spec("memory", evaluation={"enabled": True}),
-        spec("duckdb", graph={"mode": "given", "edges": ["x -> n"]}),
+        spec("arrow", graph={"mode": "given", "edges": ["x -> n"]}),
         spec("arrow", evaluation={"enabled": True, "holdout": 0}),
-        spec("duckdb", evaluation={"enabled": True, "targets": ["x"]}),
+        spec("dask", evaluation={"enabled": True, "targets": ["x"]}),
         spec(
             "dask",
             unit=ID,
@@ -61,7 +60,7 @@ def spec(engine: str, source: dict[str, Any] = PARQUET, **sections: Any) -> Any:
         spec("dask", unit=ID, estimands=[{"kind": "regression", "outcome": "n", "terms": ["x"]}]),
         spec("sql", SQL, estimands=[{"kind": "table", "columns": ["x", "n"]}]),
         spec(
-            "duckdb",
+            "arrow",
             graph={"mode": "learn", "algorithm": "rcit_pc"},
             privacy={
                 "epsilon": 1.0,
@@ -82,9 +81,8 @@ def test_what_an_engine_can_do(good: Any) -> None:
         (lambda: spec("arrow", SQL), "counts a source of kind parquet"),
         (lambda: spec("sql"), "counts a source of kind sql"),
         (lambda: spec("arrow", PARQUET | {"levels_only": True}), "keeps nothing"),
-        (lambda: spec("duckdb", PARQUET | {"path": "s3://b/t"}), "duckdb reads local files"),
         (lambda: spec("memory", PARQUET | {"path": "t*"}), "memory reads a local file"),
-        (lambda: spec("arrow", unit=ID), "duckdb or dask"),
+        (lambda: spec("arrow", unit=ID), "dask, which brings"),
         (
             lambda: spec("sql", SQL, evaluation={"enabled": True, "holdout": 0}),
             "engine sql gives counts, and no rows, and judging reads some",
@@ -117,6 +115,12 @@ def test_what_it_cannot_do(bad: Any, told: str) -> None:
 
     with pytest.raises(SpecError, match=told):
         check(fill_defaults(bad()))
+
+
+def test_duckdb_is_no_engine_any_more() -> None:
+    told = "let what a file says of a whole column decide how one row is read.*arrow for files"
+    with pytest.raises(ValueError, match=told):
+        spec("duckdb")
 
 
 def test_an_address_belongs_to_dask() -> None:

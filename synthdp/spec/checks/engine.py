@@ -33,14 +33,11 @@ def engine(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     elif getattr(source, "levels_only", False):
         message = f"levels_only keeps levels in memory, and engine {name} keeps nothing"
         yield CrossProblem(("dataset", "source", "levels_only"), message, "leave one of them out")
-    elif name == "duckdb" and is_url(path):
-        hint = "set it to arrow or dask, or copy the files here"
-        yield CrossProblem(ENGINE, "duckdb reads local files, and the source is elsewhere", hint)
     if name == "arrow" and isinstance(spec.dataset.privacy_unit, IdUnit):
         yield CrossProblem(
             ("dataset", "privacy_unit"),
             "arrow counts each part of the table by itself, and the rows of an id may lie in many",
-            "set compute.engine: duckdb or dask, which bring the rows of an id together",
+            "set compute.engine: dask, which brings the rows of an id together, or memory",
         )
 
 
@@ -69,8 +66,8 @@ def _sums(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield CrossProblem(
                 ("estimands", i, "kind"),
                 "engine sql counts levels, and this estimand adds up values",
-                "use kind: table; or export the rows to Parquet for engine arrow, duckdb or dask,"
-                " which add them up; or set compute.engine: memory",
+                "use kind: table; or export the rows to Parquet for engine arrow or dask, which"
+                " add them up; or set compute.engine: memory",
             )
 
 
@@ -81,8 +78,8 @@ def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(
             ("evaluation", "enabled"),
             f"{message}, and judging reads some",
-            "set it to false; or export the rows to Parquet for engine arrow, duckdb or dask, which"
-            " draw some; or set compute.engine: memory",
+            "set it to false; or export the rows to Parquet for engine arrow or dask, which draw"
+            " some; or set compute.engine: memory",
         )
     if not tables_only(spec) and _trains_on_all(spec):
         yield CrossProblem(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Unit
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from synthdp.spec.model.fields import Flag, Model, Whole, wrong
 
-EngineName = Literal["auto", "memory", "arrow", "dask", "duckdb", "sql"]
+EngineName = Literal["auto", "memory", "arrow", "dask", "sql"]
+NO_DUCKDB = (
+    "duckdb is no engine any more: it let what a file says of a whole column decide how one row is"
+    " read (docs/advisories.md); set arrow for files on one machine, dask for many machines or ids,"
+    " sql for a database"
+)
 
 
 class Tracking(Model):
@@ -44,11 +49,11 @@ class Compute(Model):
     engine: EngineName = Field(
         default="auto",
         description=(
-            "where the table is counted: read into memory; arrow, dask and duckdb count Parquet"
-            " files part by part, sql counts in the database of a source of kind sql, and rows stay"
+            "where the table is counted: read into memory; arrow and dask count Parquet files"
+            " part by part, sql counts in the database of a source of kind sql, and rows stay"
             " where they are; auto: memory, or arrow for files at an address or of a pattern"
         ),
-        examples=["duckdb"],
+        examples=["dask"],
     )
     address: str | None = Field(
         default=None,
@@ -58,6 +63,13 @@ class Compute(Model):
         ),
         examples=["tcp://cluster.example:8786"],
     )
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _no_duckdb(cls, value: Any) -> Any:
+        if value == "duckdb":
+            raise ValueError(NO_DUCKDB)
+        return value
 
     @model_validator(mode="after")
     def _address(self) -> Compute:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.readers.engines import on_dask
 from synthdp.privacy.readers.engines.engine import Reading
+from synthdp.privacy.readers.engines.on_dask import DaskEngine
 from synthdp.spec.model import (
     Boolean,
     Categorical,
@@ -220,6 +222,21 @@ def reading_of(domain: Domain, id_column: str | None = None, max_rows: int = 1) 
     """Columns under their own names, and a fixed key."""
     wanted = [*domain.names, *([id_column] if id_column else [])]
     return Reading(domain, {name: name for name in wanted}, id_column, max_rows, "0f" * 16)
+
+
+class Here(DaskEngine):
+    """Dask's tasks, one after the other in this process."""
+
+    def check(self) -> None:
+        """There is no cluster to ask."""
+
+    def _each(self, job: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        return map(job, tasks)
+
+    def _each_shard(self, job: Callable[..., Any], *, values: bool = False) -> Iterator[Any]:
+        shards = max(1, -(-self.rows // on_dask.SHARD_ROWS))
+        hands = [on_dask._dealt(self.reading, shards, values, part) for part in self.parts.parts]
+        return (job([hand[i] for hand in hands]) for i in range(shards))
 
 
 def levels_of(domain: Domain, table: pa.Table) -> np.ndarray:

@@ -29,19 +29,18 @@ from synthdp.privacy.mechanisms.product_sums import NUMBER, ProductSums
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
 from synthdp.privacy.mechanisms.stratum_sums import GRID, Arm, Bounded, StratumSums
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.engines import on_arrow, shards
+from synthdp.privacy.readers.engines import on_arrow, on_dask, shards
 from synthdp.privacy.readers.engines.bounding import coin, kept_rows, limit
 from synthdp.privacy.readers.engines.engine import Engine, EngineTable, Reading
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, coins_of, numbers_of
-from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Categorical, Column, Integer, Number
 from tests.privacy.engines import tables
-from tests.privacy.engines.tables import ROW, ROWS, arrow, reading_of, rows, write
-from tests.privacy.engines.test_counts import KEY, in_sqlite, people
+from tests.privacy.engines.tables import ROW, ROWS, Here, arrow, reading_of, rows, write
+from tests.privacy.engines.test_counts import KEY, people, table_in_sqlite
 from tests.privacy.engines.test_values import LONG, QUICK
 
 pytestmark = pytest.mark.check
@@ -115,7 +114,7 @@ def test_sums_are_those_of_memory(tmp_path: Path) -> None:
     write(table, tmp_path, files=5, rows_of_group=40)
     parts, wanted = find_parts(".", tmp_path), in_memory(DOMAIN, table)
     assert same_sums(ArrowEngine(reading_of(DOMAIN), parts, threads=2), wanted)
-    assert same_sums(DuckDbEngine(reading_of(DOMAIN), parts), wanted)
+    assert same_sums(Here(reading_of(DOMAIN), parts, 900), wanted)
     count, own = measured()[1], EngineTable(ArrowEngine(reading_of(DOMAIN), parts), {})
     assert own.add_up(count).tolist() == own.add_up(count, "all").tolist() == [900 * GRID]
 
@@ -127,12 +126,12 @@ def test_the_same_rows_of_each_id_are_added_up(
     table = paid(900, ids=120)
     write(table.take(np.random.default_rng(3).permutation(900)), tmp_path, files=4)
     wanted, levels = staying(table, 3), StratumSums(DOMAIN, (Arm(),), ("age", "ward"), None, 1.0)
-    engine = DuckDbEngine(reading_of(DOMAIN, "id", 3), find_parts(".", tmp_path))
+    engine = Here(reading_of(DOMAIN, "id", 3), find_parts(".", tmp_path), 900)
     assert 300 < len(wanted.codes) < 600 and same_sums(engine, wanted)
     (counted,) = engine.count(LevelGroups(DOMAIN, {}), [("age", "ward")])
     assert np.array_equal(engine.add_up(levels, "fit").reshape(counted.shape), counted * GRID)
-    monkeypatch.setattr("synthdp.privacy.readers.engines.on_duckdb.SHARD_ROWS", 200)
-    assert same_sums(DuckDbEngine(engine.reading, engine.parts), wanted)
+    monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)
+    assert same_sums(engine, wanted)
 
 
 def check_drawn(engine: Engine, table: Table) -> None:
@@ -157,8 +156,8 @@ def test_rows_are_drawn_for_the_steward(tmp_path: Path) -> None:
     write(table, tmp_path, files=4)
     parts, whole = find_parts(".", tmp_path), in_memory(DOMAIN, table)
     check_drawn(ArrowEngine(reading_of(DOMAIN), parts, threads=2), whole)
-    check_drawn(DuckDbEngine(reading_of(DOMAIN), parts), whole)
-    check_drawn(DuckDbEngine(reading_of(DOMAIN, "id", 3), parts), staying(table, 3))
+    check_drawn(Here(reading_of(DOMAIN), parts, 900), whole)
+    check_drawn(Here(reading_of(DOMAIN, "id", 3), parts, 900), staying(table, 3))
     judged = EngineTable(ArrowEngine(reading_of(DOMAIN), parts), {"age": {}}).judged(200)
     assert len(judged.codes) == 200 and not judged.held_out.any() and judged.misfits == {"age": {}}
     assert whole.judged(200) is whole
@@ -180,7 +179,7 @@ def test_units_are_held_out_by_their_own_coins(tmp_path: Path) -> None:
     write(table.take(np.random.default_rng(3).permutation(900)), tmp_path, files=4)
     own = replace(reading_of(DOMAIN, "id", 3), **HELD)
     wanted = staying(table, 3, 0.3)
-    check_held_out(DuckDbEngine(own, find_parts(".", tmp_path)), wanted)
+    check_held_out(Here(own, find_parts(".", tmp_path), 900), wanted)
 
 
 def test_rows_are_held_out_by_their_places(tmp_path: Path) -> None:
@@ -196,7 +195,7 @@ def test_rows_are_held_out_by_their_places(tmp_path: Path) -> None:
     other = replace(own, coins="cd" * 16)
     assert not np.array_equal(held, np.concatenate([coins_of(other, p) for p in parts.parts]))
     wanted = Table(whole.codes, whole.frame, held, {})
-    for engine in (ArrowEngine(own, parts, threads=2), DuckDbEngine(own, parts)):
+    for engine in (ArrowEngine(own, parts, threads=2), Here(own, parts, 900)):
         check_held_out(engine, wanted)
 
 
@@ -209,7 +208,7 @@ def test_each_row_is_drawn_as_often_as_another(tmp_path: Path) -> None:
     write(table, tmp_path, files=3)
     parts = find_parts(".", tmp_path)
     arrow_engine = ArrowEngine(reading_of(domain), parts)
-    by_id = DuckDbEngine(reading_of(domain, "id", 3), parts)
+    by_id = Here(reading_of(domain, "id", 3), parts, 90)
     for draw in (arrow_engine.draw, by_id.draw):
         often = np.bincount(np.concatenate([draw(30)[0].ravel() for _ in range(100)]), minlength=90)
         assert often.sum() == 3000 and often.min() >= 5 and often.max() <= 65
@@ -239,7 +238,7 @@ def test_rows_that_are_not_ordered_by_their_numbers_are_seen(
     """Falsifier: which of an id's rows of the same levels stays then hangs on the order of rows."""
     table = paid(900, ids=2)
     write(table, tmp_path)
-    engine = DuckDbEngine(reading_of(DOMAIN, "id", 64), find_parts(".", tmp_path))
+    engine = Here(reading_of(DOMAIN, "id", 64), find_parts(".", tmp_path), 900)
     assert same_sums(engine, staying(table, 64))
     monkeypatch.setattr(shards, "numbers_of", lambda domain, values: None)
     assert not same_sums(engine, staying(table, 64))
@@ -312,7 +311,7 @@ class Bits(Summands):
 
 
 def check(values: dict[str, list[Any]]) -> None:
-    """DuckDB is asked as of ids, which Arrow is not."""
+    """With ids too, which Arrow is not asked of."""
     table = arrow(values)
     wanted = in_memory(tables.DOMAIN, table).add_up(Bits()).reshape(ROWS, -1)
     names = {name: name for name in tables.DOMAIN.names}
@@ -320,7 +319,7 @@ def check(values: dict[str, list[Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(table, Path(folder))
         parts = find_parts(".", Path(folder))
-        for engine in (ArrowEngine(reading_of(tables.DOMAIN), parts), DuckDbEngine(by_id, parts)):
+        for engine in (ArrowEngine(reading_of(tables.DOMAIN), parts), Here(by_id, parts, ROWS)):
             found = engine.add_up(Bits(), "fit").reshape(ROWS, -1)
             at = np.argwhere(found != wanted)
             wrong = {(tables.DOMAIN.names[i], int(row)) for row, i in at}
@@ -341,7 +340,7 @@ def test_every_number_is_that_of_memory_at_length(values: dict[str, list[Any]]) 
 
 
 def test_engine_sql_adds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = in_sqlite(people(20, ids=5), tmp_path / "s.db", monkeypatch)
+    source = table_in_sqlite(people(20, ids=5), tmp_path / "s.db", monkeypatch)
     domain = Domain(DOMAIN.columns[:3])
     table = EngineTable(SqlEngine(source, reading_of(domain), list), {})
     with pytest.raises(BoundaryError, match="adds up no values"):

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.privacy.readers.engines.on_dask import DaskEngine
-from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.spec.model import SqlSource
@@ -50,10 +49,6 @@ def test_five_million_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     all_rows, stay = expected(DOMAIN, table, TABLES), expected(DOMAIN, kept(table, MOST), TABLES)
     assert len(parts.parts) == 8 and ROWS / 2 < stay[0].sum() < ROWS
     found = [same(ArrowEngine(whole, parts, 2).count(plain, TABLES), all_rows)]
-    found += [
-        same(DuckDbEngine(own, parts, 2).count(plain, TABLES), wanted)
-        for own, wanted in ((whole, all_rows), (bounded, stay))
-    ]
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
     ) as cluster:
@@ -86,4 +81,4 @@ def test_five_million_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
                 same(SqlEngine(source, own, list).count(plain, TABLES), wanted)
                 for own, wanted in ((whole, all_rows), (bounded, stay))
             ]
-    assert all(found) and len(found) >= 5
+    assert all(found) and len(found) >= 3

@@ -106,6 +106,9 @@ CELLS: Mapping[str, pa.Array] = {
         pa.date32()
     ),
     "near day": pa.array([0, 18_293, -719_162, 2_932_896, None], pa.int32()).cast(pa.date32()),
+    "near instant": pa.array([0, -1, 1_580_515_200, -62_135_596_800, None], pa.int64()).cast(
+        pa.timestamp("s")
+    ),
     "instant s": _instants("s"),
     "instant ms": _instants("ms"),
     "instant us": _instants("us"),
@@ -308,7 +311,13 @@ def sqlite(declared: str, *, analysed: bool) -> Callable[..., tuple[dict[str, An
 
 
 IN_SQLITE = ("float64", "int64", "text", "bool")
-AS_PYTHON = (*(k for k in FAST if k != "instant us"), "uint64", "near day", "instant ns", "decimal")
+AS_PYTHON = (
+    *(k for k in FAST if k != "instant us"),
+    "uint64",
+    "near day",
+    "near instant",
+    "decimal",
+)
 
 
 def ways() -> Iterator[Way]:

@@ -210,8 +210,8 @@ def _quiet(ask: Callable[[], T]) -> T:
     )
 
 
-def check_names(names: Sequence[str], *, engine: str) -> None:
-    """Refuse columns that an engine cannot tell apart, or not from those of our statements.
+def check_names(names: Sequence[str]) -> None:
+    """Refuse columns that a database cannot tell apart, or not from those of our statements.
 
     Raises:
         DataError: two names are the same but for capitals, or one begins with synthdp_.
@@ -219,8 +219,8 @@ def check_names(names: Sequence[str], *, engine: str) -> None:
     folded = [name.casefold() for name in names]
     if len(set(folded)) < len(names) or any(name.startswith("synthdp_") for name in folded):
         raise DataError(
-            f"compute.engine {engine} cannot tell columns of the source apart whose names differ"
-            " in capitals alone, nor one whose name begins with synthdp_ from its own",
+            "compute.engine sql cannot tell columns of the source apart whose names differ in"
+            " capitals alone, nor one whose name begins with synthdp_ from its own",
             hint="rename it in the source",
         )
 

@@ -52,7 +52,7 @@ class ArrowEngine:
             raise DataError(
                 "compute.engine arrow counts each part of the table by itself, and the rows of an"
                 " id may lie in many",
-                hint="set compute.engine: duckdb or dask, which bring the rows of an id together",
+                hint="set compute.engine: dask, which brings the rows of an id together, or memory",
             )
 
     def survey(self) -> Survey:

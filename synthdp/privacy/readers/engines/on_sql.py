@@ -13,13 +13,15 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 import sqlalchemy
+from sqlalchemy.dialects.postgresql import DOUBLE_PRECISION
+from sqlalchemy.sql import quoted_name
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.encoding import Codes, encode_column
@@ -36,13 +38,12 @@ from synthdp.privacy.readers.engines.engine import (
     check_names,
     empty_counts,
 )
-from synthdp.privacy.readers.engines.on_duckdb import add_cell
-from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement, quoted
+from synthdp.privacy.readers.engines.statements import POSTGRESQL, SOURCE, Dialect, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
 from synthdp.privacy.readers.query import ASK, FORM, RUNS, _told, print_all_digits
 from synthdp.spec.model import SqlSource
 
-SQLITE = Dialect(":", "synthdp_sha256({})", sets=1)
+SQLITE = Dialect("synthdp_sha256({})", sets=1)
 POSTGRESQL_KINDS: Mapping[int, Kind] = {
     16: "truth",
     20: "whole",
@@ -59,7 +60,7 @@ POSTGRESQL_KINDS: Mapping[int, Kind] = {
 """By the number of a type: fixed since they exist (pg_type.dat)."""
 SHORT = 700
 """`real`, of 32 bits. PostgreSQL casts its .1 to .10000000149011612 of 64 bits. A driver reads the
-fewest digits that tell it from its neighbours, `0.1`, and so do we (`SqlEngine._rows`). The nearest
+fewest digits that tell it from its neighbours, `0.1`, and so does `SqlEngine._source`. The nearest
 number of 64 bits to some digits is the same for PostgreSQL and Python, which both round correctly.
 """
 OLDEST = 130_000
@@ -87,15 +88,15 @@ class SqlEngine:
         with self._connection() as (connection, name):
             types = self._types(connection)
             self.check(list(types))
-            check_names(list(types), engine="sql")
+            check_names(list(types))
             if name == "postgresql":
                 for column, number in types.items():
                     other = f"PostgreSQL's {REFUSED.get(number, f'number {number}')}"
                     self.kinds[column] = POSTGRESQL_KINDS.get(number, other)
                 self.short.update(c for c, number in types.items() if number == SHORT)
-                check_kinds(self.reading.domain, self.kinds, engine="sql")
+                check_kinds(self.reading.domain, self.kinds)
                 if (unit := self.reading.id_column) is not None:
-                    check_id_kind(unit, self.kinds[unit], engine="sql")
+                    check_id_kind(unit, self.kinds[unit])
             else:
                 self.kinds.update(dict.fromkeys(types, "text"))
 
@@ -103,8 +104,8 @@ class SqlEngine:
         """By one statement, whose answer is one row of sums."""
         with self._connection() as (connection, name):
             made = _statement(name)
-            text = made.survey(self._rows, self.reading, self.kinds)
-            (row,) = _answer(connection, made, text)
+            text = made.survey(self._own, self.kinds)
+            (row,) = self._answer(connection, made, text)
         return Survey.of(np.array([int(n or 0) for n in row], dtype=np.int64))
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
@@ -114,10 +115,10 @@ class SqlEngine:
             most = _statement(name).dialect.sets
             for first in range(0, len(tables), most):
                 some, made = tables[first : first + most], _statement(name)
-                reading, own = self.reading.of(groups, some)
-                text = made.counted(self._rows, reading, self.kinds, own, some)
-                for row in _answer(connection, made, text):
-                    add_cell(counts[first : first + most], row)
+                reading, own = self._own.of(groups, some)
+                text = made.counted(reading, self.kinds, own, some)
+                for row in self._answer(connection, made, text):
+                    _add_cell(counts[first : first + most], row)
         return counts
 
     def add_up(self, what: Summands, side: Side) -> NoReturn:
@@ -136,25 +137,47 @@ class SqlEngine:
         with self._connection() as (connection, name):
             made = _statement(name)
             key = secrets.token_hex(16)
-            text = made.sampled(self._rows, self.reading, self.kinds, rate=rate, key=key)
-            rows = [tuple(row) for row in _answer(connection, made, text)]
+            text = made.sampled(self._own, self.kinds, rate=rate, key=key)
+            rows = [tuple(row) for row in self._answer(connection, made, text)]
         return np.array(rows, dtype=np.uint16).reshape(-1, len(self.reading.domain))
 
     @property
-    def _rows(self) -> str:
-        """The query; numbers of 32 bits are those of their digits, which OFFSET 0 has PostgreSQL
-        find once a row and not once a comparison.
+    def _own(self) -> Reading:
+        """With names of our own for the columns of the query, which need no quotes."""
+        names = {name: f"synthdp_c{at}" for at, name in enumerate(self.reading.names)}
+        return replace(self.reading, names=names)
+
+    @property
+    def _source(self) -> sqlalchemy.CTE:
+        """The query's columns under our own names; the query's are quoted by SQLAlchemy, for the
+        database. Numbers of 32 bits are those of their digits, which OFFSET 0 has PostgreSQL find
+        once a row and not once a comparison.
         """
-        rows = f"({self.source.query.rstrip().rstrip(';')}) AS synthdp_source"
-        if not self.short:
-            return rows
+        columns = {n: sqlalchemy.column(quoted_name(n, True)) for n in self.reading.names.values()}
+        found = sqlalchemy.text(self._query).columns(*columns.values()).subquery("synthdp_query")
+        own = self._own.names
         cells = [
-            f"CAST(CAST({quoted(name)} AS TEXT) AS FLOAT8) AS {quoted(name)}"
+            sqlalchemy.cast(sqlalchemy.cast(found.c[name], sqlalchemy.Text), DOUBLE_PRECISION)
             if name in self.short
-            else quoted(name)
-            for name in self.reading.names.values()
+            else found.c[name]
+            for name in columns
         ]
-        return f"(SELECT {', '.join(cells)} FROM {rows} OFFSET 0) AS synthdp_digits"
+        made = sqlalchemy.select(*(c.label(n) for c, n in zip(cells, own.values(), strict=True)))
+        return (made.offset(0) if self.short else made).cte(SOURCE)
+
+    @property
+    def _query(self) -> str:
+        return self.source.query.rstrip().rstrip(";")
+
+    def _answer(
+        self, connection: sqlalchemy.Connection, made: Statement, text: str
+    ) -> list[sqlalchemy.Row[Any]]:
+        asked = sqlalchemy.text(text).columns().add_cte(self._source)
+        return _told(
+            lambda: list(connection.execute(asked, made.values)),
+            "the database broke off its answer",
+            RUNS,
+        )
 
     @contextmanager
     def _connection(self) -> Iterator[tuple[sqlalchemy.Connection, str]]:
@@ -192,7 +215,7 @@ class SqlEngine:
 
     def _types(self, connection: sqlalchemy.Connection) -> dict[str, Any]:
         """The database's own type of each column that is read, without a row."""
-        text = f"SELECT * FROM {self._rows} LIMIT 0"  # before any is known to be short
+        text = f"SELECT * FROM ({self._query}) AS synthdp_query LIMIT 0"
         cursor = _told(
             lambda: connection.execute(sqlalchemy.text(text)).cursor,
             "the database refuses the query of dataset.source",
@@ -205,14 +228,11 @@ def _statement(name: str) -> Statement:
     return Statement(POSTGRESQL) if name == "postgresql" else _InSqlite(SQLITE)
 
 
-def _answer(
-    connection: sqlalchemy.Connection, made: Statement, text: str
-) -> list[sqlalchemy.Row[Any]]:
-    return _told(
-        lambda: list(connection.execute(sqlalchemy.text(text), made.values)),
-        "the database broke off its answer",
-        RUNS,
-    )
+def _add_cell(counts: Sequence[Integers], row: Sequence[Any]) -> None:
+    """Add one row of `Statement.counted` to the counts of its table."""
+    *cells, rows = row
+    at = next(i for i, cell in enumerate(cells) if cell is not None)
+    counts[at].reshape(-1)[int(cells[at])] += int(rows)
 
 
 def _check_server(connection: sqlalchemy.Connection) -> None:

@@ -24,7 +24,6 @@ from synthdp.privacy.readers.chosen import choice
 from synthdp.privacy.readers.engines.engine import Engine, EngineTable, Reading
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.privacy.readers.engines.on_dask import DaskEngine
-from synthdp.privacy.readers.engines.on_duckdb import DuckDbEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.spec.model import Compute, Dataset, IdUnit, ParquetSource, SqlSource
 from synthdp.spec.model.rules import engine_of
@@ -106,7 +105,6 @@ def _engine(
     names = {n: parts.schema.names[at] for at, n in kept.items() if n in reading.names}
     reading = replace(reading, names=names)
     threads = compute.threads or os.cpu_count() or 1
-    name = engine_of(source, compute)
-    if name == "dask":
+    if engine_of(source, compute) == "dask":
         return DaskEngine(reading, parts, dataset.rows.value, threads, compute.address)
-    return (DuckDbEngine if name == "duckdb" else ArrowEngine)(reading, parts, threads)
+    return ArrowEngine(reading, parts, threads)

@@ -1,8 +1,9 @@
 """Statements that count levels in a database: `steps` as CASE, tables as GROUP BY, the bound of a
 unit's rows as a window.
 
-Values of the domain are bound as parameters, so that none is part of a statement. What a statement
-gives back are numbers of rows, and where a sample is drawn, its levels.
+Values of the domain are bound as parameters, and `Reading.names` are names of our own, so that
+neither is part of a statement. What a statement gives back are numbers of rows, and where a
+sample is drawn, its levels.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from synthdp.privacy.readers.engines.engine import Reading
 from synthdp.privacy.readers.engines.steps import Kind, Levels, levels_of, outside_of
 
 REALS = ("real", "decimal")
-LEVEL, UNIT = "synthdp_l", "synthdp_u"
+SOURCE, LEVEL, UNIT = "synthdp_source", "synthdp_l", "synthdp_u"
+NAN = "{} = CAST('NaN' AS FLOAT8)"  # whether a number is none, whatever its bits
+WHOLE = "^[+-]?[0-9]+([.]0*)?$"  # a plain whole number
 LEAF = 4  # branches of one CASE; a search of more halves them first
 # What Python's `strip` takes from both ends of a text.
 SPACES = "".join(map(chr, (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680))) + "".join(
@@ -31,23 +34,13 @@ SPACES = "".join(map(chr, (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680))) 
 class Dialect:
     """How a database writes what others write otherwise."""
 
-    mark: str  # before the name of a parameter
     digest: str  # sha256 of a text, as hexadecimal digits; the text stands for {}
     collate: str = ""  # after a text that is compared: by its bytes
-    whole: str = "{} ~ '^[+-]?[0-9]+([.]0*)?$'"  # whether a text is a plain whole number
-    nan: str = "{} = CAST('NaN' AS FLOAT8)"  # whether a number is none, whatever its bits
     sets: int = 16  # tables of one GROUP BY
     fresh: str | None = None  # a key that the database draws once a statement, and no log has
 
 
-DUCKDB = Dialect(
-    "$",
-    "sha256({})",
-    whole="regexp_full_match({}, '[+-]?[0-9]+([.]0*)?')",
-    nan="isnan({})",
-)
 POSTGRESQL = Dialect(
-    ":",
     "encode(sha256(convert_to({}, 'UTF8')), 'hex')",
     ' COLLATE "C"',
     fresh="(SELECT CAST(gen_random_uuid() AS TEXT))",
@@ -60,14 +53,12 @@ class Statement:
 
     dialect: Dialect
     values: dict[str, Any] = field(default_factory=dict)
-    shard: tuple[int, int] = (0, 1)
-    """Of the ids, dealt by DuckDB's own hash: which one, and of how many."""
 
     def bound(self, value: Any, kind: str) -> str:
         """A parameter of a type of SQL."""
         name = f"synthdp_{len(self.values)}"
         self.values[name] = value
-        return f"CAST({self.dialect.mark}{name} AS {kind})"
+        return f"CAST(:{name} AS {kind})"
 
     # --- one value ---
 
@@ -84,7 +75,7 @@ class Statement:
         )
         gone = f"{cell} IS NULL"
         if kind in REALS:
-            gone += f" OR {self.dialect.nan.format(value)}"
+            gone += f" OR {NAN.format(value)}"
         branches = f"WHEN {gone} THEN {group[found.null]}"
         for code, level in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
@@ -94,7 +85,7 @@ class Statement:
     def misfits(self, cell: str, column: ColumnDomain, kind: Kind) -> list[str]:
         """Conditions: of a wrong type, outside the domain, unexpectedly missing."""
         found, value = levels_of(column, kind), self._comparable(cell, column, kind)
-        nan = f" OR {self.dialect.nan.format(value)}" if kind in REALS else ""
+        nan = f" OR {NAN.format(value)}" if kind in REALS else ""
         gone = f"({cell} IS NULL{nan})"
         for code, _ in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
@@ -118,13 +109,10 @@ class Statement:
         """`one_value.id_text` of an id, empty where there is none."""
         if kind == "whole":
             return f"COALESCE(CAST({cell} AS TEXT), '')"
-        text = f"trim(CAST({cell} AS TEXT), {self.bound(SPACES, 'TEXT')})"
-        if self.dialect is POSTGRESQL:
-            text = f"b{text}"
+        text = f"btrim(CAST({cell} AS TEXT), {self.bound(SPACES, 'TEXT')})"
         digits = f"COALESCE(NULLIF(ltrim(ltrim(split_part({text}, '.', 1), '+-'), '0'), ''), '0')"
         sign = f"CASE WHEN {text} LIKE '-%' AND {digits} <> '0' THEN '-' ELSE '' END"
-        whole = self.dialect.whole.format(text)
-        return f"COALESCE(CASE WHEN {whole} THEN {sign} || {digits} ELSE {text} END, '')"
+        return f"COALESCE(CASE WHEN {text} ~ '{WHOLE}' THEN {sign} || {digits} ELSE {text} END, '')"
 
     def _comparable(self, cell: str, column: ColumnDomain, kind: Kind) -> str:
         if kind == "text":
@@ -176,46 +164,43 @@ class Statement:
 
     # --- a table ---
 
-    def survey(self, rows: str, reading: Reading, kinds: Mapping[str, Kind]) -> str:
+    def survey(self, reading: Reading, kinds: Mapping[str, Kind]) -> str:
         """The numbers of `engine.Survey`, in one row."""
         told = ["count(*)", "0"]
         if reading.id_column is not None:
-            unit = self.unit(quoted(reading.names[reading.id_column]), kinds[reading.id_column])
+            unit = self.unit(reading.names[reading.id_column], kinds[reading.id_column])
             told[1] = f"sum(CASE WHEN {unit} = '' THEN 1 ELSE 0 END)"
         for column in reading.domain.columns:
-            cell = quoted(reading.names[column.name])
+            cell = reading.names[column.name]
             for condition in self.misfits(cell, column, kinds[column.name]):
                 told.append(f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END)")
-        return f"SELECT {', '.join(told)} FROM {rows}"
+        return f"SELECT {', '.join(told)} FROM {SOURCE}"
 
-    def levels(
-        self, rows: str, reading: Reading, kinds: Mapping[str, Kind], *, apart: bool = False
-    ) -> str:
+    def levels(self, reading: Reading, kinds: Mapping[str, Kind], *, apart: bool = False) -> str:
         """The rows that stay and are not held out, as levels `LEVEL`0, `LEVEL`1 ...: a SELECT.
 
         With ids there is the unit `UNIT` too; and with ids, or where rows are told `apart`, `j`,
         the number of a row among its equals.
         """
         levels = [
-            self.level(quoted(reading.names[c.name]), c, kinds[c.name], range(c.levels))
+            self.level(reading.names[c.name], c, kinds[c.name], range(c.levels))
             for c in reading.domain.columns
         ]
         own = [f"{level} AS {LEVEL}{i}" for i, level in enumerate(levels)]
         listed = ", ".join(f"{LEVEL}{i}" for i in range(len(own)))
         if reading.id_column is None:
-            found = f"SELECT {', '.join(own)} FROM {rows}"
+            found = f"SELECT {', '.join(own)} FROM {SOURCE}"
             if not apart:
                 return found
             return (
                 f"SELECT *, '' AS {UNIT}, row_number() OVER (PARTITION BY {listed}) AS j"
                 f" FROM ({found}) AS s0"
             )
-        unit = self.unit(quoted(reading.names[reading.id_column]), kinds[reading.id_column])
-        dealt = f" WHERE {self._in_shard(unit)}" if self.shard[1] > 1 else ""
+        unit = self.unit(reading.names[reading.id_column], kinds[reading.id_column])
         numbered = (
             f"SELECT *, row_number() OVER (PARTITION BY {UNIT}, {listed}) AS j,"
             f" count(*) OVER (PARTITION BY {UNIT}) AS m"
-            f" FROM (SELECT {unit} AS {UNIT}, {', '.join(own)} FROM {rows}{dealt}) AS s0"
+            f" FROM (SELECT {unit} AS {UNIT}, {', '.join(own)} FROM {SOURCE}) AS s0"
         )
         place = self.place(self.bound(reading.key, "TEXT"), len(own))
         crowded = f"CASE WHEN m > {reading.max_rows} THEN {place} ELSE '' END"
@@ -238,20 +223,6 @@ class Statement:
         digits = f"substr({place}, 1, {COIN_BITS // 4}){self.dialect.collate}"
         return f"({digits} < {self.bound(limit(rate), 'TEXT')})"
 
-    def dealt(self, rows: str, reading: Reading, kinds: Mapping[str, Kind]) -> str:
-        """The rows of the shard as they lie in the source: the columns, then the id."""
-        assert reading.id_column is not None
-        cell = quoted(reading.names[reading.id_column])
-        cells = [quoted(reading.names[name]) for name in reading.domain.names]
-        text = f"SELECT {', '.join([*cells, cell])} FROM {rows}"
-        if self.shard[1] == 1:
-            return text
-        return f"{text} WHERE {self._in_shard(self.unit(cell, kinds[reading.id_column]))}"
-
-    def _in_shard(self, unit: str) -> str:
-        which, shards = self.shard
-        return f"hash({unit}) % {shards} = {which}"
-
     def place(self, key: str, columns: int) -> str:
         """`bounding.place` of a row."""
         levels = " || ',' || ".join(f"CAST({LEVEL}{i} AS TEXT)" for i in range(columns))
@@ -260,7 +231,6 @@ class Statement:
 
     def counted(
         self,
-        rows: str,
         reading: Reading,
         kinds: Mapping[str, Kind],
         groups: LevelGroups,
@@ -275,7 +245,7 @@ class Statement:
         made = ", ".join(f"{cell} AS c{i}" for i, cell in enumerate(cells))
         names = [f"c{i}" for i in range(len(tables))]
         several = f"GROUPING SETS ({', '.join(f'({n})' for n in names)})"
-        found = self.levels(rows, reading, kinds)
+        found = self.levels(reading, kinds)
         return (
             f"SELECT {', '.join(names)}, count(*) FROM (SELECT {made} FROM ({found}) AS t0) AS t1"
             f" GROUP BY {names[0] if len(names) == 1 else several}"
@@ -293,9 +263,7 @@ class Statement:
     def _grouped(self, groups: LevelGroups, name: str) -> list[tuple[int, int]]:
         return [(start, i) for i, start in enumerate(groups.starts[name])][1:]
 
-    def sampled(
-        self, rows: str, reading: Reading, kinds: Mapping[str, Kind], *, rate: float, key: str
-    ) -> str:
+    def sampled(self, reading: Reading, kinds: Mapping[str, Kind], *, rate: float, key: str) -> str:
         """Levels of the rows of the units whose coin is below the rate.
 
         Who knows the key of the coins knows who is in the sample, and logs have what is bound. So
@@ -303,7 +271,7 @@ class Statement:
         122 random bits of the server's strong generator.
         """
         count = len(reading.domain)
-        found = self.levels(rows, reading, kinds, apart=True)
+        found = self.levels(reading, kinds, apart=True)
         secret = self.dialect.fresh or self.bound(key, "TEXT")
         toss = (
             self._below(self.place(secret, count), rate)
@@ -312,9 +280,3 @@ class Statement:
         )
         listed = ", ".join(f"{LEVEL}{i}" for i in range(count))
         return f"SELECT {listed} FROM ({found}) AS t0 WHERE {toss}"
-
-
-def quoted(name: str) -> str:
-    """The name of a column, as SQL writes it."""
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
+from synthdp.data.encoding import EncodedColumn, encode_column
 from synthdp.data.kinds import column_kind
 from synthdp.data.one_value import category_text
 from synthdp.errors import DataError
@@ -90,7 +90,7 @@ class Levels:
     gone: tuple[tuple[Any, Any], ...] = ()
 
 
-def check_kinds(domain: Domain, kinds: Mapping[str, Kind | str], *, engine: str) -> None:
+def check_kinds(domain: Domain, kinds: Mapping[str, Kind | str]) -> None:
     """Refuse columns whose levels a database is not proved to find as we do.
 
     `kinds` has the name of a source's type where that is none of `Kind`.
@@ -103,17 +103,16 @@ def check_kinds(domain: Domain, kinds: Mapping[str, Kind | str], *, engine: str)
         if (kind := kinds[column.name]) not in known:
             what = WORDS.get(kind, f"values of type {kind}")
             raise DataError(
-                f"column {column.name!r} of the source holds {what}, and compute.engine {engine}"
-                f" is not proved to read them as type {column.type}",
+                f"column {column.name!r} of the source holds {what}, and compute.engine sql is not"
+                f" proved to read them as type {column.type}",
                 hint=(
                     f"make them {' or '.join(WORDS[k] for k in known) or 'another type'} in the"
-                    f" source{', e.g. by CAST in the query' if engine == 'sql' else ''}; or set"
-                    f" compute.engine: {'memory' if engine == 'sql' else 'arrow, which reads them'}"
+                    " source, e.g. by CAST in the query; or set compute.engine: memory"
                 ),
             )
 
 
-def check_id_kind(name: str, kind: Kind | str, *, engine: str) -> None:
+def check_id_kind(name: str, kind: Kind | str) -> None:
     """Refuse ids that a database is not proved to compare as we do.
 
     Raises:
@@ -122,7 +121,7 @@ def check_id_kind(name: str, kind: Kind | str, *, engine: str) -> None:
     if kind not in ID_KINDS:
         raise DataError(
             f"column {name!r} (the privacy unit) holds ids that are neither texts nor whole"
-            f" numbers, which compute.engine {engine} does not compare",
+            " numbers, which compute.engine sql does not compare",
             hint="cast them to text in the source",
         )
 
@@ -153,8 +152,11 @@ def levels_of(column: ColumnDomain, kind: Kind) -> Levels:
         codes = tuple((code, _level(column, code, kind)) for code in gone)
         prefix = max(map(len, keys)) if column.type == "text-code" else None
         return Levels(null, 0, _keyed(column, keys, kind), prefix=prefix, whole=codes)
-    values: list[Any] = [False, True] if kind == "truth" else []
-    for text in () if values else (*column.labels, *gone):
+    if kind == "truth":
+        known = [v for v in (False, True) if not _read(column, v, kind).outside]
+        return Levels(null, 0, _keyed(column, known, kind))
+    values = list[Any]()
+    for text in (*column.labels, *gone):
         try:
             value = int(text) if kind == "whole" else float(text)
         except ValueError:
@@ -209,8 +211,12 @@ def _at(seconds: int, kind: Kind) -> str:
 
 
 def _level(column: ColumnDomain, value: Any, kind: Kind) -> int:
+    return int(_read(column, value, kind).codes[0])
+
+
+def _read(column: ColumnDomain, value: Any, kind: Kind) -> EncodedColumn:
     """By the function that reads tables."""
-    return int(encode_column(column, pa.array([value], ARROW[kind])).codes[0])
+    return encode_column(column, pa.array([value], ARROW[kind]))
 
 
 def _without_repeats(first: int, found: list[tuple[Any, int]]) -> tuple[tuple[Any, int], ...]:
