@@ -81,7 +81,10 @@ class SqlSource(Model):
 
     kind: Literal["sql"] = Field(description="a query against a database", examples=["sql"])
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
-        description="name of the environment variable that holds the URL",
+        description=(
+            "name of the environment variable that holds the URL; a relative SQLite file in it lies"
+            " in the spec's folder"
+        ),
         examples=["PEOPLE_DATABASE_URL"],
     )
     query: str = Field(

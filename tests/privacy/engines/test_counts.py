@@ -94,7 +94,7 @@ def test_arrow_duckdb_and_sqlite_count_alike(
     engines: list[Engine] = [
         ArrowEngine(reading, parts, threads=2),
         DuckDbEngine(reading, parts),
-        SqlEngine(in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list),
+        SqlEngine(in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()),
     ]
     plain = LevelGroups(DOMAIN, {})
     for engine in engines:
@@ -126,7 +126,7 @@ def test_the_same_rows_of_each_id_stay(tmp_path: Path, monkeypatch: pytest.Monke
     assert 300 < wanted[0].sum() < 600
     for engine in (
         DuckDbEngine(reading, parts),
-        SqlEngine(in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list),
+        SqlEngine(in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()),
     ):
         assert same(engine.count(plain, TABLES), wanted)
     monkeypatch.setattr("synthdp.privacy.readers.engines.on_duckdb.SHARD_ROWS", 200)
@@ -224,7 +224,7 @@ def test_a_sample_takes_units_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ids = [id_text(v) for v in stay.column("id").to_pylist()]
     drawn = stay.filter(pa.array([coin("ab" * 16, unit) < limit(0.4) for unit in ids]))
     wanted = sorted(map(tuple, levels_of(DOMAIN, drawn).tolist()))
-    sqlite = SqlEngine(in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list)
+    sqlite = SqlEngine(in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path())
     for engine in (DuckDbEngine(reading, parts), sqlite):
         assert sorted(map(tuple, engine.sample(0.4, Streams.fresh()).tolist())) == wanted
     assert 0 < len(wanted) < len(ids)
