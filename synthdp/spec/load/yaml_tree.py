@@ -287,12 +287,8 @@ class _Builder:
             self.wrong(event, loc, f"anchors (&{event.anchor}) are not read", "delete the anchor")
         tag = getattr(event, "tag", None)
         if tag == TO_FILL and isinstance(event, yaml.ScalarEvent):
-            self.wrong(
-                event,
-                loc,
-                f"still to be filled in: {event.value}",
-                f"replace {TO_FILL} and the text behind it by the value",
-            )
+            hint = f"replace {TO_FILL} and the text behind it by the value"
+            self.wrong(event, loc, f"still to be filled in: {event.value}", hint)
         elif tag is not None:
             shown = "!" + tag.removeprefix("tag:yaml.org,2002:") if not tag.startswith("!") else tag
             self.wrong(
