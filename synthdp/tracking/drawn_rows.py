@@ -1,7 +1,7 @@
 """The released model as MLflow loads it: code, which reads a bundle's files. Nothing is unpickled.
 
-MLflow keeps a copy of this file beside the model's files, and runs the copy where the model is
-loaded; synthdp must be installed there. Sampling is post-processing: it costs no privacy.
+MLflow keeps a copy of this file and of synthdp beside the model's files, and runs the copies where
+the model is loaded. Sampling is post-processing: it costs no privacy.
 """
 
 from __future__ import annotations

@@ -327,7 +327,7 @@ def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / name).write_text("<a/>")
         with pytest.raises(OutputError, match=rf"need {module}") as caught:
             read_codebook(tmp_path / name)
-        assert "synthdp[codebook]" in str(caught.value)
+        assert "'.[codebook]'" in str(caught.value)
 
 
 # --- all of them ---

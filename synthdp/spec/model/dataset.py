@@ -88,7 +88,11 @@ class SqlSource(Model):
         examples=["PEOPLE_DATABASE_URL"],
     )
     query: str = Field(
-        description="the query; its columns are those declared under `columns`",
+        description=(
+            "one SELECT, whose columns are those declared under `columns`, and which makes one row"
+            " of each stored row: without GROUP BY, DISTINCT, LIMIT, aggregates, window functions,"
+            " set operations or random values (the guarantee is about rows of the answer)"
+        ),
         examples=["SELECT age, sex, income FROM people"],
     )
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import DataError
+from synthdp.errors import DataError, install
 from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
@@ -71,7 +71,7 @@ class DuckDbEngine:
         except ImportError:
             raise DataError(
                 "compute.engine duckdb needs the package duckdb, which is not installed",
-                hint="pip install 'synthdp[dist]'",
+                hint=install("dist"),
             ) from None
         if any(is_url(file) or is_pattern(file) for file in self._files):
             raise DataError(
