@@ -6,6 +6,7 @@ the model is loaded. Sampling is post-processing: it costs no privacy.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import pandas as pd
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
+
+sys.path.insert(0, str(Path(__file__).with_name("code") / "synthdp.zip"))
 
 from synthdp.errors import OutputError
 from synthdp.progress import unheard

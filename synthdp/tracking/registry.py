@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from importlib.util import find_spec
@@ -30,6 +31,7 @@ from synthdp.spec.wording import up
 
 ALIAS = "released"
 CODE = Path(__file__).with_name("drawn_rows.py")
+ARCHIVE = "synthdp.zip"  # as `drawn_rows` reads it
 PACKAGES = ("synthdp", "synthdp_attacks")  # that rows are drawn by
 SETTLED = "settled"  # when the release was settled, of a version
 TYPES = {
@@ -169,7 +171,7 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
         python_model=str(CODE),
         artifacts={"bundle": str(part)},
         signature=ModelSignature(inputs=asked, outputs=_schema(outputs)),
-        code_paths=[str(Path(_found(name)).parent) for name in PACKAGES],
+        code_paths=[str(_packed(folder))],
         pip_requirements=_requirements(),
     )
     for file in filter(Path.is_file, model.rglob("*")):  # the code has the mode of a library's
@@ -177,11 +179,16 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
     return model
 
 
-def _found(package: str) -> str:
-    """Its `__init__.py`."""
-    spec = find_spec(package)
-    assert spec is not None and spec.origin is not None  # synthdp imports both
-    return spec.origin
+def _packed(folder: Path) -> Path:
+    """The code that rows are drawn by, as one file: a server would take each by itself."""
+    with zipfile.ZipFile(folder / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            spec = find_spec(package)
+            assert spec is not None and spec.origin is not None  # synthdp imports both
+            root = Path(spec.origin).parent
+            for file in sorted(root.rglob("*.py")):
+                archive.write(file, file.relative_to(root.parent))
+    return folder / ARCHIVE
 
 
 def _requirements() -> list[str]:
