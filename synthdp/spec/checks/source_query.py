@@ -102,12 +102,12 @@ def _read(spec: ReleaseSpec) -> tuple[list[str], list[str]] | str | None:
             statements = [s for s in sqlglot.parse(text, read=dialect) if s is not None]
         except Exception:  # whatever a parser makes of a text that it does not understand
             continue
-        if len(statements) == 1:
+        if len(statements) == 1 and isinstance(statements[0], sqlglot.exp.Query):
             return _found(statements[0])
     return "its SQL cannot be read"
 
 
-def _found(statement: exp.Expression) -> tuple[list[str], list[str]]:
+def _found(statement: exp.Expr) -> tuple[list[str], list[str]]:
     """What breaks row by row, in the outermost SELECT and in all others."""
     from sqlglot import exp
 
@@ -123,7 +123,7 @@ def _found(statement: exp.Expression) -> tuple[list[str], list[str]]:
     return list(refused), list(warned)
 
 
-def _outermost(statement: exp.Expression) -> set[int]:
+def _outermost(statement: exp.Expr) -> set[int]:
     """The statement, what it wraps in parentheses, and the arms of a UNION, by identity."""
     from sqlglot import exp
 
@@ -138,7 +138,7 @@ def _outermost(statement: exp.Expression) -> set[int]:
     return found
 
 
-def _breaks(node: exp.Expression) -> str | None:
+def _breaks(node: exp.Expr) -> str | None:
     """What in a node makes a row of several, or leaves a row out because of others."""
     from sqlglot import exp
 
