@@ -2,7 +2,7 @@
 
     python -m benchmarks.light BUNDLE --spec SPEC [--python VENV/bin/python] [--repeats 3]
 
-`--python` is that of an environment with `pip install synthdp` alone; by default it is the one that
+`--python` is that of an environment with `pip install .` alone; by default it is the one that
 runs this. BUNDLE is one that a release of SPEC wrote, say of specs/adult.yaml. Each command runs in
 a process of its own: the least user and system time of the repeats is taken, as other work on the
 machine only adds to it. The size is that of the environment without pip and setuptools, which

@@ -181,14 +181,27 @@ class OutputError(SynthdpError):
 
 RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "joblib")
 """What the extra `release` installs, by the names that are imported."""
-INSTALL_RELEASE = "pip install 'synthdp[release]'"
+
+
+def install(extra: str) -> str:
+    """How an extra is installed: of the checkout or wheel that synthdp came from.
+
+    No package index is named: who owns the name there is not known here.
+
+    >>> install("release")
+    "pip install '.[release]' in a checkout of synthdp, or 'PATH[release]' of its wheel"
+    """
+    return f"pip install '.[{extra}]' in a checkout of synthdp, or 'PATH[{extra}]' of its wheel"
+
+
+INSTALL_RELEASE = install("release")
 
 
 def missing_package(error: BaseException) -> OutputError | None:
     """What to tell of an import that failed without the extra `release`; None of other errors.
 
     >>> missing_package(ModuleNotFoundError(name="torch.nn")).hint
-    "pip install 'synthdp[release]'"
+    "pip install '.[release]' in a checkout of synthdp, or 'PATH[release]' of its wheel"
     """
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     package = (name or "").partition(".")[0]

@@ -188,28 +188,33 @@ def lock_file(path: Path) -> int | None:
     return handle
 
 
-@contextmanager
-def owner_only() -> Iterator[None]:
-    """Files and folders made inside, by a library too, have mode 0600 or 0700.
-
-    The umask belongs to the whole process: keep the block short.
-    """
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
 def private_folder(path: Path) -> Path:
     """The folder `path` for its owner alone, created where it is missing.
 
     A folder that was there is closed to others too.
     """
-    with owner_only():
-        path.mkdir(exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
     path.chmod(0o700)
     return path
+
+
+def missing_folders(path: Path) -> None:
+    """Create `path` and what is missing above it, each for its owner alone.
+
+    The umask, which all threads of a process share, is left alone.
+    """
+    for folder in reversed([path, *path.parents]):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def claim_file(path: Path) -> None:
+    """Create an empty file for its owner alone where there is none, before a library opens it.
+
+    Where that cannot be done, the library says why.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def write_private(path: Path, text: str) -> None:

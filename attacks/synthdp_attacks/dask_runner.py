@@ -92,7 +92,7 @@ class Dask:
             from distributed import Client
         except ImportError:
             raise FleetError(
-                "the dask runner needs dask.distributed: pip install 'synthdp[dist]'"
+                "the dask runner needs dask.distributed: pip install 'dask[distributed]'"
             ) from None
         try:
             # A client that gets no answer complains once more when the program ends: knock first.

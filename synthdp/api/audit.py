@@ -53,7 +53,7 @@ def audit_release(
     from synthdp.errors import OutputError
     from synthdp.privacy.readers.dataframe import seal_dataframe
 
-    target = None if out is None else Path(out)
+    target = None if out is None else Path(out).absolute()
     if isinstance(what, Bundle):
         if rows == "real" or df is not None:
             raise OutputError(
@@ -66,6 +66,7 @@ def audit_release(
         return record
     given = None if df is None else seal_dataframe(df)
     spec = what if df is None else what.of_dataframe()
+    target = target or Path("releases").absolute() / spec.content.dataset.id
     record, _ = audit(
         spec.path, rows=rows, out=target, runs=runs, pairs=pairs, text=spec.text, given=given
     )

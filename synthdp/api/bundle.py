@@ -31,7 +31,7 @@ class Bundle(Answers):
     forger writes sums that fit: `verify` a bundle of others before anything else.
 
     Attributes:
-        path: the folder.
+        path: the folder, whatever the working folder becomes.
 
     >>> import synthdp
     >>> synthdp.Bundle("releases/clinic/bundle")
@@ -41,7 +41,7 @@ class Bundle(Answers):
     path: Path
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
 
     def verify(self, *, key: str | Path | None = None) -> VerifyReport:
         """Check offline that the bundle agrees with itself.
@@ -273,4 +273,6 @@ class Bundle(Answers):
         )
 
     def __repr__(self) -> str:
-        return f"Bundle({str(self.path)!r})"
+        here = Path.cwd()
+        shown = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        return f"Bundle({shown.as_posix()!r})"

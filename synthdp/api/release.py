@@ -32,8 +32,8 @@ class Release:
 
     >>> import synthdp
     >>> release = synthdp.Spec.load("clinic.yaml").release(out="releases/again")
-    >>> release.bundle.path.as_posix(), release.epsilon <= 1, release.gates
-    ('releases/again/bundle', True, (('tv1_noisy', 'at most 1'),))
+    >>> release.bundle, release.epsilon <= 1, release.gates
+    (Bundle('releases/again/bundle'), True, (('tv1_noisy', 'at most 1'),))
     """
 
     run: str
@@ -100,14 +100,14 @@ def resume(
     >>> import synthdp
     >>> synthdp.resume("releases/clinic")
     Traceback (most recent call last):
-    synthdp.errors.OutputError: releases/clinic holds no interrupted run
+    synthdp.errors.OutputError: ...releases/clinic holds no interrupted run
       hint: start one with `synthdp release SPEC`
     budget: nothing more was spent
     """
     from synthdp.release.run import resume as resume_run
 
-    spec_path = None if spec is None else Path(spec)
-    return Release.of_outcome(resume_run(Path(out), spec_path=spec_path, **_sealed(df)))
+    spec_path, folder = None if spec is None else Path(spec), Path(out).absolute()
+    return Release.of_outcome(resume_run(folder, spec_path=spec_path, **_sealed(df)))
 
 
 def run_release(
@@ -115,22 +115,23 @@ def run_release(
     text: str,
     df: pd.DataFrame | None,
     *,
-    out: str | Path | None,
+    out: Path,
     force: bool,
 ) -> Release:
     """Run the spec `text`, whose relative paths start from the folder of `spec_path`.
 
+    Both paths are absolute: the working folder may change while the run lasts.
+
     `Spec.release` is the way to call it.
 
-    >>> path = Path("clinic.yaml")
-    >>> made = run_release(path, path.read_text(), None, out="releases/third", force=False)
-    >>> made.bundle.path.as_posix()
-    'releases/third/bundle'
+    >>> path, out = Path("clinic.yaml").absolute(), Path("releases/third").absolute()
+    >>> made = run_release(path, path.read_text(), None, out=out, force=False)
+    >>> made.bundle.path == out / "bundle"
+    True
     """
     from synthdp.release.run import release
 
-    target = None if out is None else Path(out)
-    return Release.of_outcome(release(spec_path, text=text, out=target, force=force, **_sealed(df)))
+    return Release.of_outcome(release(spec_path, text=text, out=out, force=force, **_sealed(df)))
 
 
 def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:

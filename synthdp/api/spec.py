@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 
 NO_FILE = "spec-from-python.yaml"  # what mistakes call a spec that stands in no file
+# The working folder when this module was loaded: a notebook's `%cd` between two releases must not
+# begin a second ledger.
+BEGUN_IN = Path.cwd()
 
 
 class Spec:
@@ -24,8 +27,8 @@ class Spec:
 
     Attributes:
         text: the spec as YAML; lines and columns of mistakes are those of this text.
-        path: its file. Relative paths in the spec, the default ledger among them, start from the
-            file's folder.
+        path: its file, whatever the working folder becomes. Relative paths in the spec, the
+            default ledger among them, start from the file's folder.
         content: all its fields with their defaults.
 
     >>> import synthdp
@@ -40,7 +43,7 @@ class Spec:
     def __init__(self, text: str, *, path: str | Path) -> None:
         from synthdp.spec.load.loader import parse_spec
 
-        self.text, self.path = text, Path(path)
+        self.text, self.path = text, Path(path).resolve()
         self.content = parse_spec(text, path=str(path))
 
     @classmethod
@@ -59,14 +62,16 @@ class Spec:
         return cls(spec_text(Path(path)), path=path)
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any], *, folder: str | Path = ".") -> Spec:
+    def from_dict(cls, content: Mapping[str, Any], *, folder: str | Path = BEGUN_IN) -> Spec:
         """A spec from plain Python values, with the keys of the YAML file.
 
         `folder` takes the place of the file's folder: relative paths start from it, and the
-        default ledger lies in it. Give every release of a dataset the same one.
+        default ledger lies in it. Give every release of a dataset the same one. The default is the
+        folder in which Python first asked for `synthdp.Spec`, whatever the working folder is now.
 
         Raises:
             SpecError: it has mistakes, or values that YAML does not have.
+            OutputError: there is no such folder.
 
         >>> import synthdp
         >>> spec = synthdp.Spec.from_dict({
@@ -83,6 +88,11 @@ class Spec:
         >>> spec.content.dataset.source.kind
         'dataframe'
         """
+        from synthdp.errors import OutputError
+
+        if not Path(folder).is_dir():
+            hint = "give the folder that has, or is to have, the dataset's ledger"
+            raise OutputError(f"there is no folder {folder}", hint=hint)
         return cls(_yaml(content), path=Path(folder) / NO_FILE)
 
     @extra_named()
@@ -147,7 +157,8 @@ class Spec:
             df: the rows, with a column for each column of the spec, and one for the ids of the
                 privacy unit. Its dtypes must not follow from the rows (see
                 `synthdp.privacy.readers.dataframe`).
-            out: the output folder [default: `releases/<dataset id>` in the working folder].
+            out: the output folder [default: `releases/<dataset id>`]; a relative one starts from
+                the working folder as it is now.
             force: replace a bundle that is there, or drop an interrupted run.
 
         Raises:
@@ -163,7 +174,8 @@ class Spec:
         'dataframe'
         """
         spec = self if df is None else self.of_dataframe()
-        return run_release(spec.path, spec.text, df, out=out, force=force)
+        target = Path("releases") / spec.content.dataset.id if out is None else Path(out)
+        return run_release(spec.path, spec.text, df, out=target.absolute(), force=force)
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""
@@ -180,7 +192,7 @@ class Spec:
     def __repr__(self) -> str:
         spec = self.content
         return (
-            f"Spec({str(self.path)!r}: dataset {spec.dataset.id!r}, {len(spec.columns)} columns,"
+            f"Spec({self.path.name!r}: dataset {spec.dataset.id!r}, {len(spec.columns)} columns,"
             f" epsilon {spec.privacy.epsilon:g}, graph {spec.graph.mode})"
         )
 

@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from synthdp.errors import BudgetError
-from synthdp.files import owner_only
+from synthdp.files import claim_file, missing_folders
 from synthdp.ledger.entries import GENESIS, Entry, entry_hash, parse_row
 from synthdp.spec.addresses import reason, shown_address, sqlite_file
 
@@ -81,8 +81,7 @@ def open_database(url: str) -> Engine:
     try:
         engine = sa.create_engine(parsed, poolclass=sa.pool.NullPool, **_options(parsed))
         _listen(engine)
-        with owner_only():
-            _create(engine)
+        _create(engine)
     except OSError as error:
         raise BudgetError(f"cannot open the ledger {shown}: {error.strerror}", hint=_MEND) from None
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
@@ -109,8 +108,9 @@ def _options(url: URL) -> dict[str, Any]:
         if url.database and not url.database.startswith(
             "file:"
         ):  # an URI of SQLite's own: its folder must be there
-            with owner_only():
-                file.parent.mkdir(parents=True, exist_ok=True)
+            missing_folders(file.parent)
+        if url.query.get("mode", "rwc") == "rwc":  # else SQLite would not create it either
+            claim_file(file)  # its journals get the modes of the file
         return {"connect_args": {"timeout": LOCK_SECONDS}}
     if url.get_backend_name() == "postgresql":
         # A network that swallows packets must not hold a release forever.

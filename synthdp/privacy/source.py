@@ -258,7 +258,7 @@ def _read(
         ParquetSource: lambda s: read_parquet_files(
             folder / s.path, choose=choose, check_rows=check_rows
         ).rename(columns=s.rename),
-        SqlSource: lambda s: read_query(s, check=choose, check_rows=check_rows),
+        SqlSource: lambda s: read_query(s, folder=folder, check=choose, check_rows=check_rows),
         BuiltinSource: lambda s: builtin.frame(s.name),
         DataFrameSource: lambda s: chosen_frame(
             open_dataframe(given, check=choose, check_rows=check_rows), choose

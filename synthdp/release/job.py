@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from synthdp.bundle.certificate.audit_record import AuditRecord
+from synthdp.bundle.signing.keys import Signer
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError
 from synthdp.ledger.ledger import Ledger
@@ -31,6 +32,7 @@ class Job:
     out: Path
     audit: AuditRecord | None = None
     given: Private[pd.DataFrame] | None = None
+    signer: Signer | None = None
 
     @property
     def spent(self) -> ReleasePlan:

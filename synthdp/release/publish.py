@@ -14,7 +14,6 @@ import pandas as pd
 from synthdp.bundle.admission import BundleContent
 from synthdp.bundle.certificate.audit_record import audits_for_steward
 from synthdp.bundle.certificate.facts import planned_of
-from synthdp.bundle.signing.keys import load_signer
 from synthdp.bundle.write import WRITING, write_bundle
 from synthdp.data.encoding import Codes
 from synthdp.errors import GateError
@@ -130,7 +129,7 @@ def publish(
         content,
         ledger=job.ledger,
         force=force,
-        signer=load_signer(job.spec.signing),
+        signer=job.signer,
         begin=steps.begin,
     )
 

@@ -102,7 +102,9 @@ def _release(
         # Read once: what is run, kept and digested is one text.
         text = spec_text(spec_path) if text is None else text
         loaded = parse_spec(text, path=str(spec_path))
-        load_signer(loaded.signing)  # a key that cannot be used is an error before any spend
+        # Read once, here: one that cannot be used is an error before any spend, and where its path
+        # is relative, the working folder may be another one when the bundle is signed.
+        signer = load_signer(loaded.signing)
         out = out or Path("releases") / loaded.dataset.id
         domain = Domain.from_spec(loaded.columns)
         check_device(loaded)
@@ -126,7 +128,7 @@ def _release(
         _resuming(loaded, out),
     )
     try:
-        job = Job(loaded, domain, plan, ledger, folder, out, audit, given)
+        job = Job(loaded, domain, plan, ledger, folder, out, audit, given, signer)
         return run(job, reporter, force=force)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
@@ -203,13 +205,11 @@ def _resume(
     else:
         folder = amended(folder, ledger, spec_path, out=out)
         loaded = parse_spec(folder.spec_text, path=str(spec_path))
-    domain = Domain.from_spec(loaded.columns)
+    domain, signer = Domain.from_spec(loaded.columns), load_signer(loaded.signing)
     plan = plan_for(loaded, domain)
-    return run(
-        Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan), given),
-        reporter,
-        force=True,
-    )
+    audit = public_audit(out, plan)
+    job = Job(loaded, domain, plan, ledger, folder, out, audit, given, signer)
+    return run(job, reporter, force=True)
 
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from synthdp.errors import BudgetError, OutputError
-from synthdp.files import lock_file, owner_only, parse_json, read_text, write_whole
+from synthdp.files import lock_file, parse_json, read_text, write_whole
 
 FOLDER = ".run"
 STATE, LOCK = "state.json", "lock"
@@ -118,10 +118,9 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
             _release(lock)
         _sweep(out)
         out.mkdir(parents=True, exist_ok=True)
-        with owner_only():
-            path.mkdir()
-            lock = _hold(path)
-            (path / run).mkdir()
+        path.mkdir(mode=0o700)
+        lock = _hold(path)
+        (path / run).mkdir(mode=0o700)
         holdout = secrets.token_hex(16)
         state = {
             "run": run,
@@ -161,8 +160,7 @@ def reopen(out: Path) -> RunFolder:
         )
         if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
             raise ValueError("not written by `start`")
-        with owner_only():
-            (path / run).mkdir(exist_ok=True)
+        (path / run).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         _release(lock)
         raise OutputError(

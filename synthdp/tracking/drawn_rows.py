@@ -1,11 +1,12 @@
 """The released model as MLflow loads it: code, which reads a bundle's files. Nothing is unpickled.
 
-MLflow keeps a copy of this file beside the model's files, and runs the copy where the model is
-loaded; synthdp must be installed there. Sampling is post-processing: it costs no privacy.
+MLflow keeps a copy of this file and of synthdp beside the model's files, and runs the copies where
+the model is loaded. Sampling is post-processing: it costs no privacy.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import pandas as pd
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
+
+sys.path.insert(0, str(Path(__file__).with_name("code") / "synthdp.zip"))
 
 from synthdp.errors import OutputError
 from synthdp.progress import unheard

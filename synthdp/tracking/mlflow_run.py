@@ -25,9 +25,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
+from synthdp.files import missing_folders
 from synthdp.spec.addresses import (
     reason,
     shown_address,
@@ -226,7 +228,10 @@ class MlflowTracker:
             )
             experiment = str(self._client.create_experiment(name, artifact_location=local))
         else:
-            experiment = str(found.experiment_id)
+            experiment, local = str(found.experiment_id), found.artifact_location
+        if local is not None and local.startswith("file:"):
+            # For the owner alone: what MLflow makes in it has the modes of the umask.
+            missing_folders(Path(unquote(urlsplit(local).path)))
 
         def save() -> None:
             self._client.set_experiment_tag(

@@ -2,7 +2,9 @@
 
 The dataset is what the spec declares: names and types of columns. Its digest is MLflow's own, of
 name and schema. The model is the part of a bundle that rows are drawn from, and code that draws
-them (`tracking.drawn_rows`): no pickle, and nothing that the bundle does not publish.
+them (`tracking.drawn_rows`): no pickle, and nothing that the bundle does not publish. synthdp's own
+code lies beside it and is what draws: to name synthdp as a requirement would have a package index
+give it, and whoever has that name there would run code wherever models are served.
 
 `mlflow` is imported lazily: it costs seconds.
 """
@@ -11,11 +13,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from synthdp import __version__
+from packaging.requirements import Requirement
+
 from synthdp.data.kinds import column_kind
 from synthdp.files import SUMS, parse_json, read_text
 from synthdp.sample.sampler import READ
@@ -25,6 +31,8 @@ from synthdp.spec.wording import up
 
 ALIAS = "released"
 CODE = Path(__file__).with_name("drawn_rows.py")
+ARCHIVE = "synthdp.zip"  # as `drawn_rows` reads it
+PACKAGES = ("synthdp", "synthdp_attacks")  # that rows are drawn by
 SETTLED = "settled"  # when the release was settled, of a version
 TYPES = {
     "int64": "long",
@@ -163,11 +171,31 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
         python_model=str(CODE),
         artifacts={"bundle": str(part)},
         signature=ModelSignature(inputs=asked, outputs=_schema(outputs)),
-        pip_requirements=[f"synthdp=={__version__}"],
+        code_paths=[str(_packed(folder))],
+        pip_requirements=_requirements(),
     )
     for file in filter(Path.is_file, model.rglob("*")):  # the code has the mode of a library's
         file.chmod(0o600)
     return model
+
+
+def _packed(folder: Path) -> Path:
+    """The code that rows are drawn by, as one file: a server would take each by itself."""
+    with zipfile.ZipFile(folder / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            spec = find_spec(package)
+            assert spec is not None and spec.origin is not None  # synthdp imports both
+            root = Path(spec.origin).parent
+            for file in sorted(root.rglob("*.py")):
+                archive.write(file, file.relative_to(root.parent))
+    return folder / ARCHIVE
+
+
+def _requirements() -> list[str]:
+    """What synthdp needs to draw rows, in the versions that are installed here."""
+    needed = (Requirement(line) for line in metadata.requires("synthdp") or ())
+    names = [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return [f"{name}=={metadata.version(name)}" for name in (*names, "mlflow")]
 
 
 def _schema(columns: Sequence[tuple[str, str, bool]]) -> Any:

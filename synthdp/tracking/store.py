@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from synthdp.files import owner_only
+from synthdp.files import claim_file, missing_folders
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 
 T = TypeVar("T")
@@ -54,8 +54,9 @@ def _make(file: Path, client: Any) -> None:
     """
     if file.exists():
         return
-    file.parent.mkdir(parents=True, exist_ok=True)
+    missing_folders(file.parent)
     partial = file.with_name(f"{file.name}.partial-{secrets.token_hex(4)}")
+    claim_file(partial)
     try:
         client(tracking_uri=sqlite_address(partial)).search_experiments(max_results=1)
         try:
@@ -113,13 +114,10 @@ def check_database(uri: str) -> None:
 def quiet() -> Iterator[None]:
     """Silence MLflow, its network and its migrations on stderr, where addresses would appear.
 
-    New local files are readable by their owner alone. Enter this after the import of mlflow, which
-    sets the log levels.
-
-    Entered after the import of mlflow, which sets the levels.
+    Enter this after the import of mlflow, which sets the log levels.
     """
     levels = {n: logging.getLogger(n).level for n in LOUD}
-    with warnings.catch_warnings(), owner_only():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             for n in LOUD:

@@ -255,7 +255,7 @@ def test_a_task_does_not_show_what_it_holds() -> None:
 
 def test_a_missing_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(FleetError, match=r"pip install 'synthdp\[dist\]'"):
+    with pytest.raises(FleetError, match=r"pip install 'dask\[distributed\]'"):
         Dask("tcp://127.0.0.1:9").check()
 
 

@@ -573,7 +573,6 @@ class TestProgram:
         from synthdp.progress import Steps
         from synthdp.release.publish import publish
 
-        monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
         content = release.content
         monkeypatch.setattr("synthdp.release.publish.planned_of", lambda plan: content.planned)
         job: Any = Names(
@@ -583,6 +582,7 @@ class TestProgram:
             bundle=release.folder / "bundle",
             ledger=release.ledger,
             audit=None,
+            signer=signer,
         )
         fitted: Any = Names(
             synthesizer=content.model,

@@ -274,7 +274,7 @@ def test_the_page_of_commands_runs(reader: Reader) -> None:
     learned = searched.replace("mode: validate", "mode: learn")
 
     def finish() -> None:
-        assert "fill in" in spec.read_text(encoding="utf-8")
+        assert "!fill_in" in spec.read_text(encoding="utf-8")
         spec.write_text(whole, encoding="utf-8")
         main_prints(
             reader, ["graph", "show", "mytable.yaml", "--format", "dot", "--out", "other.dot"]

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,10 @@ import pytest
 
 from synthdp.audit.plan import write_record
 from synthdp.bundle.certificate.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
+from synthdp.files import private_folder
 from synthdp.ledger.ledger import Ledger
 from synthdp.release import run_folder
+from synthdp.tracking.store import quiet
 
 pytestmark = pytest.mark.check
 
@@ -63,10 +68,9 @@ def test_a_release_leaves_nothing_confidential_open(
     seen = [p for name in CONFIDENTIAL for p in below(tiny.folder / name)]
     assert len(seen) > 20 and list(modes.values()) == [0o700, 0o700]
     for path in seen:
-        copied = (
-            "mlflow-artifacts" in path.parts and "bundle" in path.parts and path.is_file()
-        )  # public files, behind closed folders
-        assert mode(path) == (0o700 if path.is_dir() else 0o600) or copied, (path, oct(mode(path)))
+        behind = tiny.folder / "mlflow-artifacts" in path.parents  # a closed folder: MLflow's modes
+        assert mode(path) == (0o700 if path.is_dir() else 0o600) or behind, (path, oct(mode(path)))
+    assert all(mode(p) == 0o600 for p in seen if p.name.startswith("internal.") and p.is_file())
     assert all(mode(p) & 0o044 == 0o044 for p in below(tiny.bundle)) and public <= {
         p.name for p in tiny.bundle.iterdir()
     }
@@ -78,6 +82,47 @@ def test_a_run_s_folder_is_its_owner_s(tmp_path: Path, umask: int) -> None:
         tmp_path / "out", tmp_path / "spec.yaml", "text", command=run_folder.RELEASE, force=False
     )
     assert mode(folder.path) == mode(folder.journal) == 0o700
+
+
+def test_files_of_other_threads_keep_their_modes(tmp_path: Path) -> None:
+    """The umask is of all threads of a process: nobody else's file is closed by ours, nor ours
+    opened by another's.
+    """
+    before, made, done = os.umask(0o022), set[int](), threading.Event()
+    wrong = set[tuple[str, int]]()
+
+    def others() -> None:
+        path = Path(tempfile.mkdtemp(dir=tmp_path)) / "file"
+        while not done.is_set():
+            path.touch()
+            made.add(mode(path))
+            path.unlink()
+
+    def own(name: str) -> None:
+        for i in range(25):
+            out = tmp_path / f"{name}{i}"
+            run = run_folder.start(out, out / "s", "text", command=run_folder.RELEASE, force=False)
+            run.close()
+            run_folder.reopen(out).close()
+            file = out / "ledgers" / "led.db"
+            Ledger(f"sqlite:///{file}")
+            with quiet():
+                closed = private_folder(out / "internal")
+            folders = (run.path, run.journal, file.parent, closed)
+            wrong.update((p.name, mode(p)) for p in folders if mode(p) != 0o700)
+            wrong.update((p.name, mode(p)) for p in (file, run.path / "lock") if mode(p) != 0o600)
+
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            beside = [pool.submit(others) for _ in range(3)]
+            ours = [pool.submit(own, name) for name in "abc"]
+            wait(ours)
+            done.set()
+        for each in (*ours, *beside):
+            each.result()
+        assert (wrong, made, os.umask(0o022)) == (set(), {0o644}, 0o022)
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.finding("redteam A7")

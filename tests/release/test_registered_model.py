@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import synthdp
 from synthdp.release.run import release
 from synthdp.tracking.later import log_later
 from synthdp.tracking.mlflow_run import MlflowTracker
@@ -106,10 +111,41 @@ def test_the_logged_model_is_code_and_public_files(tracked: Tiny) -> None:
     files = [path for path in model.rglob("*") if path.is_file()]
     named = {path.name for path in files}
     assert {"MLmodel", "drawn_rows.py", "model.safetensors"} <= named
+    (code,) = (path for path in files if path.name == "synthdp.zip")
+    root = Path(synthdp.__file__).parents[1]
+    with zipfile.ZipFile(code) as archive:
+        for name in archive.namelist():
+            own = root / "attacks" if name.startswith("synthdp_attacks/") else root
+            assert name.endswith(".py") and archive.read(name) == (own / name).read_bytes()
+    files.remove(code)
     assert not any(path.suffix in (".pkl", ".pickle", ".pt", ".csv", ".parquet") for path in files)
     assert not any(path.read_bytes()[:1] == b"\x80" or zipfile.is_zipfile(path) for path in files)
     for path in (model / "artifacts" / "artifacts" / "part").iterdir():
         assert path.read_bytes() == (bundle / path.name).read_bytes()
+
+
+def test_no_package_index_is_asked_for_synthdp(tracked: Tiny) -> None:
+    """Nobody owns the name there. Its own code draws the rows, in a process that has no other."""
+    (model,) = (tracked.folder / "mlflow-artifacts" / "models").glob("*/artifacts")
+    listed = (model / "requirements.txt").read_text().split()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.+-]+", line) for line in listed)
+    names = {line.partition("==")[0].lower() for line in listed}
+    assert {"mlflow", "numpy", "pandas", "sqlalchemy", "safetensors"} <= names
+    assert not {name for name in names if "synthdp" in name} and "torch" not in names
+    assert "synthdp" not in (model / "conda.yaml").read_text()
+    code = (
+        "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in repr(f)];"
+        "import mlflow, pandas as pd;"
+        f"model = mlflow.pyfunc.load_model({str(model)!r});"
+        "assert len(model.predict(pd.DataFrame([{'rows': 9}]))) == 9;"
+        "import synthdp, synthdp_attacks;"
+        f"assert synthdp.__file__.startswith({str(model / 'code' / 'synthdp.zip')!r})"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tracked.folder, env=environment, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
 
 
 def test_what_is_logged_again_is_registered_once(tracked: Tiny) -> None:

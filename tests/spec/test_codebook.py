@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from synthdp.errors import DataError, OutputError
-from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook
+from synthdp.errors import DataError, OutputError, SynthdpError
+from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook, redcap
 from synthdp.spec.init.draft import draft_spec
+from synthdp.spec.init.writing import Blank
 
 CANARY = "CANARY-7"
 
@@ -76,7 +83,7 @@ def test_a_table_schema(tmp_path: Path, form: str) -> None:
     }  # fmt: skip
     assert found["level"] == {"type": "ordinal", "categories": ["low", "high"], "missing": True}
     assert found["sure"] == {"type": "boolean", "false": "n", "true": "y", "missing": True}
-    assert found["born"]["lower"] == "1900-01-01" and "fill in" in found["born"]["upper"]
+    assert found["born"]["lower"] == "1900-01-01" and isinstance(found["born"]["upper"], Blank)
     assert "dataset.source.drop" in found["note"]["type"]
 
 
@@ -144,7 +151,7 @@ def test_ddi(tmp_path: Path) -> None:
     assert (age["type"], age["lower"], age["upper"]) == ("integer", 18, 99)  # not the statistic 19
     assert age["missing_codes"] == [998, 999] and age["description"] == "How old are you?"
     assert found["W"]["type"] == "number" and found["W"]["decimals"] == 3
-    assert "fill in" in found["TXT"]["type"] and "712" not in str(found)
+    assert isinstance(found["TXT"]["type"], Blank) and "712" not in str(found)
 
 
 BOMB = """<?xml version="1.0"?>
@@ -203,7 +210,7 @@ def test_redcap(tmp_path: Path) -> None:
     }
     assert found["age"]["lower"] == 18 and found["age"]["type"] == "integer"
     assert found["weight"]["decimals"] == 1 and found["weight"]["missing"] is True
-    assert found["seen"]["lower"] == "2020-01-01" and "fill in" in found["seen"]["upper"]
+    assert found["seen"]["lower"] == "2020-01-01" and isinstance(found["seen"]["upper"], Blank)
     assert (found["pain"]["lower"], found["pain"]["upper"]) == (0, 100)
     assert found["ill___a"]["value_labels"] == {0: "not checked", 1: "checked"}
     assert found["ill____9"]["description"] == "Illness (other)"
@@ -265,7 +272,7 @@ def test_spss_and_no_row_is_read(pyreadstat: Any, tmp_path: Path) -> None:
     }
     age = found["age"]
     assert age["type"] == "integer" and age["missing_codes"] == [97, 98, 99]
-    assert "fill in" in age["lower"] and "fill in" in age["upper"]
+    assert isinstance(age["lower"], Blank) and isinstance(age["upper"], Blank)
     assert (found["w"]["type"], found["w"]["decimals"]) == ("number", 2)
 
 
@@ -320,10 +327,122 @@ def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / name).write_text("<a/>")
         with pytest.raises(OutputError, match=rf"need {module}") as caught:
             read_codebook(tmp_path / name)
-        assert "synthdp[codebook]" in str(caught.value)
+        assert "'.[codebook]'" in str(caught.value)
 
 
 # --- all of them ---
+
+DIGITS = "9" * 5000  # more than Python makes a number of
+NUMBERS = [DIGITS, "-" + DIGITS, "1e400", "NaN", "Infinity", "9" * 400, "-0.0", "\u0663", "0x1F"]
+TEXTS = st.sampled_from([*NUMBERS, "", "a", "1", "01", ".a", "1, x | 2, y", "\u2028", "1e308"])
+SCHEMA_VALUES = st.recursive(
+    st.sampled_from(["null", "true", "0", '"a"', '"\\ud800"', "{}", "[[]]", *NUMBERS[:7]])
+    | TEXTS.map(json.dumps),
+    lambda inner: st.lists(inner, max_size=3).map(lambda found: f"[{', '.join(found)}]"),
+    max_leaves=6,
+)
+SCHEMA_KEYS = [
+    "name", "type", "title", "unit", "categories", "categoriesOrdered", "missingValues",
+    "falseValues", "trueValues",
+]  # fmt: skip
+RULES = ["minimum", "maximum", "enum", "required"]
+
+
+def _entry(draw: st.DrawFn, keys: list[str]) -> str:
+    own = draw(st.lists(st.sampled_from(keys), unique=True))
+    return ", ".join(f"{json.dumps(key)}: {draw(SCHEMA_VALUES)}" for key in own)
+
+
+@st.composite
+def odd_schemas(draw: st.DrawFn) -> bytes:
+    """A Table Schema with values that are none."""
+    kind = draw(st.sampled_from(["integer", "number", "boolean", "string", "date", "datetime"]))
+    own, rules = _entry(draw, SCHEMA_KEYS), _entry(draw, RULES)
+    field = f'"type": "{kind}", "name": "a", "constraints": {{{rules}}}'
+    return f'{{"fields": [{{{own}{", " if own else ""}{field}}}]}}'.encode()
+
+
+@st.composite
+def odd_ddi(draw: st.DrawFn) -> bytes:
+    """A DDI code book with attributes and texts that are none."""
+
+    def said(*names: str) -> str:
+        own = draw(st.lists(st.sampled_from(names), unique=True))
+        return " ".join(f"{name}={quoteattr(draw(TEXTS))}" for name in own)
+
+    inner = [
+        f'<varFormat type="numeric" {said("dcml", "category")}/>',
+        f"<valrng><range {said('min', 'max')}/></valrng>",
+        f"<invalrng><range {said('min', 'max')}/><item {said('VALUE')}/></invalrng>",
+        f"<catgry {said('missing')}><catValu>{draw(TEXTS)}</catValu></catgry>",
+    ]
+    chosen = "".join(draw(st.lists(st.sampled_from(inner), unique=True)))
+    var = f'<var name="a" {said("dcml", "intrvl", "nature", "measUnit")}>{chosen}</var>'
+    return f"<codeBook>{var}</codeBook>".encode()
+
+
+@st.composite
+def odd_dictionaries(draw: st.DrawFn) -> bytes:
+    """A REDCap data dictionary with cells that are none."""
+    forms = ["radio", "dropdown", "checkbox", "slider", "calc", "text", "yesno"]
+    checks = ["number", "integer", f"number_{draw(TEXTS)}dp", "date_ymd", "datetime_ymd"]
+    cells = [
+        "a", draw(st.sampled_from(forms)), draw(TEXTS), draw(TEXTS),
+        draw(st.sampled_from(checks)), draw(TEXTS), draw(TEXTS),
+    ]  # fmt: skip
+    file = io.StringIO()
+    csv.writer(file).writerows([REDCAP_HEAD, cells])
+    return file.getvalue().encode()
+
+
+REDCAP_HEAD = [redcap.NAME, redcap.TYPE, redcap.LABEL, redcap.CHOICES, redcap.CHECK]
+REDCAP_HEAD += [redcap.LOWER, redcap.UPPER]
+BEGINNINGS = [b"", b"$FL2", b"$FL3@(#) SPSS", b"<stata_dta><header>", b"r\x01\x01\x00", b"A" * 500]
+ODD_FILES = {
+    ".json": odd_schemas(),
+    ".xml": odd_ddi(),
+    ".csv": odd_dictionaries(),
+} | {
+    end: st.builds(bytes.__add__, st.sampled_from(BEGINNINGS), st.binary(max_size=300))
+    for end in (".sav", ".zsav", ".por", ".dta")
+}
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("end", FORMATS)
+@given(data=st.data())
+def test_a_strangers_file_is_a_code_book_or_is_refused(
+    end: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Odd values in their places, and any bytes at all: a draft, or an error with words of ours."""
+    file = tmp_path_factory.getbasetemp() / f"odd{end}"
+    file.write_bytes(data.draw(ODD_FILES[end] | st.binary(max_size=300), label="file"))
+    table = file.with_name("odd-table.csv")
+    table.write_text("a\n1\n")
+    with suppress(SynthdpError):
+        assert draft_spec(table, ask=None, codebook=read_codebook(file)).startswith("#")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("b.json", f'{{"fields": [{{"name": "a", "constraints": {{"minimum": {DIGITS}}}}}]}}'),
+        ("b.xml", f'<c><var name="a" dcml="{DIGITS}"><varFormat type="numeric"/></var></c>'),
+        ("b.json", '{"schema":' * 100_000),
+    ],
+)
+def test_a_number_that_python_does_not_read_is_told(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=rf"{name}: holds a value that cannot be read") as caught:
+        read_codebook(tmp_path / name)
+    assert len(str(caught.value)) < 300 and caught.value.__context__ is None
+
+
+def test_bounds_of_many_digits_are_left_to_be_filled_in() -> None:
+    for text in NUMBERS:
+        for kind in ("whole", "number"):
+            entry = entry_of(Described("a", kind=kind, lower=text, upper=text))
+            assert isinstance(entry["lower"], Blank | int | float)
 
 
 def test_an_unknown_format_and_no_file(tmp_path: Path) -> None:

@@ -9,13 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from synthdp.bundle.metadata.readme import spec_yaml
 from synthdp.errors import DataError, SpecError
 from synthdp.spec.codebook import Codebook, Described
 from synthdp.spec.init.draft import draft_spec
 from synthdp.spec.init.header import read_header
 from synthdp.spec.init.kept_answers import KeptAnswers
+from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
+from synthdp.spec.model import (
+    Boolean,
+    Categorical,
+    Datetime,
+    IdUnit,
+    Integer,
+    Number,
+    Ordinal,
+)
 
 CANARY = "canary-7391"
 
@@ -179,15 +189,15 @@ def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(
 ) -> None:
     """Without questions too: a small table gets no batch of all its rows."""
     text = draft_spec(table(b"a\n1\n"), ask=None, rows=rows)
-    filled = text.replace('"<fill in: row or id>"', "row").replace(
-        '"<fill in: total for everything in the run, e.g. 1>"', "1"
+    filled = text.replace('!fill_in "row or id"', "row").replace(
+        '!fill_in "total for everything in the run, e.g. 1"', "1"
     )
     filled = filled.replace(
-        'type: "<fill in: categorical, ordinal, boolean, integer, number, datetime or text-code>"',
+        'type: !fill_in "categorical, ordinal, boolean, integer, number, datetime or text-code"',
         "type: boolean\n    false: n\n    true: y",
     )
     spec = parse_spec(
-        filled.replace("<fill in: what one row, or one id, is, e.g. one person>", "one person"),
+        filled.replace('!fill_in "what one row, or one id, is, e.g. one person"', "one person"),
         path="draft.yaml",
     )
     assert (
@@ -292,3 +302,47 @@ def test_what_a_code_book_states_is_not_asked(table: Callable[[bytes], Path]) ->
         parse_spec(text, path="draft.yaml")
     places = [p.field for p in caught.value.problems if p.field.startswith("columns")]
     assert places == ["columns.age.upper", "columns.more.type"] and "code book" in text
+
+
+# --- texts that look like blanks ---
+
+ODD_TEXTS = ["<fill in: x>", "!fill_in x", '!fill_in "row or id"', "<fill in: a, 'b'>"]
+
+
+def test_a_text_of_the_form_of_a_blank_is_a_category() -> None:
+    """Whatever many rows have, a draft of `init --private` loads, and has it as it was."""
+    request = Request(
+        path=Path("t.csv"), delimiter=",", columns=("answer",), dataset="t",
+        unit={"kind": "row", "meaning": "one patient"},
+        rows={"kind": "approximate", "value": 5000},
+        epsilon=1.0, delta=1e-6, cap=(3.0, 1e-4),
+    )  # fmt: skip
+    entry = {"type": "categorical", "categories": [*ODD_TEXTS, "other"]}
+    found = [FoundColumn("answer", entry, "5 categories", 0.0, 0.0)]
+    text = private_draft(
+        request, found, run="20240101-000000000000", cost=(1.0, 1e-6), missing=[""]
+    )
+    spec = parse_spec(text, path="draft.yaml")
+    column = spec.columns["answer"]
+    assert isinstance(column, Categorical) and list(column.categories) == [*ODD_TEXTS, "other"]
+    again = parse_spec(spec_yaml(spec), path="spec.yaml")  # as a bundle publishes it
+    assert again.columns == spec.columns
+
+
+def test_what_a_code_book_says_is_no_blank(table: Callable[[bytes], Path]) -> None:
+    """Neither for the questions of `init` nor for the loader."""
+    known = Described("a", "!fill_in x", labels=dict.fromkeys(ODD_TEXTS, ""))
+    ask = Script("row", "one person", "approximate", "500", "", "", "1", "")
+    text = draft_spec(table(b"a\n1\n"), ask=ask, codebook=Codebook((known,)))
+    column = parse_spec(text, path="d.yaml").columns["a"]
+    assert isinstance(column, Categorical) and column.description == "!fill_in x"
+    assert list(column.categories) == ODD_TEXTS
+
+
+def test_a_blank_alone_is_to_be_filled_in(table: Callable[[bytes], Path]) -> None:
+    """Its place is told, with what belongs there, and no other tag is read."""
+    text = draft_spec(table(b"a\n1\n"), ask=None)
+    for tag, told in (("!fill_in", "to be filled in: row or id"), ("!!str", "tags (!str)")):
+        with pytest.raises(SpecError) as caught:
+            parse_spec(text.replace("!fill_in", tag), path="d.yaml")
+        assert any(told in problem.message for problem in caught.value.problems)

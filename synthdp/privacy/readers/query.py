@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
 import sqlalchemy
 
 from synthdp.errors import DataError
+from synthdp.spec.addresses import from_folder
 from synthdp.spec.model import SqlSource
 
 T = TypeVar("T")
@@ -35,24 +37,17 @@ ASK = (
 def read_query(
     source: SqlSource,
     *,
+    folder: Path,
     check: Callable[[Sequence[str]], object],
     check_rows: Callable[[int], None],
 ) -> pd.DataFrame:
-    """The rows that the query gives, as Python objects. `check` sees the columns' names before a
-    row is fetched.
+    """The rows that the query gives, as Python objects. `folder` is the spec's. `check` sees the
+    columns' names before a row is fetched.
 
     Raises:
         DataError: the URL, the database or the query is not what it should be.
     """
-    url = os.environ.get(source.url_env)
-    if not url:
-        raise DataError(
-            f"the environment variable {source.url_env} is not set",
-            hint="it holds the database URL, with its password",
-        )
-    engine = _told(
-        lambda: sqlalchemy.create_engine(url), f"the URL in {source.url_env} cannot be read", FORM
-    )
+    engine = database(source, folder)
     try:
         with _told(
             engine.connect, f"the database of {source.url_env} does not answer", RUNS
@@ -83,6 +78,26 @@ def read_query(
         engine.dispose()
     return pd.DataFrame(
         {name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)}
+    )
+
+
+def database(source: SqlSource, folder: Path) -> sqlalchemy.Engine:
+    """The database of a source, to which nothing was connected yet. A relative SQLite file lies in
+    `folder`: each pass, and a run that is resumed, must read the same one.
+
+    Raises:
+        DataError: the environment has no URL, or one that cannot be read.
+    """
+    url = os.environ.get(source.url_env)
+    if not url:
+        raise DataError(
+            f"the environment variable {source.url_env} is not set",
+            hint="it holds the database URL, with its password",
+        )
+    return _told(
+        lambda: sqlalchemy.create_engine(from_folder(url, folder)),
+        f"the URL in {source.url_env} cannot be read",
+        FORM,
     )
 
 

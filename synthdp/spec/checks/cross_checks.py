@@ -23,6 +23,7 @@ from synthdp.spec.checks import evaluation as evaluationchecks
 from synthdp.spec.checks import gates as gatechecks
 from synthdp.spec.checks import graph as graphchecks
 from synthdp.spec.checks import sampling as samplingchecks
+from synthdp.spec.checks import source_query as querychecks
 from synthdp.spec.checks.possible import impossible
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.names import MAX_TOLD, name_problems, written
@@ -144,6 +145,7 @@ CHECKS = (
     _Check(("columns",), columnchecks.columns),
     _Check(("dataset.source", "columns"), datasetchecks.missing_texts),
     _Check(("dataset.source",), datasetchecks.source),
+    _Check(("dataset.source",), querychecks.row_by_row),
     _Check(("dataset.source", "dataset.privacy_unit", "columns"), datasetchecks.chosen),
     _Check(
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from synthdp.spec.checks.source_query import query_warnings
 from synthdp.spec.model import ReleaseSpec
 
 
@@ -13,6 +14,7 @@ def traps(spec: ReleaseSpec) -> list[str]:
         *_targets_without_causes(spec),
         *_labels_without_graph(spec),
         *_sample_without_training(spec),
+        *query_warnings(spec),
     ]
 
 

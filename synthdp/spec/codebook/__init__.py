@@ -35,6 +35,7 @@ def read_codebook(path: Path) -> Codebook:
 
     Raises:
         DataError: the file cannot be read, or is of no known format.
+        OutputError: the package that reads its format is not installed.
     """
     form = FORMATS.get(path.suffix.lower())
     if form is None:
@@ -42,4 +43,11 @@ def read_codebook(path: Path) -> Codebook:
             f"{path.name}: no known format of a code book",
             hint=f"its name must end in one of {', '.join(FORMATS)}",
         )
-    return form(path)
+    try:
+        return form(path)
+    except (ValueError, OverflowError, RecursionError) as error:  # of int, float, json, a parser
+        kind = type(error).__name__
+    raise DataError(
+        f"{path.name}: holds a value that cannot be read ({kind})",
+        hint="look for numbers of very many digits, and for very deep nesting",
+    )

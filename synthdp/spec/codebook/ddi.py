@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthdp.errors import DataError, OutputError
+from synthdp.errors import DataError, OutputError, install
 from synthdp.spec.codebook.described import Codebook, Described, Kind, content
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def _parsed(path: Path) -> Element:
         from defusedxml import DefusedXmlException
         from defusedxml.ElementTree import ParseError, fromstring
     except ImportError:
-        raise OutputError(
-            "code books in XML need defusedxml", hint="pip install 'synthdp[codebook]'"
-        ) from None
+        raise OutputError("code books in XML need defusedxml", hint=install("codebook")) from None
     try:
         root: Element = fromstring(content(path), forbid_dtd=True)
         return root

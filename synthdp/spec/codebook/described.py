@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp.errors import DataError
-from synthdp.spec.init.writing import to_fill
+from synthdp.spec.init.writing import Blank
 from synthdp.spec.load.yaml_tree import plain
 
 Kind = Literal["whole", "number", "text", "date", "time", "boolean"]
@@ -73,7 +73,7 @@ class Codebook:
 
 
 def entry_of(column: Described) -> dict[str, Any]:
-    """The column's entry in a spec; what is not stated reads `<fill in: ...>`.
+    """The column's entry in a spec; what is not stated is a `Blank`.
 
     Codes make categories, and else the kind decides. Where it is not said that no value is missing,
     some may be.
@@ -104,13 +104,11 @@ def entry_of(column: Described) -> dict[str, Any]:
 def _range(column: Described) -> dict[str, Any]:
     types = {"whole": "integer", "number": "number", "date": "datetime", "time": "datetime"}
     if column.kind is None or column.kind not in types:
-        return {"type": to_fill(_FREE)}
+        return {"type": Blank(_FREE)}
     entry: dict[str, Any] = {"type": types[column.kind]}
     for end, text in (("lower", column.lower), ("upper", column.upper)):
         stated = None if text is None else _bound(text, column.kind)
-        entry[end] = (
-            to_fill(f"{end} bound; the code book states none") if stated is None else stated
-        )
+        entry[end] = Blank(f"{end} bound; the code book states none") if stated is None else stated
     if column.kind == "number" and column.decimals is not None:
         entry["decimals"] = min(column.decimals, 12)
     if column.kind == "time":

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from synthdp.errors import DataError, OutputError
+from synthdp.errors import DataError, OutputError, install
 from synthdp.spec.codebook.described import Codebook, Described, Kind, code_text
 
 MAX_RANGE = 50  # codes of a range of missing values
@@ -30,7 +30,7 @@ def read(path: Path) -> Codebook:
     except ImportError:
         raise OutputError(
             "dictionaries of SPSS and Stata need pyreadstat",
-            hint="pip install 'synthdp[codebook]'",
+            hint=install("codebook"),
         ) from None
     reader = {
         ".por": pyreadstat.read_por,

@@ -37,8 +37,6 @@ def read(path: Path) -> Codebook:
             f"{path.name}:{error.lineno}:{error.colno}: this is not JSON: {error.msg}",
             hint="a code book in JSON is a Table Schema, or a Data Package with one",
         ) from None
-    except RecursionError:
-        raise DataError(f"{path.name}: nested too deeply") from None
     schemas = list(_schemas(found))
     if len(schemas) != 1:
         raise DataError(

@@ -1,7 +1,7 @@
 """A commented draft spec from the header of a CSV file, for `synthdp init`.
 
 What the header does not say - types, bounds, categories, the privacy unit - is asked for, or left
-as `<fill in: ...>` for the loader to refuse place by place. Nothing is ever taken from rows.
+as a `Blank` for the loader to refuse place by place. Nothing is ever taken from rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synthdp.spec.init.questions import (
     ask_rows,
     ask_unit,
 )
-from synthdp.spec.init.writing import dataset_lines, evaluation_lines, to_fill, yaml_map, yaml_value
+from synthdp.spec.init.writing import Blank, dataset_lines, evaluation_lines, yaml_map, yaml_value
 from synthdp.spec.model import COLUMN_TYPES
 
 __all__ = ["Ask", "draft_spec"]
@@ -75,18 +75,18 @@ columns:"""  # noqa: E501
 
 
 UNIT_TO_FILL = {
-    "kind": to_fill("row or id"),
-    "meaning": to_fill("what one row, or one id, is, e.g. one person"),
+    "kind": Blank("row or id"),
+    "meaning": Blank("what one row, or one id, is, e.g. one person"),
 }
 _ROWS_TO_FILL = {
-    "kind": to_fill("public or approximate"),
-    "value": to_fill("the number of rows, as a constant that may be published"),
+    "kind": Blank("public or approximate"),
+    "value": Blank("the number of rows, as a constant that may be published"),
 }
 *_OTHERS, _LAST = COLUMN_TYPES
-_COLUMN_TO_FILL = {"type": to_fill(f"{', '.join(_OTHERS)} or {_LAST}")}
+_COLUMN_TO_FILL = {"type": Blank(f"{', '.join(_OTHERS)} or {_LAST}")}
 _BUDGET_TO_FILL = {
-    "epsilon": to_fill("total for everything in the run, e.g. 1"),
-    "delta": to_fill("well below 1 / rows, e.g. 1e-6 for 50000 rows"),
+    "epsilon": Blank("total for everything in the run, e.g. 1"),
+    "delta": Blank("well below 1 / rows, e.g. 1e-6 for 50000 rows"),
 }
 
 
@@ -100,8 +100,8 @@ def draft_spec(
 ) -> str:
     """A draft spec for the table in `csv`, as YAML text. Only the header line of the file is read.
 
-    With `ask`, everything needed is asked for and the draft loads; without, it holds `<fill in:
-    ...>` places. `rows`: their number, as a constant that may be published, where it is known
+    With `ask`, everything needed is asked for and the draft loads; without, it holds blanks
+    (`!fill_in "..."`). `rows`: their number, as a constant that may be published, where it is known
     already; what follows from it is then written. `path`: of the file, as the spec shall name it.
     `codebook`: what is known of the columns.
 

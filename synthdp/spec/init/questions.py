@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.init.draft_edges import describe_edges, suggested_edges
-from synthdp.spec.init.writing import is_to_fill
+from synthdp.spec.init.writing import Blank
 from synthdp.spec.load.yaml_tree import Scalar, plain
 from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy, Real, Whole
 from synthdp.spec.model.columns import Question
@@ -119,7 +119,7 @@ def ask_column(
     `known` is what a code book says; only what it leaves to be filled in is asked for. A column is
     asked from the start where the answers do not fit together.
     """
-    stated = {key: value for key, value in (known or {}).items() if not is_to_fill(value)}
+    stated = {key: value for key, value in (known or {}).items() if not isinstance(value, Blank)}
     if stated and stated == known:
         return stated
     kind = stated.get("type") or _choice(ask, f"{name}: which type?", (*COLUMN_TYPES, DROP), None)

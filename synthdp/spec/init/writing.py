@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from synthdp.spec.load.yaml_tree import plain
+from synthdp.spec.load.yaml_tree import TO_FILL, plain
 
 FEW_ROWS = 500
 _UNIT = """\
@@ -43,14 +43,12 @@ _ABOUT = {
 }
 
 
-def to_fill(what: str) -> str:
-    """A place that is left to be filled in; the loader of specs refuses it by these words."""
-    return f"<fill in: {what}>"
+class Blank(str):
+    """A place that is left to be filled in, and what belongs there.
 
-
-def is_to_fill(value: object) -> bool:
-    """Whether a value is such a place."""
-    return isinstance(value, str) and value.startswith("<fill in: ")
+    It is written with the tag `TO_FILL`, which no text of a table or a code book has, whatever its
+    characters; the loader of specs refuses it by its tag.
+    """
 
 
 def slug_of(csv: Path) -> str:
@@ -127,6 +125,8 @@ def yaml_value(value: object) -> str:
         return "true" if value else "false"
     if not isinstance(value, str):
         return str(value)
+    if isinstance(value, Blank):
+        return f"{TO_FILL} {json.dumps(value)}"
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_. -]*(?<! )", value) and plain(value) == value:
         return value
     return "".join(_escaped(c) for c in json.dumps(value, ensure_ascii=False))

@@ -28,7 +28,7 @@ Scalar = str | int | float | bool | None
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_TO_FILL = re.compile(r"<fill in: (.*)>", re.DOTALL)
+TO_FILL = "!fill_in"  # the tag of a blank in a draft
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -286,7 +286,10 @@ class _Builder:
         elif event.anchor is not None:
             self.wrong(event, loc, f"anchors (&{event.anchor}) are not read", "delete the anchor")
         tag = getattr(event, "tag", None)
-        if tag is not None:
+        if tag == TO_FILL and isinstance(event, yaml.ScalarEvent):
+            hint = f"replace {TO_FILL} and the text behind it by the value"
+            self.wrong(event, loc, f"still to be filled in: {event.value}", hint)
+        elif tag is not None:
             shown = "!" + tag.removeprefix("tag:yaml.org,2002:") if not tag.startswith("!") else tag
             self.wrong(
                 event,
@@ -299,14 +302,8 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent, node: Node, loc: Loc) -> None:
         node.scalar = event.value
-        to_fill = _TO_FILL.fullmatch(event.value)
         problem = None
-        if to_fill:
-            problem = (
-                f"still to be filled in: {to_fill[1]}",
-                "replace the text in <...> by the value",
-            )
-        elif _surrogate(event.value):
+        if _surrogate(event.value):
             problem = ("an escape gives half a character", "write the character itself")
         elif event.implicit[0] and _NOT_FINITE.fullmatch(event.value):
             problem = (

@@ -81,11 +81,18 @@ class SqlSource(Model):
 
     kind: Literal["sql"] = Field(description="a query against a database", examples=["sql"])
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
-        description="name of the environment variable that holds the URL",
+        description=(
+            "name of the environment variable that holds the URL; a relative SQLite file in it lies"
+            " in the spec's folder"
+        ),
         examples=["PEOPLE_DATABASE_URL"],
     )
     query: str = Field(
-        description="the query; its columns are those declared under `columns`",
+        description=(
+            "one SELECT, whose columns are those declared under `columns`, and which makes one row"
+            " of each stored row: without GROUP BY, DISTINCT, LIMIT, aggregates, window functions,"
+            " set operations or random values (the guarantee is about rows of the answer)"
+        ),
         examples=["SELECT age, sex, income FROM people"],
     )
 

@@ -92,7 +92,7 @@ def test_engines_count_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     engines: list[Engine] = [
         ArrowEngine(reading, parts, threads=2),
         Here(reading, parts, 900),
-        SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list),
+        SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()),
     ]
     plain = LevelGroups(DOMAIN, {})
     for engine in engines:
@@ -123,7 +123,7 @@ def test_the_same_rows_of_each_id_stay(tmp_path: Path, monkeypatch: pytest.Monke
     assert 300 < wanted[0].sum() < 600
     for engine in (
         Here(reading, parts, 900),
-        SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list),
+        SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()),
     ):
         assert same(engine.count(plain, TABLES), wanted)
     monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)
@@ -140,7 +140,7 @@ def test_a_window_over_all_rows_of_an_id_is_seen_to_be_needed(
     """Falsifier: without the window's order by key, or with one by another id, counts differ."""
     table = people(900, ids=120)
     source = table_in_sqlite(table, tmp_path / "s.db", monkeypatch)
-    engine = SqlEngine(source, reading_of(DOMAIN, "id", 3), list)
+    engine = SqlEngine(source, reading_of(DOMAIN, "id", 3), list, Path())
     wanted = expected(DOMAIN, kept(table, 3), TABLES)
     for wrong in ("CAST(j AS TEXT)", "synthdp_sha256(synthdp_l0 || synthdp_u)"):
         with monkeypatch.context() as patch:
@@ -221,7 +221,7 @@ def test_a_sample_takes_units_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ids = [id_text(v) for v in stay.column("id").to_pylist()]
     drawn = stay.filter(pa.array([coin("ab" * 16, unit) < limit(0.4) for unit in ids]))
     wanted = sorted(map(tuple, levels_of(DOMAIN, drawn).tolist()))
-    sqlite = SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list)
+    sqlite = SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path())
     for engine in (Here(reading, parts, 900), sqlite):
         assert sorted(map(tuple, engine.sample(0.4, Streams.fresh()).tolist())) == wanted
     assert 0 < len(wanted) < len(ids)
@@ -314,7 +314,7 @@ def test_strange_names_of_columns_are_read_and_ambiguous_ones_refused(
     )
     tables = [(n,) for n in STRANGE]
     for own in (reading_of(domain), reading_of(domain, "id", 1)):
-        engine = SqlEngine(source, own, list)
+        engine = SqlEngine(source, own, list, Path())
         assert same(engine.count(LevelGroups(domain, {}), tables), expected(domain, table, tables))
         assert engine.survey().misfits.sum() == 0
     for pair in (["A", "a"], ["synthdp_l0", "b"]):

@@ -102,7 +102,7 @@ def check(server: Server, values: dict[str, list[Any]], exact: list[Any]) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_DB_URL", url)
         source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
-        engine = SqlEngine(source, reading_of(JOINED), list)
+        engine = SqlEngine(source, reading_of(JOINED), list, Path())
         tables = [(ROW, name) for name in OWN.names]
         found, survey = engine.count(LevelGroups(JOINED, {}), tables), engine.survey()
     reader = sa.create_engine(url)
@@ -169,13 +169,13 @@ def test_numbers_of_32_bits_are_those_of_their_digits(
     server.run(f"ALTER DATABASE {url.rsplit('/', 1)[1]} SET extra_float_digits = {shown}")
     monkeypatch.setenv("TEST_DB_URL", url)
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t")
-    engine = SqlEngine(source, reading_of(domain), list)
+    engine = SqlEngine(source, reading_of(domain), list, Path())
     (found,) = engine.count(LevelGroups(domain, {}), [("v",)])
     assert found.tolist() == [1, 1, 1, 1, 1]
     assert engine.survey().misfits.tolist() == [[0, 0, 0]]
     sample = engine.sample(1.0, Streams.fresh())
     assert sorted(sample[:, 0].tolist()) == [0, 1, 2, 3, 4]
-    frame = read_query(source, check=list, check_rows=float)
+    frame = read_query(source, folder=Path(), check=list, check_rows=float)
     assert sorted(frame["v"]) == sorted(float(t) for t in texts), "read into memory"
 
 
@@ -190,11 +190,11 @@ def test_no_row_leaves_the_server(server: Server, monkeypatch: pytest.MonkeyPatc
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
     before = len(log_of(server))
     plain = LevelGroups(counts.DOMAIN, {})
-    whole = SqlEngine(source, reading_of(counts.DOMAIN), list)
+    whole = SqlEngine(source, reading_of(counts.DOMAIN), list, Path())
     assert same(
         whole.count(plain, counts.TABLES), counts.expected(counts.DOMAIN, table, counts.TABLES)
     )
-    bounded = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list)
+    bounded = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list, Path())
     wanted = counts.expected(counts.DOMAIN, counts.kept(table, 3), counts.TABLES)
     assert same(bounded.count(plain, counts.TABLES), wanted) and whole.survey().rows == 900
     assert bounded.survey().without_id == 0
@@ -223,7 +223,9 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
     monkeypatch.setattr(on_sql, "POSTGRESQL", replace(POSTGRESQL, fresh=None))
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
-    drawn = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list).sample(0.4, Streams.fresh())
+    drawn = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list, Path()).sample(
+        0.4, Streams.fresh()
+    )
     stay = counts.kept(table, 3)
     ids = [counts.id_text(v) for v in stay.column("id").to_pylist()]
     inside = [counts.coin("ab" * 16, unit) < counts.limit(0.4) for unit in ids]
@@ -240,7 +242,7 @@ def test_no_log_tells_who_is_in_a_sample(server: Server, monkeypatch: pytest.Mon
     columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
     monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, listed))
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
-    engine = SqlEngine(source, reading_of(counts.DOMAIN, "id", 64), list)
+    engine = SqlEngine(source, reading_of(counts.DOMAIN, "id", 64), list, Path())
     log, drawn = Path(server.folder) / "log", np.zeros(20, dtype=np.int64)
     for _ in range(8):
         before = len(log.read_bytes())
@@ -267,7 +269,9 @@ def test_ids_are_compared_as_in_memory(server: Server, ids: list[str | None]) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_DB_URL", url)
         source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
-        counts.check_ids(SqlEngine(source, reading_of(counts.WITH_ROW, "id", 1), list), ids, 1)
+        counts.check_ids(
+            SqlEngine(source, reading_of(counts.WITH_ROW, "id", 1), list, Path()), ids, 1
+        )
 
 
 @pytest.mark.parametrize("kind", ["char(3)", "timestamptz", "jsonb"])
@@ -278,7 +282,7 @@ def test_types_that_are_not_proved_are_refused(
     domain = Domain.from_spec({"v": Categorical(type="categorical", categories=("a",))})
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t")
     with pytest.raises(DataError, match="not proved to read them"):
-        SqlEngine(source, reading_of(domain), list)
+        SqlEngine(source, reading_of(domain), list, Path())
 
 
 @pytest.mark.parametrize(

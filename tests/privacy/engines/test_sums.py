@@ -342,7 +342,7 @@ def test_every_number_is_that_of_memory_at_length(values: dict[str, list[Any]]) 
 def test_engine_sql_adds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = table_in_sqlite(people(20, ids=5), tmp_path / "s.db", monkeypatch)
     domain = Domain(DOMAIN.columns[:3])
-    table = EngineTable(SqlEngine(source, reading_of(domain), list), {})
+    table = EngineTable(SqlEngine(source, reading_of(domain), list, Path()), {})
     with pytest.raises(BoundaryError, match="adds up no values"):
         table.add_up(StratumSums(domain, (Arm(),), (), None, 1.0))
 

@@ -78,7 +78,7 @@ def test_five_million_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             monkeypatch.setenv("TEST_DB_URL", copied)
             source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
             found += [
-                same(SqlEngine(source, own, list).count(plain, TABLES), wanted)
+                same(SqlEngine(source, own, list, Path()).count(plain, TABLES), wanted)
                 for own, wanted in ((whole, all_rows), (bounded, stay))
             ]
     assert all(found) and len(found) >= 3

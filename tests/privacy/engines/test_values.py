@@ -163,7 +163,7 @@ def test_sqlite_reads_each_value_by_its_own_type(
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 's.db'}")
     domain = Domain.from_spec({"v": column})
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t;")
-    engine = SqlEngine(source, reading_of(domain), list)
+    engine = SqlEngine(source, reading_of(domain), list, Path())
     whole = encode_column(domain["v"], pd.Series(MIXED, dtype=object))
     (found,) = engine.count(LevelGroups(domain, {}), [("v",)])
     assert found.tolist() == np.bincount(whole.codes, minlength=domain["v"].levels).tolist()

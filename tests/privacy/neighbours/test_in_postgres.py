@@ -129,6 +129,6 @@ def test_strange_names_of_columns_are_read(database: sa.Engine) -> None:
         rows = [{f"k{i}": v for i, v in enumerate(row)} for row in values.tolist()]
         connection.execute(table.insert(), rows)
     tables = [(n,) for n in STRANGE]
-    engine = SqlEngine(SqlSource.model_validate(SOURCE), reading_of(domain), list)
+    engine = SqlEngine(SqlSource.model_validate(SOURCE), reading_of(domain), list, Path())
     wanted = [np.bincount(column, minlength=10) for column in values.T]
     assert same(engine.count(LevelGroups(domain, {}), tables), wanted)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import synthdp
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import DataError
+from synthdp.errors import DataError, install
 from synthdp.privacy.mechanisms.adding import Side, Summands
 from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.noise import Randomness
@@ -166,7 +166,7 @@ class DaskEngine:
         except ImportError:
             raise DataError(
                 "compute.engine dask needs dask.distributed, which is not installed",
-                hint="pip install 'synthdp[dist]'",
+                hint=install("dist"),
             ) from None
         if self.address is None:
             if not self.local:

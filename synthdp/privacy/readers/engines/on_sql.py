@@ -9,12 +9,12 @@ value.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -40,7 +40,7 @@ from synthdp.privacy.readers.engines.engine import (
 )
 from synthdp.privacy.readers.engines.statements import POSTGRESQL, SOURCE, Dialect, Statement
 from synthdp.privacy.readers.engines.steps import Kind, check_id_kind, check_kinds
-from synthdp.privacy.readers.query import ASK, FORM, RUNS, _told, print_all_digits
+from synthdp.privacy.readers.query import ASK, RUNS, _told, database, print_all_digits
 from synthdp.spec.model import SqlSource
 
 SQLITE = Dialect("synthdp_sha256({})", sets=1)
@@ -70,7 +70,7 @@ REFUSED = {1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
 
 @dataclass(frozen=True)
 class SqlEngine:
-    """The rows of a query, counted by its database.
+    """The rows of a query, counted by its database. `folder` is the spec's.
 
     Raises:
         DataError: the database does not answer, is another one, or a column has a type of which its
@@ -80,6 +80,7 @@ class SqlEngine:
     source: SqlSource
     reading: Reading
     check: Callable[[Sequence[str]], object]
+    folder: Path
     kinds: dict[str, Any] = field(default_factory=dict)
     short: set[str] = field(default_factory=set)
 
@@ -182,17 +183,7 @@ class SqlEngine:
     @contextmanager
     def _connection(self) -> Iterator[tuple[sqlalchemy.Connection, str]]:
         """A connection that writes nothing, and the database's name."""
-        url = os.environ.get(self.source.url_env)
-        if not url:
-            raise DataError(
-                f"the environment variable {self.source.url_env} is not set",
-                hint="it holds the database URL, with its password",
-            )
-        engine = _told(
-            lambda: sqlalchemy.create_engine(url),
-            f"the URL in {self.source.url_env} cannot be read",
-            FORM,
-        )
+        engine = database(self.source, self.folder)
         name = engine.dialect.name
         if name not in ("postgresql", "sqlite"):
             raise DataError(

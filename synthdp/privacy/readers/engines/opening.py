@@ -93,7 +93,7 @@ def _engine(
     if isinstance(source, SqlSource):
         from synthdp.privacy.readers.engines.on_sql import SqlEngine
 
-        return SqlEngine(source, reading, choose)
+        return SqlEngine(source, reading, choose, folder)
     if not isinstance(source, ParquetSource):
         raise DataError(
             f"compute.engine {compute.engine} does not read {source.kind}",

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from synthdp.errors import DataError
+from synthdp.errors import DataError, install
 from synthdp.privacy.readers.files import RATIO, UNPACKED, _check_alike, _open
 from synthdp.spec.addresses import is_pattern, is_url
 
@@ -146,7 +146,7 @@ def _fsspec(url: str) -> Any:
         return fsspec
     raise DataError(
         f"addresses of {scheme}:// need the packages fsspec and {needed}, which are not installed",
-        hint=f"pip install 'synthdp[dist]' {needed}",
+        hint=f"{install('dist')}; then pip install {needed}",
     )
 
 
