@@ -1,4 +1,4 @@
-"""The guarantee on both reports: where the budget goes, and what an attack on one unit can reach."""
+"""The guarantee on both reports: where the budget goes, and what attacks on one unit can reach."""
 
 from __future__ import annotations
 
