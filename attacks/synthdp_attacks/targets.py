@@ -38,7 +38,8 @@ def isolated_targets(
     rare, alone = rarity(rows), isolation(rows, units=units)
     if units is not None:
         _, place = np.unique(units, return_inverse=True)
-        rare, alone = np.bincount(place, weights=rare), np.bincount(place, weights=alone)
+        rare = np.bincount(place, weights=rare).astype(np.float64)
+        alone = np.bincount(place, weights=alone).astype(np.float64)
     order = np.lexsort((rng.permutation(len(names)), -rare, -alone))
     return tuple(int(names[i]) for i in order[:count])
 

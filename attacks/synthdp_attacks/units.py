@@ -31,14 +31,17 @@ class Others:
 
     def of(self, chosen: Codes) -> Codes:
         """The rows of units, by their places `[units]` in 0 .. count-1."""
-        if self.units is None:
-            return self.rows[chosen]
-        empty = np.zeros(0, dtype=np.intp)
-        return self.rows[np.concatenate([empty, *(self._parts[unit] for unit in chosen)])]
+        places = chosen
+        if self.units is not None:
+            empty = np.zeros(0, dtype=np.intp)
+            places = np.concatenate([empty, *(self._parts[unit] for unit in chosen)])
+        drawn: Codes = self.rows[places]
+        return drawn
 
     @cached_property
     def _parts(self) -> list[Codes]:
         """The positions of each unit's rows."""
+        assert self.units is not None
         _, place = np.unique(self.units, return_inverse=True)
         ends = np.cumsum(np.bincount(place))[:-1]
         return list(np.split(np.argsort(place, kind="stable"), ends)) if len(place) else []

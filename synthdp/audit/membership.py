@@ -113,6 +113,8 @@ def attack_rows(
     plan = plan_for(shadow, domain)
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
+    if spec.synthesizer.sample is not None:
+        units = None  # shadow models draw their samples row by row
     rows, units = sub_sample(codes, units, spec.attacks.membership.rows, rng)
     targets = isolated_targets(rows, TARGETS, rng, units)
     claim = Claim(plan.epsilon, plan.delta, plan.profile)

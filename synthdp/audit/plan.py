@@ -269,7 +269,7 @@ def with_rows(
                 progress=progress,
                 units=units,
             )
-            unit = None if units is None else job.spec.dataset.privacy_unit.meaning
+            unit = None if report.target == "record" else job.spec.dataset.privacy_unit.meaning
             attack = attack_facts(report, pairs=job.spec.attacks.membership.pairs, unit=unit)
     return record.model_copy(update={"audits": audits, "membership": attack})
 

@@ -30,6 +30,7 @@ from synthdp_attacks import Serial
 
 UNIT = {"kind": "id", "column": "person", "max_rows": 3, "meaning": "one *person*"}
 ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
+PLAN = {"epsilon": 1.0, "delta": 1e-5, "profile": (), "spends": (), "rows_per_unit": 3}
 UNITS = np.repeat(np.arange(30) * 7, 3)
 
 
@@ -104,6 +105,37 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     with pytest.raises(Stop):
         audit._with_real_rows(job, record, folder, spec_folder=tmp_path, given=None)
     assert seen == [(60, UNITS[~held_out].tolist())] * 2
+
+
+@pytest.mark.parametrize("sample", [None, 20])
+def test_models_of_secret_samples_are_attacked_by_row(
+    sample: int | None, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They draw rows one by one, so that the claim, which is for units, need not hold for a unit of
+    them.
+    """
+    own, seen = spec_of(tiny), list[Any]()
+    synthesizer = own.synthesizer.model_copy(update={"sample": sample})
+    own = own.model_copy(update={"synthesizer": synthesizer})
+    domain = Domain.from_spec(own.columns)
+
+    def attack(rows: Any, *_: Any, units: Any, **__: Any) -> None:
+        seen.append((len(rows), units is None))
+        raise Stop
+
+    monkeypatch.setattr(membership, "attack_membership", attack)
+    monkeypatch.setattr(membership, "plan_for", lambda shadow, domain: SimpleNamespace(**PLAN))
+    with pytest.raises(Stop):
+        attack_rows(
+            np.zeros((90, len(domain)), dtype=np.int64),
+            own,
+            domain,
+            CausalGraph.from_spec(own.graph, domain.names),
+            folder=tiny.folder / "shadows",
+            progress=lambda done, total: None,
+            units=UNITS,
+        )
+    assert seen == ([(39, False)] if sample is None else [(40, True)])
 
 
 @pytest.mark.check
