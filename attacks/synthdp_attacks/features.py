@@ -78,7 +78,7 @@ def ensemble(public: Public, target: Codes, rng: np.random.Generator) -> Extract
 def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
     """Number of rows that agree with the target on each of up to `QUERIES` sets of columns.
 
-    The empty set comes first.
+    The empty set comes first. Of a target of several rows it is the sum over them.
     """
     masks = column_subsets(len(public.sizes), QUERIES, rng)
     needed = masks.sum(axis=1)
@@ -86,8 +86,9 @@ def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extract
     def extract(synthetic: Codes) -> FloatArray:
         total = np.zeros(len(masks))
         for start in range(0, len(synthetic), _CHUNK):
-            agree = (synthetic[start : start + _CHUNK] == target).astype(np.float32)
-            total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)
+            for row in np.atleast_2d(target):
+                agree = (synthetic[start : start + _CHUNK] == row).astype(np.float32)
+                total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)
         return total
 
     return extract

@@ -30,6 +30,7 @@ from synthdp_attacks.threat import (
     Trainer,
     WhiteBox,
 )
+from synthdp_attacks.units import Others, checked_units
 
 MINIMUM_PAIRS = 4
 _SCORE = "score "  # before a white-box score's name in a result file
@@ -58,7 +59,8 @@ class GameOutcome:
 class Game:
     """A game that was played. Shadow models come with their bits, challenges without.
 
-    `shadows`, `challenges`: one synthetic set per model; models of one pair are always on the same
+    `target`: the rows of the unit that is asked about, `[its rows, columns]`. `shadows`,
+    `challenges`: one synthetic set per model; models of one pair are always on the same
     side. `shadow_members`: the bits of the shadows; `shadow_pairs`: which shadows belong together.
     `lost`: pairs dropped because a training always killed its worker. `shadow_scores`,
     `challenge_scores`: white-box scores of the target by name, one for each model, in the order of
@@ -121,7 +123,7 @@ class Game:
 class _Work:
     """Trains the models of the game; a task knows its place only by its index, and seeds itself."""
 
-    rows: Codes = field(repr=False)
+    others: Others
     target: Codes = field(repr=False)
     trainer: Trainer
     threat: ThreatModel
@@ -142,10 +144,8 @@ class _Work:
 
     def many(self, indices: Sequence[int]) -> Iterator[dict[str, Codes | FloatArray]]:
         assert isinstance(self.trainer, GroupTrainer)
-        rows, seeds = (
-            [self._rows(index) for index in indices],
-            [self._seed(2, index) for index in indices],
-        )
+        rows = [self._rows(index) for index in indices]
+        seeds = [self._seed(2, index) for index in indices]
         for released in self.trainer.many(rows, seed_sequences=seeds):
             yield self._checked(released)
 
@@ -181,26 +181,26 @@ class _Work:
 
     def _training_rows(self, pair: int, member: bool) -> Codes:
         """The rest, shared by the models of a pair, with the target or what stands in for it."""
-        size = self.threat.size(len(self.rows))
-        drawn = np.random.default_rng(
-            self._seed(0, 0 if self.threat.knowledge == "rest" else 1 + pair)
-        ).permutation(len(self.rows))
-        rest = self.rows[drawn[:size]]
+        size = self.threat.size(self.others.count)
+        key = 0 if self.threat.knowledge == "rest" else 1 + pair
+        drawn = np.random.default_rng(self._seed(0, key)).permutation(self.others.count)
+        rest = self.others.of(drawn[:size])
         if member:
-            return np.concatenate([rest, self.target[None, :]])
+            return np.concatenate([rest, self.target])
         if self.threat.relation == "add_remove":
             return rest
         fresh = np.random.default_rng(self._seed(3, pair)).choice(drawn[size:])
-        return np.concatenate([rest, self.rows[fresh][None, :]])
+        return np.concatenate([rest, self.others.of(fresh[None])])
 
     def fingerprint(self) -> str:
         """A digest of the whole game, so that results of another game are not continued.
 
         It is as confidential as the results.
         """
-        parts = (self.entropy, self.threat, self.rows.shape, self.control, self.identity)
+        rows, units = self.others.rows, self.others.units
+        parts = (self.entropy, self.threat, rows.shape, self.control, self.identity)
         digest = hashlib.blake2b(repr(parts).encode(), digest_size=16)
-        for array in (self.rows, self.target):
+        for array in (rows, self.target, *([] if units is None else [units])):
             digest.update(np.ascontiguousarray(array, dtype=np.int64).tobytes())
         return digest.hexdigest()
 
@@ -217,13 +217,16 @@ def play(
     control: bool = False,
     public: Public | None = None,
     score_names: Sequence[str] = (),
+    units: Codes | None = None,
 ) -> Game:
-    """Train `pairs` models with `target` `[columns]` and `pairs` without; one synthetic set each.
+    """Train `pairs` models with `target` and `pairs` without; one synthetic set each.
 
-    `rows` `[rows, columns]` are the *other* rows. A game of the same arguments and the same state
-    of `rng` continues what it finds in the fleet's folder. With `control`, neither world ever has
-    the target. Every model is held to what the attacks will need as soon as it is there: codes
-    inside `public`, and white-box scores of `score_names`.
+    `target` is one row `[columns]`, or all rows of a unit `[its rows, columns]`. `rows`
+    `[rows, columns]` are the *other* rows, and `units` the number of each one's unit, where a unit
+    has several. A white-box score of a unit is the sum over its rows. A game of the same arguments
+    and the same state of `rng` continues what it finds in the fleet's folder. With `control`,
+    neither world ever has the target. Every model is held to what the attacks will need as soon as
+    it is there: codes inside `public`, and white-box scores of `score_names`.
 
     Raises:
         AttackError: too few pairs or rows, or a trainer that does not return codes.
@@ -234,18 +237,19 @@ def play(
             f"pairs={pairs}; at least {MINIMUM_PAIRS} are needed to split by pair, and 100 to say"
             " much"
         )
-    rows, target = np.asarray(rows), np.asarray(target)
-    if rows.ndim != 2 or target.shape != rows.shape[1:]:
+    rows, target = np.asarray(rows), np.atleast_2d(np.asarray(target))
+    if rows.ndim != 2 or target.shape[1:] != rows.shape[1:] or not len(target):
         raise AttackError(
-            f"target has shape {target.shape}, rows have {rows.shape[1:]} columns: both must be of"
-            " one encoding"
+            f"target has {target.shape[1:]} columns, rows have {rows.shape[1:]}: both must be of"
+            " one encoding, and none without rows"
         )
     threat = threat or ThreatModel()
-    threat.size(len(rows))
+    others = Others(rows, checked_units(units, rows))
+    threat.size(others.count)
     entropy = tuple(int(word) for word in rng.integers(2**32, size=4))
     first_has_target = rng.integers(2, size=pairs).astype(bool)
     work = _Work(
-        rows,
+        others,
         target,
         trainer,
         threat,
@@ -288,18 +292,15 @@ def _scores_by_name(seen: Sequence[Mapping[str, Any]]) -> dict[str, FloatArray]:
 def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatArray]:
     """The adversary's view of one model, as arrays for its result file.
 
-    It is the synthetic set, and white-box scores of the target.
+    It is the synthetic set, and white-box scores of the target, summed over its rows.
     """
     white = released if isinstance(released, WhiteBox) else WhiteBox(released, {})
     synthetic = np.asarray(white.synthetic)
-    if (
-        synthetic.ndim != 2
-        or synthetic.shape[1] != len(target)
-        or not np.issubdtype(synthetic.dtype, np.integer)
-    ):
+    whole = np.issubdtype(synthetic.dtype, np.integer)
+    if synthetic.shape[1:] != target.shape[1:] or not whole:
         raise AttackError(
             f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes"
-            f" [rows, {len(target)}]"
+            f" [rows, {target.shape[1]}]"
         )
     if not len(synthetic):
         raise AttackError(
@@ -307,7 +308,8 @@ def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatA
             " many as it was trained on"
         )
     scores = {
-        name: np.asarray(score(target), dtype=np.float64) for name, score in white.scores.items()
+        name: np.asarray([score(row) for row in target], dtype=np.float64).sum(axis=0)
+        for name, score in white.scores.items()
     }
     if bad := [name for name, value in scores.items() if value.ndim or not np.isfinite(value)]:
         raise AttackError(

@@ -27,6 +27,7 @@ from synthdp_attacks.report import MembershipReport
 from synthdp_attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
 from synthdp_attacks.targets import declared_targets
 from synthdp_attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
+from synthdp_attacks.units import apart, checked_units
 from synthdp_attacks.verdict import AttackVerdict, attack_row, judged
 
 MAIN = ("targeted", "random_forest")
@@ -95,24 +96,28 @@ def attack_membership(
     main: tuple[str, str] = MAIN,
     also: Sequence[tuple[str, str]] = (),
     elsewhere: int = 0,
+    units: Codes | None = None,
 ) -> MembershipReport:
     """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
 
-    `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result.
-    `main` is the attack whose verdict counts: (extractor, classifier), or for a trainer that
-    returns a `WhiteBox` also (score, likelihood ratio) such as `("elbo", "lira_online")`; `also`
-    are further ones, which share its 5% of error, as do those that are made `elsewhere`, such as
-    `attack_tables`. The table has every white-box score with every likelihood ratio. The control
-    re-uses the models without the target; with `control_pairs` it is a game of its own, which also
-    tests the machinery of the trainings and costs `2 x control_pairs` models for each target. The
-    same arguments and the same state of `rng` continue what lies in the fleet's folder.
+    `table`: codes `[rows, columns]` inside `public`. With `units`, the number of each row's unit,
+    `targets` are such numbers, and the worlds differ in all rows of one. `claim` puts the
+    ceiling beside the result. `main` is the attack whose verdict counts: (extractor, classifier),
+    or for a trainer that returns a `WhiteBox` also (score, likelihood ratio) such as
+    `("elbo", "lira_online")`; `also` are further ones, which share its 5% of error, as do those
+    that are made `elsewhere`, such as `attack_tables`. The table has every white-box score with
+    every likelihood ratio. The control re-uses the models without the target; with `control_pairs`
+    it is a game of its own, which also tests the machinery of the trainings and costs
+    `2 x control_pairs` models for each target. The same arguments and the same state of `rng`
+    continue what lies in the fleet's folder.
 
     Raises:
         AttackError: something that was asked for is unknown, too few, or outside the domain.
         FleetError: the folder belongs to another run, or workers cannot start.
     """
     _check_arguments(extractors, classifiers, (main, *also), control_pairs)
-    table, targets = public.checked(table, "the table"), declared_targets(table, targets)
+    table, units = public.checked(table, "the table"), checked_units(units, table)
+    targets = declared_targets(table, targets, units)
     # The game checks every model at once for the scores that the attacks will need.
     playing = partial(
         play,
@@ -122,13 +127,14 @@ def attack_membership(
         score_names=[name for name, _ in (main, *also) if name not in EXTRACTORS],
     )
     games, controls = [], []
-    for number, position in enumerate(targets):
-        rest, record = np.delete(table, position, axis=0), table[position]
-        game = playing(rest, record, trainer, pairs=pairs, fleet=fleet.within(f"target-{number}"))
+    for number, target in enumerate(targets):
+        own, others = apart(table, target, units)
+        played_on = partial(playing, others.rows, own, trainer, units=others.units)
+        game = played_on(pairs=pairs, fleet=fleet.within(f"target-{number}"))
         games.append(_inside(game, public))
         if control_pairs:
             folder = fleet.within(f"control-{number}")
-            played = playing(rest, record, trainer, pairs=control_pairs, fleet=folder, control=True)
+            played = played_on(pairs=control_pairs, fleet=folder, control=True)
             controls.append(_inside(played, public))
         elif (~game.shadow_members).sum() >= ENOUGH_TO_SPLIT:
             controls.append(game.control(rng))
@@ -143,6 +149,7 @@ def attack_membership(
         main=main,
         also=also,
         elsewhere=elsewhere,
+        target="record" if units is None else "unit",
     )
 
 
@@ -180,8 +187,9 @@ def judge(
     main: tuple[str, str] = MAIN,
     also: Sequence[tuple[str, str]] = (),
     elsewhere: int = 0,
+    target: str = "record",
 ) -> MembershipReport:
-    """Attack games that were played.
+    """Attack games that were played; `target` is the word for what was asked about.
 
     Models of all games are judged together, each game by its own classifier.
 
@@ -221,6 +229,7 @@ def judge(
         remarks=_remarks(games),
         dropped=sum(game.lost for game in games),
         others=tuple(arena.verdict(attack)[0] for attack in also),
+        target=target,
     )
 
 

@@ -24,7 +24,7 @@ class MembershipReport:
     histograms, which never ask about the target. `epsilon_provable`: the most that so many models
     could have proven. `roc`: points (FPR, TPR) of the verdict's attack. `remarks`: what else must
     be known before the numbers are believed. `dropped`: pairs of models whose training always
-    killed its worker.
+    killed its worker. `target`: the word for what was asked about.
     """
 
     verdict: AttackVerdict
@@ -36,6 +36,7 @@ class MembershipReport:
     remarks: tuple[str, ...] = ()
     others: tuple[AttackVerdict, ...] = ()
     dropped: int = 0
+    target: str = "record"
 
     @property
     def declared(self) -> tuple[AttackVerdict, ...]:
@@ -99,18 +100,19 @@ class MembershipReport:
             finding = f"{who} refutes the claim: {verdict.refutation}"
         elif gap.lower > 0:
             finding = (
-                f"{who} tells releases made with the target record from releases made without it"
+                f"{who} tells releases made with the target {self.target} from releases made"
+                " without it"
             )
         elif self.others:
             attacks = ", ".join(v.name for v in self.declared)
             finding = (
                 f"None of {len(self.declared)} attacks ({attacks}) told releases made with the"
-                " target record from releases made without it"
+                f" target {self.target} from releases made without it"
             )
         else:
             finding = (
-                "The attack did not tell releases made with the target record from releases made"
-                " without it"
+                f"The attack did not tell releases made with the target {self.target} from"
+                " releases made without it"
             )
         return f"{finding} ({numbers}{ceiling}). {CAVEAT}"
 

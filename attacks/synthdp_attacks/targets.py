@@ -1,4 +1,4 @@
-"""Whom to attack: at random, the most isolated rows, or rows that are named.
+"""Whom to attack: at random, the most isolated rows or units, or those that are named.
 
 The choice matters more than the classifier (Meeus, Guepin, Cretu, de Montjoye, 2023, "Achilles'
 heels"): an average row hides in its neighbours, an isolated one does not.
@@ -18,24 +18,36 @@ from synthdp_attacks.threat import Codes, FloatArray
 NEIGHBOURS = 5
 
 
-def random_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Positions of `count` different rows, uniformly at random."""
-    _check(rows, count)
-    return tuple(int(i) for i in rng.choice(len(rows), size=count, replace=False))
+def random_targets(
+    rows: Codes, count: int, rng: np.random.Generator, units: Codes | None = None
+) -> tuple[int, ...]:
+    """Positions of `count` different rows, or numbers of units, uniformly at random."""
+    names = _names(rows, count, units)
+    return tuple(int(names[i]) for i in rng.choice(len(names), size=count, replace=False))
 
 
-def isolated_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[int, ...]:
+def isolated_targets(
+    rows: Codes, count: int, rng: np.random.Generator, units: Codes | None = None
+) -> tuple[int, ...]:
     """Positions of the `count` most isolated rows, most isolated first.
 
-    Ties go to rarer levels, then by `rng`.
+    Ties go to rarer levels, then by `rng`. With `units` they are numbers of units, which are as
+    isolated and as rare as their rows are together.
     """
-    _check(rows, count)
-    order = np.lexsort((rng.permutation(len(rows)), -rarity(rows), -isolation(rows)))
-    return tuple(int(i) for i in order[:count])
+    names = _names(rows, count, units)
+    rare, alone = rarity(rows), isolation(rows, units=units)
+    if units is not None:
+        _, place = np.unique(units, return_inverse=True)
+        rare = np.bincount(place, weights=rare).astype(np.float64)
+        alone = np.bincount(place, weights=alone).astype(np.float64)
+    order = np.lexsort((rng.permutation(len(names)), -rare, -alone))
+    return tuple(int(names[i]) for i in order[:count])
 
 
-def declared_targets(rows: Codes, positions: Sequence[int]) -> tuple[int, ...]:
-    """The named positions, checked.
+def declared_targets(
+    rows: Codes, positions: Sequence[int], units: Codes | None = None
+) -> tuple[int, ...]:
+    """The named positions, or numbers of units, checked.
 
     Raises:
         AttackError: none, one twice, or one outside the table.
@@ -46,10 +58,12 @@ def declared_targets(rows: Codes, positions: Sequence[int]) -> tuple[int, ...]:
             f"targets={positions!r}; needs a list of row positions, at least one, each a whole"
             " number: see isolated_targets"
         )
-    if len(set(asked.tolist())) < len(asked) or asked.min() < 0 or asked.max() >= len(rows):
+    there = np.arange(len(rows)) if units is None else units
+    if len(set(asked.tolist())) < len(asked) or not np.isin(asked, there).all():
         raise AttackError(
             f"targets={asked.tolist()}; needs different positions within the table, counted from 0"
             " and never from the end"
+            + ("" if units is None else "; with `units`, numbers that stand there")
         )
     return tuple(int(p) for p in asked)
 
@@ -60,20 +74,21 @@ SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]
 }
 
 
-def isolation(rows: Codes, *, neighbours: int = NEIGHBOURS) -> FloatArray:
-    """Mean Hamming distance of each row to its nearest others: `[rows]`.
+def isolation(
+    rows: Codes, *, neighbours: int = NEIGHBOURS, units: Codes | None = None
+) -> FloatArray:
+    """Mean Hamming distance of each row to its nearest others, of other units: `[rows]`.
 
     The distance is the share of columns that differ, in 0 .. 1.
     """
     total, columns = rows.shape
-    nearest = min(neighbours, total - 1)
+    own = np.arange(total) if units is None else units
+    nearest = min(neighbours, total - int(np.unique(own, return_counts=True)[1].max(initial=0)))
     if nearest < 1:
-        raise AttackError(f"{total} rows; isolation needs at least 2")
+        raise AttackError(f"{total} rows; isolation needs at least 2 of different units")
     result = np.empty(total)
     for part, distance in hamming(rows, rows):
-        distance[np.arange(len(distance)), np.arange(part.start, part.stop)] = (
-            columns + 1
-        )  # not its own neighbour
+        distance[own[part][:, None] == own] = columns + 1  # not its own neighbour
         result[part] = (
             np.partition(distance, nearest - 1, axis=1)[:, :nearest].mean(axis=1) / columns
         )
@@ -89,8 +104,12 @@ def rarity(rows: Codes) -> FloatArray:
     return total
 
 
-def _check(rows: Codes, count: int) -> None:
-    if whole("count", count, least=1) > len(rows):
+def _names(rows: Codes, count: int, units: Codes | None) -> Codes:
+    """What targets are named by, of which `count` are asked for."""
+    names = np.arange(len(rows)) if units is None else np.unique(units)
+    if whole("count", count, least=1) > len(names):
+        allowed = "rows" if units is None else "units"
         raise AttackError(
-            f"asked for {count} targets; the table allows between 1 and its number of rows"
+            f"asked for {count} targets; the table allows between 1 and its number of {allowed}"
         )
+    return names

@@ -123,6 +123,8 @@ class Public:
 class ThreatModel:
     """What differs between the two worlds, and what the adversary knows of the other rows.
 
+    Where units have several rows, each row below is a unit with all of its rows.
+
     `relation`: `add_remove` - the world without the target has one row less; `replace_one` - it has
     a fresh row instead. `knowledge`: `rest` - he knows every other row (the adversary of
     differential privacy), and all shadow models share them; `reference` - he has rows of the same

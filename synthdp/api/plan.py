@@ -65,10 +65,10 @@ class BudgetPlan:
     def what_if(self) -> pd.DataFrame:
         """One row for each epsilon that `Spec.plan` was asked about; empty if it was not.
 
-        `right_at_most` is the highest probability that an attacker is right about one unit, `tv1`
-        the expected mean total variation of single columns, `weakest_correlation` and
-        `weakest_link` (Cohen's w) the least that mode predict and the first test of a graph are
-        likely to see. All else is in `facts["what_if"]`.
+        `right_at_most` is the highest probability that someone who knows every other row is right
+        about one unit, `tv1` the expected mean total variation of single columns,
+        `weakest_correlation` and `weakest_link` (Cohen's w) the least that mode predict and the
+        first test of a graph are likely to see. All else is in `facts["what_if"]`.
 
         >>> import synthdp
         >>> asked = synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from synthdp.audit.folder import AttackFolder, audit_folder
 from synthdp.audit.plan import PAIRS, RUNS, AuditJob, with_rows, without_rows, write_record
-from synthdp.audit.simulate import simulated_twin
+from synthdp.audit.simulate import simulated_twin, twin_units
 from synthdp.bundle.certificate.audit_record import PUBLIC_FILE, AuditRecord
 from synthdp.bundle.noisy_tables import read_tables
 from synthdp.data.domain import Domain
@@ -82,4 +82,4 @@ def _without_source(
     if replay_only:
         return record
     twin = simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin"))
-    return with_rows(job, record, twin, kept)
+    return with_rows(job, record, twin, kept, twin_units(job.spec, twin))

@@ -5,6 +5,8 @@ a trainer: the same measuring, training, sampling and raking, at the release's e
 a sub-sample of the rows. On real rows the result is confidential, on a simulated twin it is public.
 Either way it is a sanity check, never a proof.
 
+The target is what the guarantee is of: one unit, with all of its rows where it has several.
+
 A bundle contains the synthetic table, the model and the noisy tables, so three attacks are
 declared. The black box sees the synthetic table. The white box uses likelihood ratios (LiRA) of the
 model's ELBO. The noise of the tables is public, so the best attack on them is known. It needs no
@@ -53,6 +55,7 @@ from synthdp_attacks import (
 from synthdp_attacks.fleet import RUNNERS
 from synthdp_attacks.threat import Codes as AnyCodes
 from synthdp_attacks.threat import Relation
+from synthdp_attacks.units import apart
 from synthdp_attacks.verdict import LOW_RATES
 
 ELBO = ("elbo", "lira_online")
@@ -72,7 +75,13 @@ def attack_release(
     """Membership inference on the real rows, as `attack_rows`."""
     return session.inspect(
         lambda table: attack_rows(
-            table.fit_codes, spec, domain, graph, folder=folder, progress=progress
+            table.fit_codes,
+            spec,
+            domain,
+            graph,
+            folder=folder,
+            progress=progress,
+            units=table.fit_units,
         ),
         reason="membership inference on real rows",
     )
@@ -86,12 +95,14 @@ def attack_rows(
     *,
     folder: Path,
     progress: Callable[[int, int], None],
+    units: AnyCodes | None = None,
 ) -> MembershipReport:
     """Membership inference against the pipeline of `release` on a sub-sample of `codes`.
 
-    The black box, the model's ELBO and the noisy tables are declared beforehand; they share the 5%
-    error probability. Coins and shadow results are in `folder` (see `AttackFolder`): an attack that
-    was interrupted there goes on with the models that it has.
+    `units` has the number of each row's unit, where these have several. The black box, the model's
+    ELBO and the noisy tables are declared beforehand; they share the 5% error probability. Coins
+    and shadow results are in `folder` (see `AttackFolder`): an attack that was interrupted there
+    goes on with the models that it has.
 
     Raises:
         synthdp_attacks.AttackError: the sub-sample is too small for the game.
@@ -102,10 +113,13 @@ def attack_rows(
     plan = plan_for(shadow, domain)
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
-    rows = codes[rng.permutation(len(codes))[: spec.attacks.membership.rows]]
-    targets = isolated_targets(rows, TARGETS, rng)
+    if spec.synthesizer.sample is not None:
+        units = None  # shadow models draw their samples row by row
+    rows, units = sub_sample(codes, units, spec.attacks.membership.rows, rng)
+    targets = isolated_targets(rows, TARGETS, rng, units)
     claim = Claim(plan.epsilon, plan.delta, plan.profile)
-    models = kept.models_of(game_text(shadow, plan, graph), rows, np.asarray(targets))
+    game = (rows, np.asarray(targets), *([] if units is None else [units]))
+    models = kept.models_of(game_text(shadow, plan, graph), *game)
     logging.getLogger("joblib").setLevel(logging.ERROR)
     try:
         report = attack_membership(
@@ -122,36 +136,57 @@ def attack_rows(
             classifiers=(),
             also=(ELBO,),
             elsewhere=1,
+            units=units,
         )
     except FleetError as error:
         raise OutputError(str(error)) from None
     measurer = TableMeasurer(domain, plan)
-    worlds = two_worlds(rows, int(targets[0]), spec.privacy.adjacency)
+    worlds = two_worlds(rows, targets[0], spec.privacy.adjacency, units)
     releases = table_releases(spec.attacks.membership.pairs, tables=len(measurer(worlds[0])))
     on_tables = attack_tables(
         measurer, *worlds, releases=releases, claim=claim, confidence=shared_confidence(3)
     )
-    return replace(report, others=(*report.others, on_tables))
+    meaning = "" if units is None else f" ({spec.dataset.privacy_unit.meaning}, with all rows)"
+    return replace(report, others=(*report.others, on_tables), target=f"{report.target}{meaning}")
 
 
-def two_worlds(rows: AnyCodes, target: int, relation: Relation) -> tuple[AnyCodes, AnyCodes]:
-    """Neighbouring tables without and with the row at `target`.
+def sub_sample(
+    codes: AnyCodes, units: AnyCodes | None, most: int, rng: np.random.Generator
+) -> tuple[AnyCodes, AnyCodes | None]:
+    """At most `most` rows at random, and the numbers of their units: only whole units."""
+    if units is None:
+        return codes[rng.permutation(len(codes))[:most]], None
+    different, place = np.unique(units, return_inverse=True)
+    turn = rng.permutation(len(different))[place]  # of each row's unit
+    order = np.argsort(turn, kind="stable")
+    ends = np.cumsum(np.bincount(turn))
+    chosen = order[: ends[ends <= most].max(initial=0)]
+    return codes[chosen], units[chosen]
 
-    By `replace_one` the first other row stands in for it, and neither table shares that row.
+
+def two_worlds(
+    rows: AnyCodes, target: int, relation: Relation, units: AnyCodes | None = None
+) -> tuple[AnyCodes, AnyCodes]:
+    """Neighbouring tables without and with the row, or the rows of the unit, that is `target`.
+
+    By `replace_one` the first other one stands in for it, and neither table shares its rows.
     """
-    rest, record = np.delete(rows, target, axis=0), rows[target : target + 1]
+    own, others = apart(rows, target, units)
     if relation == "add_remove":
-        return rest, np.concatenate([rest, record])
-    return rest, np.concatenate([rest[1:], record])
+        return others.rows, np.concatenate([others.rows, own])
+    first = 0 if others.units is None else int(others.units[0])
+    _, shared = apart(others.rows, first, others.units)
+    return others.rows, np.concatenate([shared.rows, own])
 
 
-def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
+def attack_facts(report: MembershipReport, *, pairs: int, unit: str | None = None) -> Membership:
     """A report as the plain facts of an audit record, as confidential as the rows were.
 
-    `pairs` is the number of pairs that were asked for.
+    `pairs` is the number of pairs that were asked for, and `unit` what a target of several rows is.
     """
     gap = report.main.advantage
     return Membership(
+        unit=unit,
         pairs=pairs - report.dropped,
         pairs_dropped=report.dropped,
         advantage=gap.value,

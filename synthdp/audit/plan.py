@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 
@@ -33,7 +34,7 @@ from synthdp.audit.mechanisms.f_curve import AuditResult
 from synthdp.audit.mechanisms.registry import replay_plan
 from synthdp.audit.mechanisms.worst_case import audit_plan, unaudited
 from synthdp.audit.membership import attack_facts, attack_rows
-from synthdp.audit.simulate import public_graph, released_model, simulated_twin
+from synthdp.audit.simulate import public_graph, released_model, simulated_twin, twin_units
 from synthdp.bundle.certificate.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
@@ -151,7 +152,7 @@ def audit(
         if rows == "simulated":
             bundle, rng = released_model(job.out), folder.coins("twin")
             twin = simulated_twin(spec, domain, bundle=bundle, rng=rng)
-            record = with_rows(job, record, twin, folder)
+            record = with_rows(job, record, twin, folder, twin_units(spec, twin))
         if rows == "real":
             record = _with_real_rows(
                 job, record, folder, spec_folder=spec_path.resolve().parent, given=given
@@ -181,7 +182,7 @@ def _with_real_rows(
     )
     return inspect(
         private,
-        lambda table: with_rows(job, record, table.fit_codes, folder),
+        lambda table: with_rows(job, record, table.fit_codes, folder, table.fit_units),
         reason="audit on real rows",
     ).for_steward()
 
@@ -234,12 +235,16 @@ def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRe
 
 
 def with_rows(
-    job: AuditJob, record: AuditRecord, codes: Codes, folder: AttackFolder
+    job: AuditJob,
+    record: AuditRecord,
+    codes: Codes,
+    folder: AttackFolder,
+    units: npt.NDArray[np.int64] | None,
 ) -> AuditRecord:
     """`record` with the audits that need rows: canaries in one training run, and membership.
 
     The membership attack runs if the spec enables it. Where nothing is trained there are no
-    canaries. `codes` are levels `[rows, columns]`.
+    canaries. `codes` are levels `[rows, columns]`, `units` the number of each row's unit.
     """
 
     def canaries(training: DpSgd, progress: Advance) -> Sequence[AuditResult]:
@@ -256,9 +261,16 @@ def with_rows(
     if job.spec.attacks.membership.enabled:
         with job.reporter.stage("membership attack") as progress:
             report = attack_rows(
-                codes, job.spec, job.domain, job.graph, folder=folder.path, progress=progress
+                codes,
+                job.spec,
+                job.domain,
+                job.graph,
+                folder=folder.path,
+                progress=progress,
+                units=units,
             )
-            attack = attack_facts(report, pairs=job.spec.attacks.membership.pairs)
+            unit = None if report.target == "record" else job.spec.dataset.privacy_unit.meaning
+            attack = attack_facts(report, pairs=job.spec.attacks.membership.pairs, unit=unit)
     return record.model_copy(update={"audits": audits, "membership": attack})
 
 

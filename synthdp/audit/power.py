@@ -15,7 +15,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.chance import DECLARED, provable
 from synthdp.spec.model import ReleaseSpec
 
-TARGETS = 1  # the most isolated row: which target is chosen matters more than how many
+TARGETS = 1  # the most isolated unit: which target is chosen matters more than how many
 TABLE_RELEASES = 25  # in each world, for a pair of models
 MAX_TABLES = 50_000  # noisy tables in all releases
 # CPU seconds of a model, for each of its tables, for each cell with discrete Gaussian noise, and

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from synthdp.bundle.noisy_tables import level_law
@@ -23,7 +24,7 @@ from synthdp.graph.prediction.search import prediction_order
 from synthdp.model.build import architecture_for
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import MODEL_FILE, Synthesizer, arrays
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import IdUnit, ReleaseSpec
 
 EFFECT = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
 
@@ -49,6 +50,14 @@ def simulated_twin(
             hint="give the spec that made the bundle, or another --out",
         )
     return law.drawn(model.sample(rows, rng=rng), rng=rng)
+
+
+def twin_units(spec: ReleaseSpec, twin: Codes) -> npt.NDArray[np.int64] | None:
+    """The number of each simulated row's unit: as many rows to each as one may have at most. None
+    where a row is a unit.
+    """
+    unit = spec.dataset.privacy_unit
+    return np.arange(len(twin)) // unit.max_rows if isinstance(unit, IdUnit) else None
 
 
 def public_graph(spec: ReleaseSpec, domain: Domain) -> CausalGraph:

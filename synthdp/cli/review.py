@@ -244,11 +244,12 @@ def ui(
     as_json: Json = False,
 ) -> None:
     """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone,
-    until Ctrl-C.
+    until Ctrl-C. It asks for the password that is printed.
     """
     from importlib.util import find_spec
 
     from synthdp.spec.load.loader import load_spec
+    from synthdp.tracking.guard import USER
     from synthdp.tracking.server import existing, latest_runs, serving, store_of
 
     if find_spec("mlflow") is None:  # its server would be a process of its own
@@ -261,13 +262,15 @@ def ui(
         )
     else:
         uri, experiment = store_of(loaded, home(spec) if spec else Path.cwd())
-    with serving(uri, port=port, experiment=experiment) as address:
-        page = _shown_page(address, uri)
-        base = address.partition("/#/")[0]
-        runs = latest_runs(base, experiment) if page == address else []
+    with serving(uri, port=port, experiment=experiment) as pages:
+        page = _shown_page(pages.address, uri)
+        runs = latest_runs(pages, experiment) if page == pages.address else []
         listed = [f"{name}: {link}" for name, link in runs]
+        login = {} if pages.password is None else {"user": USER, "password": pages.password}
+        if login:
+            listed.append(f"log in as {USER} with the password {pages.password}")
         show(
-            {"url": page, "runs": [{"name": name, "url": link} for name, link in runs]},
+            {"url": page, **login, "runs": [{"name": name, "url": link} for name, link in runs]},
             as_json=as_json,
             text=lambda: "\n".join(
                 [
@@ -279,7 +282,7 @@ def ui(
         )
         sys.stdout.flush()
         if browser and sys.stdout.isatty():
-            typer.launch(address)
+            typer.launch(pages.address)  # without the password: other accounts see arguments
         _until_interrupted(uri)
 
 

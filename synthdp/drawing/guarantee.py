@@ -57,7 +57,7 @@ def _shade(place: int) -> float:
 
 
 def roc(bound: Points, *, curve: Points = (), alt: str) -> str:
-    """The highest true-positive rate of any attack, points (FPR, TPR), on log axes.
+    """The highest true-positive rate against one unit, points (FPR, TPR), on log axes.
 
     `curve` is what one attack reached.
     """

@@ -42,14 +42,19 @@ class Table:
         """Levels of the rows that mechanisms see."""
         return self.codes[~self.held_out] if self.held_out.any() else self.codes
 
+    @property
+    def fit_units(self) -> npt.NDArray[np.int64] | None:
+        """The number of the unit of each of `fit_codes`; None where a row is a unit."""
+        return None if self.units is None else self.units[~self.held_out]
+
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels of a secret sample of the rows that mechanisms see: each unit is in or out as a
         whole, by one coin of chance `rate`. Who is in it, and how many, must not get out.
         """
-        codes = self.fit_codes
-        if self.units is None:
+        codes, units = self.fit_codes, self.fit_units
+        if units is None:
             return codes[randomness.secret_sample(len(codes), rate=rate)]
-        different, unit = np.unique(self.units[~self.held_out], return_inverse=True)
+        different, unit = np.unique(units, return_inverse=True)
         joined = np.zeros(len(different), dtype=bool)
         joined[randomness.secret_sample(len(different), rate=rate)] = True
         return codes[joined[unit]]

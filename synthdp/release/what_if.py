@@ -117,7 +117,10 @@ def _figures(option: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "refused" in option:
         yield "can be planned", "no"
         return
-    yield "an attacker is right at most", f"{up(100 * option['right_at_most'], digits=1)}%"
+    yield (
+        "right about one unit, all others known, at most",
+        f"{up(100 * option['right_at_most'], digits=1)}%",
+    )
     for purpose, (least, most) in option["noise"].items():
         yield f"noise: {purpose}", f"{least:.3g}" + (f"-{most:.3g}" if most > least else "")
     for purpose, multiplier in option["noise_multipliers"].items():

@@ -84,6 +84,7 @@ def _replay_table(replay: Mapping[str, Any], where: str) -> ReportTable:
 def _membership_tables(attack: Mapping[str, Any], where: str) -> Iterator[ReportTable]:
     """The tables of an attack: its main figures, each declared attack, its warnings."""
     figures = {
+        "target": "one row" if attack.get("unit") is None else f"all rows of {attack['unit']}",
         "pairs of models": str(attack["pairs"]),
         "dropped": str(attack["pairs_dropped"]),
         "advantage": number(attack["advantage"]),

@@ -1,4 +1,4 @@
-"""The guarantee on both reports: where the budget goes, and what any attack can reach."""
+"""The guarantee on both reports: where the budget goes, and what attacks on one unit can reach."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synthdp.report.parts import Picture, number
 Points = Sequence[tuple[float, float]]
 
 BUDGET_TITLE = "Budget: what each look at the rows took"
-ROC_TITLE = "What any membership attack can reach"
+ROC_TITLE = "What an attack on one unit can reach"
 
 
 def shares(alone: Sequence[float], *, delta: float) -> list[float]:
@@ -109,8 +109,8 @@ def roc_picture(profile: Points, *, curve: Points = (), more: str = "") -> Pictu
     points = roc_points(profile)
     at_one_percent = next(tpr for fpr, tpr in points if fpr >= 0.01)
     sentence = (
-        "Any attack that wrongly accuses 1% of outsiders of being in the table finds at most"
-        f" {at_one_percent:.1%} of those who are in it."
+        "Whoever knows all other rows, and wrongly accuses 1% of outsiders of being in the table,"
+        f" finds at most {at_one_percent:.1%} of those who are in it, by whatever attack."
     )
     if more:
         sentence += f" {more}"
@@ -125,7 +125,7 @@ def crosses(curve: Points, profile: Points) -> bool:
 
 
 def most_advantage(profile: Points) -> float:
-    """The most that TPR - FPR of any attack can be, from the profile.
+    """The most that TPR - FPR can be of one who knows all other rows, from the profile.
 
     (epsilon, delta) bounds it by 1 - 2 (1 - delta) / (1 + e^epsilon): Kairouz, Oh and Viswanath
     (2015), Theorem 2.1, where the two sides of the region meet.

@@ -103,8 +103,8 @@ def guarantee(
 ) -> Verdict:
     """Epsilon is proved and not tested, so that it is never green.
 
-    `advantage` is the most that any attack can have by the whole profile. `search` has the epsilon
-    and delta of the search that found the columns, which comes on top.
+    `advantage` is the most that one who knows all other rows can have by the profile. `search`
+    has the epsilon and delta of the search that found the columns, which comes on top.
     """
     state = EPSILON.state(epsilon + (search[0] if search else 0.0))
     text = f"at delta {delta:g}, for everything in the bundle together"

@@ -1,12 +1,14 @@
-"""MLflow's pages on this machine alone: a server on loopback over a store.
+"""MLflow's pages for one account of this machine: a server on loopback over a store.
 
-Started as a program of its own, so that its threads and its death are not ours.
+Started as a program of its own, so that its threads and its death are not ours. `tracking.guard`
+keeps the machine's other accounts out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,15 +17,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from synthdp.errors import OutputError
 from synthdp.spec.addresses import check_uri, reason, shown_address, sqlite_file, store_address
 from synthdp.spec.model import ReleaseSpec, Tracking
+from synthdp.tracking import guard
+from synthdp.tracking.guard import credentials
 from synthdp.tracking.note import run_path, view_path
 from synthdp.tracking.store import check_database
 
@@ -75,9 +80,35 @@ def existing(uri: str) -> str:
     return uri
 
 
+@dataclass(frozen=True)
+class Pages:
+    """Where a store is looked at: the address of the experiment's saved view.
+
+    `password` is what our own server asks of its user, made for this one time; None where another
+    server has the store.
+    """
+
+    address: str
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def base(self) -> str:
+        """The server's own address."""
+        return self.address.partition("/#/")[0]
+
+    def ask(self, path: str, body: object = None, *, seconds: float = 10) -> Any:
+        """What the server answers at `path`, from JSON; by POST where there is a body."""
+        headers = {"Content-Type": "application/json"}
+        if self.password is not None:
+            headers["Authorization"] = credentials(self.password)
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(self.base + path, data, headers), timeout=seconds) as answer:
+            return json.load(answer)
+
+
 @contextmanager
-def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
-    """The address of the experiment's saved view, while a server runs.
+def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[Pages]:
+    """The experiment's saved view, while a server runs.
 
     No server is started where `uri` is one already.
 
@@ -85,86 +116,86 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
         OutputError: the port is taken, or the server does not start.
     """
     if uri.startswith(("http://", "https://")):
-        yield uri.rstrip("/") + _view(uri.rstrip("/"), experiment)
+        yield _view(Pages(uri.rstrip("/")), experiment)
         return
-    chosen = _free_port(port)
-    address = f"http://{LOOPBACK}:{chosen}"
-    with tempfile.TemporaryFile() as log:
-        # `serve-artifacts` stays on, or the pages could not show the report; artefacts lie beside a
-        # SQLite store.
-        command = [
-            sys.executable,
-            "-m",
-            "mlflow",
-            "server",
-            "--host",
-            LOOPBACK,
-            "--port",
-            str(chosen),
-            "--workers",
-            "1",
-        ]
-        # The store's address goes by the environment: it may hold a password, and everyone on the
-        # machine can list commands.
+    file = sqlite_file(uri)
+    artefacts = str((Path.cwd() if file is None else file.absolute().parent) / "mlartifacts")
+    password = secrets.token_urlsafe(24)
+    given = {
+        "store": uri,
+        "artefacts": os.environ.get("MLFLOW_ARTIFACTS_DESTINATION", artefacts),
+        "password": password,
+    }
+    # The socket is bound here, so that no other account can take the port, and be told the
+    # password, before the server has it. Without -P the folder it starts in could hold modules.
+    with (
+        _bound(port) as at,
+        tempfile.TemporaryDirectory() as empty,
+        tempfile.TemporaryFile() as log,
+    ):
+        command = [sys.executable, "-P", "-m", guard.__name__, str(at.fileno())]
         environment = os.environ | {
-            "MLFLOW_BACKEND_STORE_URI": uri,
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "DO_NOT_TRACK": "true",
             "MLFLOW_ENABLE_AI_GATEWAY": "false",  # its menu is for language models
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         }
         server = subprocess.Popen(
             command,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             env=environment,
+            pass_fds=[at.fileno()],
             start_new_session=True,
-            cwd=tempfile.gettempdir(),
+            cwd=empty,
+            umask=0o077,
         )
         try:
-            _wait(server, address)
-            yield address + _view(address, experiment)
+            assert server.stdin is not None
+            with suppress(BrokenPipeError), server.stdin as told:
+                told.write(json.dumps(given).encode())
+            pages = Pages(f"http://{LOOPBACK}:{at.getsockname()[1]}", password)
+            _wait(server, pages)
+            yield _view(pages, experiment)
         finally:
             _stop(server)
 
 
-def latest_runs(address: str, experiment: str) -> list[tuple[str, str]]:
+def latest_runs(pages: Pages, experiment: str) -> list[tuple[str, str]]:
     """Name and page of the latest releases at a server, where it answers; the newest first."""
     try:
-        number = _experiment(address, experiment)
+        number = _experiment(pages, experiment)
         asked = {
             "experiment_ids": [number],
             "filter": "tags.`gate` != ''",  # attacks have none
             "order_by": ["attributes.start_time DESC"],
             "max_results": LATEST,
         }
-        request = Request(
-            f"{address}/api/2.0/mlflow/runs/search",
-            data=json.dumps(asked).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urlopen(request, timeout=10) as answer:
-            found: list[Any] = json.load(answer).get("runs", [])
+        found: list[Any] = pages.ask("/api/2.0/mlflow/runs/search", asked).get("runs", [])
         return [
-            (str(run["info"]["run_name"]), address + run_path(number, str(run["info"]["run_id"])))
+            (str(run["info"]["run_name"]), pages.base + run_path(number, run["info"]["run_id"]))
             for run in found
         ]
     except (OSError, KeyError, ValueError):
         return []
 
 
-def _free_port(port: int | None) -> int:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port or 0))
-        except OSError:
-            raise OutputError(
-                f"port {port} is taken", hint="leave --port out, and a free one is chosen"
-            ) from None
-        return int(probe.getsockname()[1])
+def _bound(port: int | None) -> socket.socket:
+    """A socket of `port`, or of a free one, on which nobody listens yet."""
+    at = socket.socket()
+    at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        at.bind((LOOPBACK, port or 0))
+    except OSError:
+        at.close()
+        raise OutputError(
+            f"port {port} is taken", hint="leave --port out, and a free one is chosen"
+        ) from None
+    return at
 
 
-def _wait(server: subprocess.Popen[bytes], address: str) -> None:
+def _wait(server: subprocess.Popen[bytes], pages: Pages) -> None:
     """Until the server answers.
 
     Raises:
@@ -173,9 +204,9 @@ def _wait(server: subprocess.Popen[bytes], address: str) -> None:
     """
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and server.poll() is None:
-        with suppress(URLError, OSError), urlopen(f"{address}/health", timeout=2) as answer:
-            if answer.status == 200:
-                return
+        with suppress(OSError):
+            pages.ask("/api/2.0/mlflow/experiments/search?max_results=1", seconds=2)
+            return
         time.sleep(0.2)
     ended = server.poll()
     how = (
@@ -192,27 +223,27 @@ def _wait(server: subprocess.Popen[bytes], address: str) -> None:
     )
 
 
-def _view(address: str, experiment: str) -> str:
-    """Path of the experiment's saved view; of the list of experiments where it is not there yet."""
+def _view(pages: Pages, experiment: str) -> Pages:
+    """The experiment's saved view; the list of experiments where it is not there yet."""
+    path = "/#/experiments"
     try:
-        return view_path(_experiment(address, experiment))
+        path = view_path(_experiment(pages, experiment))
     except HTTPError as error:  # there is no such experiment
         error.close()
-        return "/#/experiments"
     except (KeyError, ValueError):
-        return "/#/experiments"
-    except (URLError, OSError) as error:
+        pass
+    except OSError as error:
         raise OutputError(
-            f"{shown_address(address)} does not answer: {reason(error)}",
+            f"{shown_address(pages.base)} does not answer: {reason(error)}",
             hint="check tracking.uri and that its server runs",
         ) from None
+    return replace(pages, address=pages.base + path)
 
 
-def _experiment(address: str, name: str) -> str:
+def _experiment(pages: Pages, name: str) -> str:
     """The number of an experiment; raises as `urlopen` does, or KeyError or ValueError."""
     query = urlencode({"experiment_name": name})
-    with urlopen(f"{address}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
+    found = pages.ask(f"/api/2.0/mlflow/experiments/get-by-name?{query}")
     return str(found["experiment"]["experiment_id"])
 
 

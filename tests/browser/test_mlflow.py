@@ -19,8 +19,9 @@ import pytest
 from synthdp.privacy import plan
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.wording import up
+from synthdp.tracking.guard import USER
 from synthdp.tracking.note import VIEW_COLUMNS
-from synthdp.tracking.server import latest_runs, serving, store_of
+from synthdp.tracking.server import Pages, latest_runs, serving, store_of
 from tests.release.conftest import Tiny
 
 pytestmark = pytest.mark.slow  # two releases, a server and a browser
@@ -36,11 +37,11 @@ ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The reviewers' address, the names of a published and of a withheld release, and the epsilon
+    """The reviewers' pages, the names of a published and of a withheld release, and the epsilon
     of the first, as MLflow has it.
     """
 
-    address: str
+    pages: Pages
     published: str
     withheld: str
     epsilon: float
@@ -62,19 +63,21 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
         ).release(force=True)
     assert first.warnings == second.warnings == () and second.bundle is None
     uri, experiment = store_of(load_spec(tiny.spec), tiny.folder)
-    with serving(uri, port=None, experiment=experiment) as address:
+    with serving(uri, port=None, experiment=experiment) as pages:
         epsilon = float(up(first.job.plan.epsilon_spent))
-        yield Reviewed(address, "tiny - released - eps 1", "tiny - withheld - eps 0.5", epsilon)
+        yield Reviewed(pages, "tiny - released - eps 1", "tiny - withheld - eps 0.5", epsilon)
 
 
 @pytest.fixture
 def page(browser: Any, reviewed: Reviewed) -> Iterator[Any]:
     """The reviewers' view in a wide window; nothing may be asked of any other host."""
-    context = browser.new_context(viewport={"width": 1920, "height": 1080})
+    login = {"username": USER, "password": str(reviewed.pages.password)}
+    size = {"width": 1920, "height": 1080}
+    context = browser.new_context(viewport=size, http_credentials=login)
     opened, asked = context.new_page(), []
     opened.set_default_timeout(PATIENCE)
     opened.on("request", lambda request: asked.append(request.url))
-    opened.goto(reviewed.address)
+    opened.goto(reviewed.pages.address)
     opened.get_by_text(reviewed.published).first.wait_for()
     with_assistant = opened.get_by_text("MLflow Assistant")
     if with_assistant.count():  # it takes a quarter of the window on the first visit
@@ -82,7 +85,7 @@ def page(browser: Any, reviewed: Reviewed) -> Iterator[Any]:
             "button"
         ).last.click()
     yield opened
-    host = reviewed.address.partition("/#")[0]
+    host = reviewed.pages.base
     assert [url for url in asked if not url.startswith((host, "data:", "blob:"))] == []
     context.close()
 
@@ -136,8 +139,7 @@ def test_a_run_shows_verdict_epsilon_and_its_attacks(page: Any, reviewed: Review
 def test_printed_links_open_runs_and_no_pages_for_language_models(
     page: Any, reviewed: Reviewed
 ) -> None:
-    base = reviewed.address.partition("/#")[0]
-    latest = latest_runs(base, "synthdp")
+    latest = latest_runs(reviewed.pages, "synthdp")
     assert [name for name, _ in latest] == [reviewed.withheld, reviewed.published]
     page.goto("about:blank")
     page.goto(latest[1][1])

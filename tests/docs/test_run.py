@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -352,7 +353,9 @@ def test_the_readmes_release_runs(reader: Reader) -> None:
 
 
 def answers(command: list[str]) -> bool:
-    """Whether a server that is started so, on a port of its own, shows a page."""
+    """Whether a server that is started so, on a port of its own, shows a page to whoever has the
+    password that it prints.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -363,10 +366,16 @@ def answers(command: list[str]) -> bool:
     try:
         for _ in range(120):
             time.sleep(1)
-            with (
-                contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page,
-            ):
+            printed = re.search(
+                "log in as (.+) with the password (.+)", Path("server.log").read_text()
+            )
+            if printed is None:
+                continue
+            login = {
+                "Authorization": "Basic " + b64encode(":".join(printed.groups()).encode()).decode()
+            }
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}/", headers=login)
+            with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=5) as page:
                 return "MLflow" in page.read().decode()
         return False
     finally:

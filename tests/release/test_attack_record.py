@@ -151,7 +151,7 @@ def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) ->
         )
         assert rows[a.attack]["control"].startswith(f"{a.control.value:.3g} (")
     (row,) = tables["Membership attack"].rows
-    assert row[:2] == ("31", "1") and row[-1].startswith(f"{facts.baseline.value:.3g} (")
+    assert row[:3] == ("one row", "31", "1") and row[-1].startswith(f"{facts.baseline.value:.3g} (")
     assert [w for (w,) in tables["Warnings of the attack"].rows] == list(facts.warnings)
 
 

@@ -11,17 +11,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from email.message import Message
+from io import BytesIO
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from synthdp.cli import doctor
 from synthdp.errors import OutputError
 from synthdp.spec.load.loader import load_spec
+from synthdp.tracking.guard import USER, credentials
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
-from synthdp.tracking.server import serving, store_of
+from synthdp.tracking.server import Pages, serving, store_of
 
 pytestmark = pytest.mark.check
 
@@ -156,7 +160,10 @@ class TestUi:
             pass
 
     def test_a_password_is_no_part_of_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Everyone on a machine can list the commands that run on it."""
+        """Everyone on a machine can list the commands that run on it. Neither is that of the store,
+        nor the one which is made here.
+        """
+        monkeypatch.setattr("synthdp.tracking.server.secrets.token_urlsafe", lambda _: "opensesame")
         uri, started = "postgresql://steward:hunter2@127.0.0.1:1/mlflow", []
 
         def popen(command: list[str], *, env: dict[str, str], **_: object) -> None:
@@ -167,11 +174,28 @@ class TestUi:
         with pytest.raises(InterruptedError), serving(uri, port=None, experiment="synthdp"):
             pass
         ((command, environment),) = started
-        assert "hunter2" not in str(command) and environment["MLFLOW_BACKEND_STORE_URI"] == uri
+        for secret in ("hunter2", "opensesame"):
+            assert secret not in str(command) and secret not in str(environment)
+
+    def test_at_a_server_of_others_none_is_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def answer(request: Request, timeout: float) -> BytesIO:
+            if "nobody" in request.full_url:
+                raise HTTPError(request.full_url, 404, "no such experiment", Message(), None)
+            assert not request.has_header("Authorization")
+            return BytesIO(b'{"experiment": {"experiment_id": "7"}}')
+
+        monkeypatch.setattr("synthdp.tracking.server.urlopen", answer)
+        monkeypatch.setattr("synthdp.tracking.server.subprocess.Popen", None)
+        host = "http://127.0.0.1:1"
+        with serving(host, port=None, experiment="synthdp") as pages:
+            assert pages.address.startswith(f"{host}/#/experiments/7/runs?")
+            assert pages.base == host and pages.password is None
+        with serving(f"{host}/", port=None, experiment="nobody's") as pages:
+            assert pages.address == f"{host}/#/experiments"
 
     @pytest.mark.slow
     def test_a_release_is_reviewed_on_the_pages_and_through_a_server(
-        self, tiny: Any, capfd: pytest.CaptureFixture[str]
+        self, tiny: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The command over a SQLite store, then the same release tracked through the server that it
         started.
@@ -183,15 +207,18 @@ class TestUi:
         spec = load_spec(tiny.write(tracking={"enabled": True}).spec)
         with tracker(spec, folder=tiny.folder, run="on-sqlite"):
             pass
-        with served(tiny.spec) as address:
-            host, _, rest = address.partition("/#/")
+        with served(tiny.spec) as pages:
+            host, _, rest = pages.address.partition("/#/")
+            monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", USER)
+            monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", str(pages.password))
             assert (
                 host.startswith("http://127.0.0.1:")
                 and rest.startswith("experiments/")
                 and rest.endswith("&viewStateShareKey=synthdp")
             )
             experiment = rest.split("/")[1]
-            with urlopen(host) as page:
+            login = {"Authorization": credentials(str(pages.password))}
+            with urlopen(Request(host, headers=login)) as page:
                 assert b"<html" in page.read().lower()
             release = spec.model_copy(
                 update={"tracking": spec.tracking.model_copy(update={"uri": host})}
@@ -219,10 +246,6 @@ class TestUi:
             )
             assert runs["membership"].data.tags["mlflow.parentRunId"] == parent.info.run_id
             assert [f.path for f in client.list_artifacts(parent.info.run_id)] == ["spec.yaml"]
-            with serving(host, port=None, experiment=spec.tracking.experiment) as same:
-                assert same == address
-            with serving(host, port=None, experiment="nobody's") as other:
-                assert other == f"{host}/#/experiments"
 
 
 class served:
@@ -231,21 +254,23 @@ class served:
     def __init__(self, spec: Path) -> None:
         self.spec = spec
 
-    def __enter__(self) -> str:
+    def __enter__(self) -> Pages:
         command = [sys.executable, "-m", "synthdp.cli.main", "ui", str(self.spec), "--json"]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self.process.stdout is not None
         text = "".join(iter(self.process.stdout.readline, "}\n")) + "}"
-        self.address = str(json.loads(text)["url"])
-        return self.address
+        told = json.loads(text)
+        assert told["user"] == USER
+        self.pages = Pages(told["url"], told["password"])
+        return self.pages
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGINT)
         assert self.process.stdout is not None and self.process.wait(30) in (0, 130)
         self.process.stdout.close()
-        host, port = self.address.split("/")[2].split(":")
+        host, port = self.pages.address.split("/")[2].split(":")
         for _attempt in range(50):
             with socket.socket() as probe:
                 if probe.connect_ex((host, int(port))) != 0:

@@ -16,6 +16,7 @@ import pytest
 
 import synthdp
 from synthdp.release.run import release
+from synthdp.tracking.guard import USER
 from synthdp.tracking.later import log_later
 from synthdp.tracking.mlflow_run import MlflowTracker
 from synthdp.tracking.record import TrackingRecord
@@ -184,10 +185,12 @@ def test_a_server_takes_the_model_too(
     """Its artifacts go through the server, as on another machine."""
     uri = f"sqlite:///{tmp_path / 'server.db'}"
     monkeypatch.setenv("MLFLOW_ARTIFACTS_DESTINATION", str(tmp_path / "artifacts"))
-    with serving(uri, port=None, experiment="synthdp") as view:
-        address = view.partition("/#")[0]
+    with serving(uri, port=None, experiment="synthdp") as pages:
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", USER)
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", str(pages.password))
+        address = pages.base
         assert log_later(tracked.folder / "first", store=address) == []
         assert len(loaded(address).predict(pd.DataFrame([{"rows": 7}]))) == 7
-        ((name, link),) = latest_runs(address, "synthdp")
+        ((name, link),) = latest_runs(pages, "synthdp")
     assert name == "tiny - released - eps 1" and link.endswith("?workflowType=machine_learning")
     assert list((tmp_path / "artifacts").rglob("model.safetensors"))

@@ -95,7 +95,7 @@ def test_the_command_shows_a_column_for_each_and_spends_nothing(
     (head,) = (line for line in said.out.splitlines() if line.startswith("what if: epsilon"))
     assert head.split()[3:] == ["0.5", "1", "2", "4"]
     for row in (
-        "an attacker is right at most",
+        "right about one unit, all others known, at most",
         "noise: measure",
         "noise multiplier: train, 800 steps",
         "single columns off by (TV)",

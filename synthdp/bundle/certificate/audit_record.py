@@ -112,9 +112,10 @@ class Membership(Model):
     The figures are those of the black box; `attacks` has all that were declared, white boxes of the
     released model and tables among them. `pairs` were used; `pairs_dropped` were asked for too, but
     a training always killed its worker. `baseline`: the black box's classifier on histograms of
-    columns, which never ask about the target; None in a record of an earlier version. `warnings`:
-    what a reader must know before believing the black box and the shadow models, in the attack's
-    words.
+    columns, which never ask about the target; None in a record of an earlier version. `unit`: what
+    the target is where units have several rows, all of which come and go with it; None: one row.
+    `warnings`: what a reader must know before believing the black box and the shadow models, in the
+    attack's words.
     """
 
     pairs: int = Field(ge=1)
@@ -127,6 +128,7 @@ class Membership(Model):
     epsilon_provable: float | None = Field(default=None, ge=0)
     refuted: bool
     attacks: tuple[DeclaredAttack, ...] = ()
+    unit: str | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -111,6 +111,8 @@ def _membership(attack: Membership) -> str:
         f" models{dropped}: advantage over guessing {attack.advantage:.3f} (95% interval"
         f" {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
     )
+    if attack.unit is not None:
+        told += f" The target is one unit with all its rows: {plain(attack.unit)}."
     if attack.baseline:
         told += (
             " Of histograms of columns, which never ask about the target, the same classifier had"

@@ -110,7 +110,7 @@ def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
     if facts["scores"]:
         yield score_table(facts["scores"])
     yield ReportTable(
-        "Bound on any membership attack",
+        "Bound on attacks by one who knows all other rows",
         ("false positive rate", "true positive rate at most"),
         rates,
     )

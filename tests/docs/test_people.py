@@ -1,0 +1,53 @@
+"""What the page for people in the data says of how often somebody is right, held by a game."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "people-in-the-data.md").read_text(encoding="utf-8")
+RELATIVES = 5
+
+
+def told() -> dict[float, int]:
+    """Times in 100 that somebody is right at most, by epsilon."""
+    rows = re.findall(r"^\| ([\d.]+) \| (\d+) times in 100 \|", PAGE, flags=re.MULTILINE)
+    return {float(epsilon): int(times) for epsilon, times in rows}
+
+
+def right(epsilon: float) -> float:
+    """The most that a guess between two equally likely worlds can be right."""
+    return math.exp(epsilon) / (1 + math.exp(epsilon))
+
+
+def test_the_table_is_of_one_unit_against_whoever_knows_all_others() -> None:
+    assert set(told()) == {0.1, 0.5, 1, 3}
+    for epsilon, times in told().items():
+        assert times == math.ceil(100 * right(epsilon)), epsilon
+
+
+def test_relatives_who_join_together_are_told_more_surely_than_one() -> None:
+    """A count with the noise of epsilon 1: who does not know the relatives' rows, but that they
+    come together, is right more often than the table's line for one, and no more often than a
+    group's.
+    """
+    rng = np.random.default_rng(5)
+    inside = rng.random(200_000) < 0.5
+    count = RELATIVES * inside + rng.laplace(0, 1, inside.size)
+    share = np.mean((count > RELATIVES / 2) == inside)
+    assert right(1) < 0.74 < 0.95 < share < right(RELATIVES)  # of pure privacy, five times
+    said = re.search(r"five relatives .*? right (\d+) times in 100", " ".join(PAGE.split()))
+    assert said is not None and int(said[1]) == round(100 * share)
+
+
+@pytest.mark.parametrize("page", ["people-in-the-data.md", "guides/epsilon.md", "steward.md"])
+def test_no_page_says_that_the_bound_for_one_is_for_whatever_is_known(page: str) -> None:
+    text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+    assert not re.search(
+        r"any other knowledge|anyone could ever|whatever (?:else )?they know", text
+    )
