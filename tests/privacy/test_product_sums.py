@@ -133,7 +133,6 @@ def test_no_replaced_row_moves_the_sums_further_than_is_charged_and_some_come_ne
         "a number": (replace(mechanism(), products=((AGE,),)), 0.999),
         "levels": (replace(mechanism(), products=((B,), (C,))), 0.999),
         "one level": (replace(mechanism(), products=((B,),)), 0.999),
-        "how many": (replace(mechanism(), products=((),)), 0.999),
         "a square": (replace(mechanism(), products=((AGE, AGE),)), 0.999),
     }
     for name, (measured, near) in cases.items():
