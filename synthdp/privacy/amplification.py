@@ -44,6 +44,8 @@ import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from synthdp.privacy.loss_grid import on_grid
+
 Floats = npt.NDArray[np.float64]
 
 FARTHEST = 700.0  # nats that a 64-bit exponential holds
@@ -81,7 +83,7 @@ def _removed(inner: pld_pmf.DensePLDPmf, rate: float, width: float) -> pld_pmf.P
     counted = np.minimum(np.cumsum(of_b[::-1]), 1.0)
     of_b = np.diff(counted, prepend=0.0)[::-1]
     moved = np.log1p(rate * np.expm1(np.minimum(losses, FARTHEST)))
-    return _on_grid(
+    return on_grid(
         np.append(moved, np.log1p(-rate)),
         np.append(rate * mass + (1 - rate) * of_b, (1 - rate) * (1 - counted[-1])),
         rate * inner._infinity_mass,
@@ -94,28 +96,10 @@ def _added(inner: pld_pmf.DensePLDPmf, rate: float, width: float) -> pld_pmf.PLD
     losses, mass = _losses_and_mass(inner)
     moved = -np.log1p(rate * np.expm1(np.minimum(-losses, FARTHEST)))
     endless = -np.log1p(-rate)
-    return _on_grid(np.append(moved, endless), np.append(mass, inner._infinity_mass), 0.0, width)
+    return on_grid(np.append(moved, endless), np.append(mass, inner._infinity_mass), 0.0, width)
 
 
 def _losses_and_mass(inner: pld_pmf.DensePLDPmf) -> tuple[Floats, Floats]:
     """Losses and their probabilities; what a Fourier transform left below zero counts as zero."""
     losses = (inner._lower_loss + np.arange(inner.size)) * inner._discretization
     return losses, np.maximum(np.asarray(inner._probs, dtype=np.float64), 0.0)
-
-
-def _on_grid(losses: Floats, mass: Floats, endless: float, width: float) -> pld_pmf.PLDPmf:
-    """Each mass at a loss, shared between the nearest multiples of `width` below and above.
-
-    The shares keep both masses, that of the first law and that of the second, exp(-l) times the
-    first: exp(-l) is spread about its mean, and every order's divergence, a mean of a convex
-    function of it, grows. This is connect-the-dots for single losses [Doroshenko et al., "Connect
-    the Dots", arXiv:2207.04380v1, Algorithm 1], without differences of nearly equal numbers.
-    """
-    below = np.floor(losses / width).astype(np.int64)
-    above = np.clip(np.expm1(below * width - losses) / np.expm1(-width), 0.0, 1.0)
-    lowest = int(below.min())
-    size = int(below.max()) - lowest + 2
-    places = below - lowest
-    probs = np.bincount(places, mass * (1 - above), minlength=size)
-    probs += np.bincount(places + 1, mass * above, minlength=size)
-    return pld_pmf.DensePLDPmf(width, lowest, probs, endless, True)

@@ -19,19 +19,15 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.special import gammaln
 
+from synthdp.privacy.loss_grid import LARGEST_EPSILON, NO_PROTECTION, nothing
+
 Floats = npt.NDArray[np.float64]
 
 ORDERS = 1 + np.geomspace(
     1e-3, 1e4, 200
 )  # any order above 1 gives a sound bound; so many lose nothing visible
 TAIL = 40.0  # nats: epsilons beyond which delta is below e^-40
-LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
 LARGEST_PURE_EPSILON = 600.0  # the same for what is pure, whose losses are few
-NO_PROTECTION = (
-    1 - 1e-9
-    # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting`
-    # reports 1
-)
 MAX_ONE_BY_ONE = 1000  # choices: of more, that bound is the looser one, and takes minutes
 JUDGED_AT = 1e-6  # the delta at which two sound bounds are compared
 POINTS = 4000  # of the grid: a coarser one costs tightness, never soundness
@@ -80,7 +76,7 @@ def concentrated_pld(rho: float, *, width: float) -> pld.PrivacyLossDistribution
     deltas[below] = np.minimum(deltas[below], mirrored)
     hull = _convex_minorant(np.exp(epsilons), deltas)
     if hull[-1] > NO_PROTECTION:
-        return _nothing(width)
+        return nothing(width)
     return pld.PrivacyLossDistribution(
         pld_pmf.create_pmf_pessimistic_connect_dots(width, steps, np.minimum.accumulate(hull))
     )
@@ -117,7 +113,7 @@ def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.Privacy
     second for hundreds.
     """
     if spread > LARGEST_EPSILON:
-        return _nothing(width)
+        return nothing(width)
     as_zcdp = concentrated_pld(count * spread**2 / 8, width=width)
     if count > MAX_ONE_BY_ONE:
         return as_zcdp
@@ -173,14 +169,6 @@ def _grid(reach: float, width: float) -> npt.NDArray[np.int64]:
     stride = math.ceil(2 * reach / width / POINTS)
     last = math.ceil(reach / width / stride)
     return stride * np.arange(-last, last + 1)
-
-
-def _nothing(width: float) -> pld.PrivacyLossDistribution:
-    """Of no protection."""
-    return pld.from_privacy_parameters(
-        DifferentialPrivacyParameters(LARGEST_EPSILON, NO_PROTECTION),
-        value_discretization_interval=width,
-    )
 
 
 def _delta_bound(rho: float, epsilons: npt.NDArray[np.floating[Any]]) -> Floats:

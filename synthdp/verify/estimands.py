@@ -15,6 +15,7 @@ from synthdp.data.domain import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model.estimands import estimand_name, sums_of
 from synthdp.privacy.events.kinds import event_from_json
+from synthdp.privacy.events.sums import GaussianSumsDpEvent
 from synthdp.privacy.mechanisms.product_sums import NoisyProducts, Sums
 from synthdp.privacy.mechanisms.stratum_sums import GRID, SQUARE
 from synthdp.privacy.plan import estimand_purpose
@@ -80,10 +81,17 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
         return
     estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
     assert not isinstance(estimand, TableEstimand)
-    moved = rows_of(reader.spec) * sums_of(reader.spec, domain, estimand).sensitivity
+    measured = sums_of(reader.spec, domain, estimand)
+    moved = rows_of(reader.spec) * measured.sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
-    gaussian = isinstance(charged, dp_accounting.GaussianDpEvent)
-    if not gaussian or not math.isclose(value.sigma, sigma, rel_tol=TOLERANCE):
+    match charged:
+        case dp_accounting.GaussianDpEvent():
+            covered = True
+        case GaussianSumsDpEvent(replaced=replaced):
+            covered = replaced >= measured.event(1).replaced * (1 - TOLERANCE)
+        case _:
+            covered = False
+    if not covered or not math.isclose(value.sigma, sigma, rel_tol=TOLERANCE):
         yield f"{ESTIMANDS}: estimand {name} states noise of {value.sigma:.6g}, which is not paid"
 
 

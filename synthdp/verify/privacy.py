@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -38,6 +39,7 @@ from synthdp.verify.scores import score_problems
 
 # Relative: another version of the accountant may round differently in the last digits.
 TOLERANCE = 1e-6
+BOUNDS = ("epsilon", "epsilon_spent", "purposes")  # may be larger, by an earlier accountant
 
 
 def _check_spec(reader: Reader) -> Iterator[str]:
@@ -222,13 +224,16 @@ def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
 
 
 def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
-    """Fields of the stated certificate that are not those of the true one."""
+    """Fields that are not those of the true certificate; bounds may be larger, up to the whole."""
     for key in Certificate.model_fields:
         says, should = getattr(stated, key), getattr(true, key)
-        if not _same(says, should):
-            yield (
-                f"{key} does not follow from the spec, the plan and the ledger{_got(says, should)}"
-            )
+        if not _same(says, should, or_above=key in BOUNDS):
+            got = _got(says, should)
+            yield f"{key} does not follow from the spec, the plan and the ledger{got}"
+    alone = [(f"purpose {p.purpose!r}", p.epsilon) for p in stated.purposes]
+    for part, epsilon in (("epsilon_spent", stated.epsilon_spent), *alone):
+        if epsilon > stated.epsilon * (1 + TOLERANCE):
+            yield f"{part}: epsilon {epsilon:.6g} is more than that of the whole plan"
 
 
 def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[str]:
@@ -319,14 +324,17 @@ def _graph_from_rows(reader: Reader, spec: ReleaseSpec) -> bool:
     return CausalGraph.from_json(reader.json("graph.json")) != without_rows
 
 
-def _same(stated: Any, true: Any) -> bool:
-    """Equal, where numbers may differ in their last digits."""
+def _same(stated: Any, true: Any, *, or_above: bool = False) -> bool:
+    """Equal, where numbers may differ in their last digits, or be larger `or_above`."""
     if isinstance(stated, float) and isinstance(true, float):
-        return math.isclose(stated, true, rel_tol=TOLERANCE, abs_tol=1e-12)
+        larger = or_above and true < stated < math.inf
+        return larger or math.isclose(stated, true, rel_tol=TOLERANCE, abs_tol=1e-12)
     if isinstance(stated, tuple) and isinstance(true, tuple):
-        return len(stated) == len(true) and all(map(_same, stated, true))
+        same = partial(_same, or_above=or_above)
+        return len(stated) == len(true) and all(map(same, stated, true))
     if hasattr(stated, "model_dump") and type(stated) is type(true):
-        return all(_same(getattr(stated, k), getattr(true, k)) for k in type(stated).model_fields)
+        parts = [tuple(getattr(x, k) for k in type(x).model_fields) for x in (stated, true)]
+        return _same(*parts, or_above=or_above)
     return bool(stated == true)
 
 

@@ -14,6 +14,7 @@ import dp_accounting
 import numpy as np
 import numpy.typing as npt
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -29,6 +30,7 @@ from synthdp.privacy.events.kernel import (
     SparseVectorDpEvent,
 )
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
+from synthdp.privacy.loss_grid import discrete_gaussian_pld
 
 Floats = npt.NDArray[np.float64]
 
@@ -270,6 +272,70 @@ def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float) -> None:
         strict=True,
     ):
         assert truth - 1e-10 <= delta <= truth * 1.01 + 1e-6
+
+
+def exact_delta(sigma: float, moves: int, epsilon: float) -> float:
+    """Delta of `moves` cells that each move by one, summed over the law of the noise's sum: terms
+    that are nowhere below zero, so that no digits are lost. What is further out than 12 standard
+    deviations is left out.
+    """
+    reach = math.ceil(12 * sigma * math.sqrt(moves))
+
+    def both(one: Floats, other: Floats) -> Floats:
+        law = np.convolve(one, other)
+        out = max(0, len(law) // 2 - reach)
+        return law[out : len(law) - out]
+
+    total, left, law = np.ones(1), moves, discrete_pmf(sigma, math.ceil(12 * sigma) + 1)[1]
+    while left:
+        total, left = both(total, law) if left % 2 else total, left // 2
+        law = both(law, law) if left else law
+    loss = (np.arange(len(total)) - len(total) // 2 + moves / 2) / sigma**2
+    above = loss > epsilon
+    return float(-(total[above] * np.expm1(epsilon - loss[above])).sum())
+
+
+@pytest.mark.parametrize(
+    ("sigma", "tables", "adjacency"),
+    [
+        (0.4, 1, "add_remove"),
+        (1.1, 2, "replace_one"),
+        (2.5, 9, "add_remove"),
+        (9.0, 14, "replace_one"),
+        (12.0, 40, "add_remove"),
+        (40.0, 14, "add_remove"),
+        pytest.param(60.0, 105, "add_remove", marks=pytest.mark.check),
+        pytest.param(40.0, 100, "replace_one", marks=pytest.mark.check),
+    ],
+)
+def test_tables_together_cost_their_exact_delta_and_hardly_more(
+    sigma: float, tables: int, adjacency: Adjacency
+) -> None:
+    """Losses that are rounded up to the grid would take half a step of epsilon for each table."""
+    event = dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(sigma), tables)
+    moves = tables * (1 if adjacency == "add_remove" else 2)
+    profile = accounting.delta_profile([event], epsilons=EPSILONS, adjacency=adjacency)
+    for epsilon, delta in profile:
+        exact = exact_delta(sigma, moves, epsilon)
+        assert exact - 1e-13 <= delta <= exact * 1.001 + 1e-12, epsilon
+
+
+@pytest.mark.parametrize("sigma", [0.3, 2.0, 55.0])
+def test_one_discrete_gaussian_is_the_librarys(sigma: float) -> None:
+    theirs = pld.from_discrete_gaussian_mechanism(
+        sigma, value_discretization_interval=1e-4, use_connect_dots=True
+    )
+    ours = discrete_gaussian_pld(sigma, width=1e-4)
+    for delta in (0.05, 1e-3, 1e-6):
+        epsilon = theirs.get_epsilon_for_delta(delta)
+        assert ours.get_epsilon_for_delta(delta) == pytest.approx(epsilon, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [0.04])
+def test_next_to_no_noise_is_no_protection(sigma: float) -> None:
+    """Losses that are too large to be told count as endless."""
+    event = dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(sigma), 3)
+    assert accounting.epsilon([event], delta=1e-5, adjacency="replace_one") > 500
 
 
 @pytest.mark.parametrize("sigma", [0.8, 6.0])

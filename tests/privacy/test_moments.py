@@ -121,6 +121,28 @@ def _moves(mechanism: MomentMatrix, rows: npt.NDArray[np.float64]) -> npt.NDArra
     return moved
 
 
+@pytest.mark.parametrize(("count", "degree", "deviations"), [(1, 1, 2.0), (4, 1, 1e9), (3, 2, 2.0)])
+def test_no_replaced_unit_moves_the_sums_further_than_is_charged_and_some_come_near(
+    count: int, degree: int, deviations: float
+) -> None:
+    """Pairs of units of one row, and of three, at corners and inside."""
+    mechanism = matrix(count, degree=degree, deviations=deviations)
+    rng = np.random.default_rng(count)
+    rows = np.concatenate([rng.choice([-1.0, 1.0], (60, count)), rng.uniform(-1, 1, (60, count))])
+    table = table_of(mechanism.basis.domain, rows)
+    functions = mechanism.bounded(mechanism.basis.matrix(table.frame, table.codes)) * GRID
+    upper = np.triu_indices(functions.shape[1])
+    one = functions[:, upper[0]] * functions[:, upper[1]]
+    for size in (1, 3):
+        units = one[rng.integers(0, len(one), (400, size))].sum(1) if size > 1 else one
+        units = np.concatenate([units, size * one])
+        squares = (units**2).sum(1)
+        moved = np.sqrt((squares[:, None] + squares - 2 * units @ units.T).max())
+        allowed = mechanism.sigma * mechanism.event(size).moved("replace_one")
+        assert mechanism.sensitivity * size <= allowed / 1.4 and moved <= allowed
+        assert moved >= 0.4 * allowed
+
+
 def test_a_search_would_notice_a_sensitivity_that_forgets_the_diagonal() -> None:
     """The search above is sharp: half the Frobenius norm, which leaves the diagonal out, is
     exceeded.

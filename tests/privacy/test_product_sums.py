@@ -121,6 +121,32 @@ def test_no_row_moves_the_sums_further_than_the_sensitivity_and_some_reach_it() 
     )
 
 
+def test_no_replaced_row_moves_the_sums_further_than_is_charged_and_some_come_near() -> None:
+    """All pairs of rows at the ends and in the middle, and rows that lack a column."""
+    ends = pd.DataFrame(
+        combinations([0, 15, 30, None], [0, 49, 50, 99], ["a", "b", "c", None]),
+        columns=["visits", "age", "plan"],
+    ).astype({"visits": "Int64"})
+    table = table_of(ends)
+    cases = {
+        "regression": (mechanism(), 0.75),
+        "a number": (replace(mechanism(), products=((AGE,),)), 0.999),
+        "levels": (replace(mechanism(), products=((B,), (C,))), 0.999),
+        "one level": (replace(mechanism(), products=((B,),)), 0.999),
+        "a square": (replace(mechanism(), products=((AGE, AGE),)), 0.999),
+    }
+    for name, (measured, near) in cases.items():
+        one = [
+            added(measured, table.frame, table.codes, np.array([i])) / GRID
+            for i in range(len(ends))
+        ]
+        moved = max(np.linalg.norm(a - b) for a in one for b in one)
+        allowed = measured.sigma * measured.event(1).moved("replace_one")
+        assert near * allowed <= moved <= allowed * (1 + 1e-12), name
+    assert 1 < mechanism().replaced < 1.9
+    assert mechanism().event(3).moved("replace_one") == pytest.approx(3 * mechanism().replaced)
+
+
 def test_the_search_would_notice_numbers_that_are_not_cut() -> None:
     class Uncut(ProductSums):
         def _number(self, bounds: Bounded, frame: pd.DataFrame, codes: object) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -133,6 +135,27 @@ def test_no_row_moves_the_sums_further_than_the_sensitivity_and_some_reach_it(
     moved = moves(mechanism, frame_of(400, 4))
     assert moved.max() <= mechanism.sensitivity * (1 + 1e-12)
     assert moved.max() == pytest.approx(mechanism.sensitivity, rel=1e-4)
+
+
+@pytest.mark.parametrize("number", [None, CLIPPED])
+def test_no_replaced_unit_moves_the_sums_further_than_is_charged_and_some_reach_it(
+    number: Bounded | None,
+) -> None:
+    """All pairs of units of one row and of two, among rows at the ends of the bounds."""
+    mechanism = StratumSums(DOMAIN, arms("age > 37"), ("sex",), number, 1.0)
+    ends = pd.DataFrame(
+        list(itertools.product([0, 15, 30, None], [0, 99], ["f", "m"], ["a"])),
+        columns=["visits", "age", "sex", "plan"],
+    ).astype({"visits": "Int64"})
+    table = table_of(ends)
+    one = [added(mechanism, table.frame, table.codes, np.array([i])) / GRID for i in range(16)]
+    for rows in (1, 2):
+        units = [sum(unit) for unit in itertools.combinations_with_replacement(one, rows)]
+        moved = max(np.linalg.norm(a - b) for a, b in itertools.combinations(units, 2))
+        event = mechanism.event(rows)
+        allowed = mechanism.sigma * event.moved("replace_one")
+        assert allowed == pytest.approx(math.sqrt(2) * rows * mechanism.sensitivity)
+        assert moved == pytest.approx(allowed, rel=1e-4) and moved <= allowed * (1 + 1e-12)
 
 
 def test_the_search_would_notice_numbers_that_are_not_cut() -> None:

@@ -9,6 +9,7 @@ import dp_accounting
 
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import SecretSampleDpEvent
+from synthdp.privacy.events.sums import GaussianSumsDpEvent
 
 
 def charges_of(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting.DpEvent | float]:
@@ -22,6 +23,9 @@ def charges_of(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounti
         match leaf:
             case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
                 squares += (units / noise) ** 2
+                continue
+            case GaussianSumsDpEvent():
+                squares += leaf.moved("add_remove" if units == 1 else "replace_one") ** 2
                 continue
             case RoundedGaussianDpEvent():
                 squares += leaf.noise_multiplier(units) ** -2

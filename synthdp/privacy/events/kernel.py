@@ -8,7 +8,6 @@ a unit removes one and adds one: twice what is pure, and for counts what is said
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any, Self
 
 import attrs
@@ -33,6 +32,7 @@ from synthdp.privacy.events.base import (
     positive,
     whole,
 )
+from synthdp.privacy.loss_grid import discrete_gaussian_pld
 
 MAX_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
 
@@ -80,7 +80,7 @@ class DiscreteGaussianDpEvent(KernelEvent):
         rho = self.zcdp(adjacency)
         if rho is not None:
             return concentrated_pld(rho, width=width)
-        once = _discrete_gaussian_pld(self.sigma, width)
+        once = discrete_gaussian_pld(self.sigma, width=width)
         return once if adjacency == "add_remove" else once.self_compose(2)
 
     def repeated(
@@ -317,14 +317,6 @@ class GumbelMaxDpEvent(KernelEvent):
             f"the largest of scores with Gumbel noise of scale {self.scale:.6g}, whole numbers"
             f" that a unit moves by at most {self.sensitivity * self.rows}"
         )
-
-
-@lru_cache(maxsize=64)
-def _discrete_gaussian_pld(sigma: float, width: float) -> pld.PrivacyLossDistribution:
-    """Of one cell that moves by one count. Tables of a plan share few noises."""
-    return pld.from_discrete_gaussian_mechanism(
-        sigma, sensitivity=1, value_discretization_interval=width
-    )
 
 
 def too_few(planned: int, rows: int, *, what: str = "a table") -> str | None:

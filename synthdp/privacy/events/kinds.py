@@ -36,6 +36,7 @@ from synthdp.privacy.events.kernel import (
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
 )
+from synthdp.privacy.events.sums import GaussianSumsDpEvent
 from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 
 MAX_PARTS = 200  # of one purpose, in a stranger's bundle
@@ -284,6 +285,7 @@ _KERNEL_KINDS: tuple[type[EventKind], ...] = (
     DiscreteGaussianDpEvent,
     RoundedGaussianDpEvent,
     ThresholdedGaussianDpEvent,
+    GaussianSumsDpEvent,
     SparseVectorDpEvent,
     GumbelMaxDpEvent,
     SecretSampleDpEvent,

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from synthdp.data.basis import Basis
 from synthdp.data.encoding import Codes
 from synthdp.data.scales import Scale
+from synthdp.privacy.events.sums import GaussianSumsDpEvent
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -55,7 +56,11 @@ class MomentMatrix:
     triangle by sqrt(sum_{i<=j} f_i^2 f_j^2) = sqrt((|f|^4 + sum f_i^4) / 2) <= sqrt((C^4 + C^2) /
     2) in L2, reached by C^2 functions of size one. |f_i| <= 1 because Legendre polynomials on [-1,
     1], contrasts and indicators are at most one, and weights are too. Removing a row does the same;
-    a unit of k rows at most k times as much; replacing it twice that. Scaling and cutting act on
+    a unit of k rows at most k times as much. For rows of functions f and g the product of their
+    moves is sum_{i<=j} f_i f_j g_i g_j = ((f.g)^2 + sum f_i^2 g_i^2) / 2 >= 0, and so is that of
+    the moves A of k rows that leave and B of k that come: |A - B|^2 <= |A|^2 + |B|^2, so that
+    replacing a unit moves them by sqrt(2) times as much at most, reached by functions of size one
+    that no two rows share. Scaling and cutting act on
     each row alone and only shrink f. The sums are whole numbers in units of `GRID`^2, so that
     rounding the noise is post-processing (as for counts).
     """
@@ -84,7 +89,7 @@ class MomentMatrix:
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism."""
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+        return GaussianSumsDpEvent(self.noise_multiplier / rows_per_unit, math.sqrt(2))
 
     def scaled(self, factor: float) -> MomentMatrix:
         """The same with `factor` times the noise."""

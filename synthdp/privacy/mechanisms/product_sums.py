@@ -8,6 +8,7 @@ column). Each different sum is released once.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, operand_values
+from synthdp.privacy.events.sums import GaussianSumsDpEvent
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.mechanisms.stratum_sums import (
     GRID,
@@ -60,8 +62,16 @@ class ProductSums:
     for different levels of some column, so that at most one of them is not zero for the row. Each
     is at most 1 in size, since numbers are cut to [-1, 1]. So a row moves the vector of all sums by
     at most the root of the number of kinds in L2, and reaches it where its numbers lie at ends of
-    their bounds and its levels are asked for. A unit of k rows moves it by at most k times as much;
-    replacing one by at most twice that. Rounding each product to multiples of 1 / `GRID` takes
+    their bounds and its levels are asked for. A unit of k rows moves it by at most k times as much.
+
+    Where a row that counts is replaced by one that counts, the square of the move is at most the
+    sum over kinds of these (`replaced`): 0 for the constant, which both have; 4 where a number is
+    there an odd number of times, as one product moves by at most 2, or two by 1 each; 2 where two
+    products that are nowhere below 0 may move by 1 each, for levels that differ; and 1 where only
+    one may. Where one of the two does not count, it is a row that comes or
+    goes. A replaced unit of k rows is k such moves at most (`events.sums`).
+
+    Rounding each product to multiples of 1 / `GRID` takes
     none beyond 1 in size, which is such a multiple. All sums are whole numbers of 1 / `GRID`, added
     as integers, so that rounding the noise is post-processing of the Gaussian mechanism. Products,
     bounds and the arm are the spec's. What a row adds is computed of its own values alone.
@@ -99,10 +109,14 @@ class ProductSums:
     @property
     def sensitivity(self) -> float:
         """Of all sums to one row, in L2."""
-        alike = {
-            tuple((name, level == NUMBER) for name, level in product) for product in self.products
-        }
-        return math.sqrt(len(alike))
+        return math.sqrt(len({_kind(product) for product in self.products}))
+
+    @property
+    def replaced(self) -> float:
+        """Of all sums to one row that is replaced, in units of the sensitivity: 1 to 2."""
+        kinds = Counter(map(_kind, self.products))
+        squares = math.fsum(_replaced(kind, products) for kind, products in kinds.items())
+        return max(1.0, math.sqrt(squares) / self.sensitivity)
 
     @property
     def sigma(self) -> float:
@@ -111,7 +125,7 @@ class ProductSums:
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism."""
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+        return GaussianSumsDpEvent(self.noise_multiplier / rows_per_unit, self.replaced)
 
     def scaled(self, factor: float) -> ProductSums:
         """The same with `factor` times the noise."""
@@ -188,6 +202,20 @@ class ProductSums:
         if arrays["sums"].shape != (len(self.products),):
             raise ValueError("not the sums of these products")
         return NoisyProducts(arrays["sums"], self.sigma)
+
+
+def _kind(product: Product) -> tuple[tuple[str, bool], ...]:
+    """What products that differ in their levels alone have in common: columns, which as numbers."""
+    return tuple((name, level == NUMBER) for name, level in product)
+
+
+def _replaced(kind: tuple[tuple[str, bool], ...], products: int) -> float:
+    """Square of the most that replacing a row moves the `products` of one kind by."""
+    times = Counter(name for name, is_number in kind if is_number)
+    if any(count % 2 for count in times.values()):
+        return 4.0
+    levels = sum(not is_number for _, is_number in kind)
+    return 0.0 if not kind else 2.0 if levels and products > 1 else 1.0
 
 
 Sums = NoisySums | NoisyProducts

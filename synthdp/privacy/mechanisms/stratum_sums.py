@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, operand_values
+from synthdp.privacy.events.sums import GaussianSumsDpEvent
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -95,10 +96,14 @@ class StratumSums:
     one stratum and nothing to others. Its L2 norm is at most sqrt(2 + c^2), reached at |u| = 1;
     with counts alone it is 1. Rounding u to multiples of 1 / `GRID`, and c u^2 likewise,
     takes neither beyond 1 and c in size, which are such multiples. A unit of k rows moves the sums
-    by at most k times as much; replacing one by at most twice that. All sums are whole numbers of
-    1 / `GRID`, which doubles add exactly in any order, so that rounding the noise is
-    post-processing of the Gaussian mechanism. Arms, levels and bounds are the spec's. Whether an
-    arm holds for a row is asked of that row's values alone.
+    by at most k times as much. Where vectors a and b of two rows share a stratum, a.b = 1 + u u' +
+    c^2 u^2 u'^2 >= 0, as u u' >= -1 (rounded, too), and elsewhere it is 0. So the sums A and B of k
+    rows that leave and k that come have A.B >= 0, and |A - B|^2 <= |A|^2 + |B|^2: replacing a unit
+    moves the sums by sqrt(2) times as much at most, reached where all rows that leave share one
+    stratum and all that come another. All sums are whole numbers of 1 / `GRID`, which doubles add
+    exactly in any order, so that rounding the noise is post-processing of the Gaussian mechanism.
+    Arms, levels and bounds are the spec's. Whether an arm holds for a row is asked of that row's
+    values alone.
     """
 
     domain: Domain
@@ -137,7 +142,7 @@ class StratumSums:
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism."""
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+        return GaussianSumsDpEvent(self.noise_multiplier / rows_per_unit, math.sqrt(2))
 
     def scaled(self, factor: float) -> StratumSums:
         """The same with `factor` times the noise."""
