@@ -41,6 +41,16 @@ def edit_json(path: Path, change: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(content))
 
 
+def chain(entries: list[dict[str, Any]]) -> None:
+    """Give entries the hashes that fit their content."""
+    before: dict[str, Any] | None = None
+    for entry in entries:
+        if before is not None and entry["seq"] == before["seq"] + 1:
+            entry["previous"] = before["hash"]
+        entry["hash"] = entry_hash(**{k: v for k, v in entry.items() if k != "hash"})
+        before = entry
+
+
 @pytest.mark.finding("mutant verify reservation")
 @pytest.mark.parametrize(
     "amount", [{"epsilon": 0.5}, {"epsilon": 30.0}, {"delta": 1e-9}, {"delta": 1e-3}]
@@ -52,17 +62,41 @@ def test_another_budget_reserved_than_the_spec_states(
 
     def forge(content: Any) -> None:
         content["entries"][0]["body"].update(amount)
-        before: dict[str, Any] | None = None
-        for entry in content["entries"]:
-            if before is not None and entry["seq"] == before["seq"] + 1:
-                entry["previous"] = before["hash"]
-            entry["hash"] = entry_hash(**{k: v for k, v in entry.items() if k != "hash"})
-            before = entry
+        chain(content["entries"])
 
     edit_json(bundle / LEDGER, forge)
     assert "privacy/ledger.json: the reservation is not the spec's epsilon and delta" in problems(
         bundle
     )
+
+
+@pytest.mark.parametrize("field", ["privacy.epsilon", "evaluation.holdout", "columns.sex"])
+def test_a_change_of_what_was_paid_for(bundle: Path, field: str) -> None:
+    """The ledger lists it as a change of the spec, counted by the settlement, with every hash as it
+    must be. Of a field that may change the same bundle says that its certificate does not follow.
+    """
+
+    def amend(changed: str) -> str:
+        def forge(content: Any) -> None:
+            *paid, settlement = content["entries"]
+            body = {"by": "a", "spec_sha256": "0" * 64, "changed": [changed]}
+            body |= {"published_sha256": sha256(bundle / "spec.yaml")}
+            amended = paid[-1] | {"kind": "amend", "body": body, "seq": settlement["seq"]}
+            settlement["body"]["amendments"] = 1
+            settlement["seq"] += 1
+            content["entries"] = [*paid, amended, settlement]
+            chain(content["entries"])
+
+        kept = (bundle / LEDGER).read_bytes()
+        edit_json(bundle / LEDGER, forge)
+        found = problems(bundle)
+        (bundle / LEDGER).write_bytes(kept)
+        return found
+
+    said = f"{field!r} was changed after the reservation, and decides what was paid for"
+    assert said in amend(field)
+    free = amend("dataset.title")
+    assert "was changed after the reservation" not in free and "amended" in free, free
 
 
 @pytest.mark.finding("mutant verify tolerance")

@@ -1,4 +1,4 @@
-"""Who is in a secret sample or held out: coins of each call's own, that no log and no part repeats."""
+"""Who is in a secret sample or held out: by coins of each call and part, that no log has."""
 
 from __future__ import annotations
 
