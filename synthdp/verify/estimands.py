@@ -19,7 +19,6 @@ from synthdp.privacy.mechanisms.product_sums import NoisyProducts, Sums
 from synthdp.privacy.mechanisms.stratum_sums import GRID, SQUARE
 from synthdp.privacy.plan import estimand_purpose
 from synthdp.spec.model import TableEstimand
-from synthdp.verify.bounds import rows_of
 from synthdp.verify.reader import Check, Reader
 
 TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits
@@ -80,7 +79,8 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
         return
     estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
     assert not isinstance(estimand, TableEstimand)
-    moved = rows_of(reader.spec) * sums_of(reader.spec, domain, estimand).sensitivity
+    unit = reader.spec.dataset.privacy_unit
+    moved = unit.max_rows * sums_of(reader.spec, domain, estimand).sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
     gaussian = isinstance(charged, dp_accounting.GaussianDpEvent)
     if not gaussian or not math.isclose(value.sigma, sigma, rel_tol=TOLERANCE):
