@@ -15,7 +15,9 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
+from synthdp.privacy.mechanisms.stratum_sums import GRID, Arm, StratumSums
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines.bounding import coin, limit
 from synthdp.privacy.readers.engines.engine import Engine, EngineTable
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, coins_of
 from synthdp.privacy.readers.engines.on_dask import DaskEngine, _dealt
@@ -137,3 +139,24 @@ def test_rows_at_one_place_of_several_files_have_coins_of_their_own(tmp_path: Pa
     (counted,) = engine.count(LevelGroups(DOMAIN, {}), [("age",)])
     assert counted.tolist() == (~np.concatenate(held)).astype(int).tolist()
     assert sorted(engine.sample(1.0, Streams.fresh())[:, 1]) == np.flatnonzero(counted).tolist()
+
+
+@pytest.mark.parametrize("kind", ["dask, by id", "sqlite"])
+def test_no_unit_that_is_held_out_is_counted_or_trained_on(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever door a unit's rows could come through: counts, sums or a training's sample."""
+    write(TABLE, tmp_path, files=3)
+    table: Any = TABLES[kind](tmp_path, monkeypatch)
+    engine = table._engine
+    engine = replace(engine, reading=replace(engine.reading, holdout=0.4, coins="ab" * 16))
+    held = np.array([coin("ab" * 16, f"p{i}") < limit(0.4) for i in range(UNITS)])
+    (counted,) = engine.count(LevelGroups(DOMAIN, {}), [("age",)])
+    assert counted.tolist() == (~held).astype(int).tolist() and 0 < held.sum() < UNITS
+    assert np.array_equal(np.sort(engine.sample(1.0, Streams.fresh())[:, 1]), np.flatnonzero(~held))
+    if kind == "sqlite":
+        return
+    ages = StratumSums(DOMAIN, (Arm(),), ("age",), None, 1.0)
+    for side, wanted in (("fit", ~held), ("held out", held), ("all", held | True)):
+        found = engine.add_up(ages, side) // GRID
+        assert found.ravel().tolist() == wanted.astype(int).tolist()
