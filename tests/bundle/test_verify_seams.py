@@ -16,7 +16,9 @@ from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256
 from synthdp.ledger.entries import entry_hash
+from synthdp.spec.model import Gate
 from synthdp.verify.checks import inspect_bundle
+from synthdp.verify.scores import _holds
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
 
@@ -157,3 +159,18 @@ def test_the_balance_is_that_of_the_reservation(bundle: Path) -> None:
     }
     page = (bundle / "report.html").read_text()
     assert "epsilon 5.5 of 9 is left: this release took 3, all so far took 3.5" in page
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "held"),
+    [
+        ({"at_most": 0.2}, 0.2, True),
+        ({"at_most": 0.2}, 0.21, False),
+        ({"at_least": 0.8}, 0.8, True),
+        ({"at_least": 0.8}, 0.79, False),
+    ],
+)
+def test_a_gate_on_a_published_score_is_held_against_it_again(
+    bound: dict[str, float], value: float, held: bool
+) -> None:
+    assert _holds(Gate(metric="tstr_accuracy_dp", **bound), value) == held  # type: ignore[arg-type]
