@@ -12,8 +12,10 @@ import yaml
 
 from synthdp.errors import BudgetError, SpecError
 from synthdp.privacy.plan import SCORES
+from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.release import amend
 from synthdp.release import open_session as opening
+from synthdp.release import publish as publishing
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import PREDICT_COLUMNS, skeleton
 
@@ -100,3 +102,24 @@ def test_a_change_that_would_change_the_plan_is_refused(amended: Any) -> None:
     with pytest.raises(BudgetError, match="would change what run r has planned"):
         amended(ledger, "another", sampling={"rows": 99})
     assert not ledger.amended
+
+
+def test_figures_carry_the_receipts_of_all_sums_that_they_are_made_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the noisy tables too, among which contingency tables are."""
+
+    def released(value: Any, entry: str) -> Released[Any]:
+        return Released(value, frozenset({Receipt("r", entry)}), key=_KERNEL_KEY)
+
+    heard: list[Any] = []
+    monkeypatch.setattr(publishing, "estimands_json", lambda *told: heard.append(told[2]) or {})
+    fitted: Any = SimpleNamespace(
+        tables=released((), "tables"), sums={"1": released(11, "one"), "3": released(33, "three")}
+    )
+    job: Any = SimpleNamespace(spec=SimpleNamespace(estimands=("a",)), domain=None)
+    found = publishing.estimands_of(job, fitted)
+    assert found is not None and heard == [{"1": 11, "3": 33}]
+    assert {receipt.entry for receipt in found.receipts} == {"tables", "one", "three"}
+    job.spec.estimands = ()
+    assert publishing.estimands_of(job, fitted) is None
