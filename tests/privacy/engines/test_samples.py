@@ -17,6 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.mechanisms.stratum_sums import GRID, Arm, StratumSums
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.readers.engines import opening
 from synthdp.privacy.readers.engines.bounding import coin, limit
 from synthdp.privacy.readers.engines.engine import Engine, EngineTable
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, coins_of
@@ -25,7 +26,8 @@ from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement
 from synthdp.privacy.table import Table
-from synthdp.spec.model import Categorical, Integer
+from synthdp.spec.model import Categorical, Compute, Dataset, Integer
+from tests.builders import skeleton
 from tests.privacy.engines.tables import reading_of, write
 from tests.privacy.engines.test_counts import in_sqlite
 
@@ -57,6 +59,9 @@ class HereDask(DaskEngine):
 
     def _each_shard(self, job: Callable[[Any], Any], *, values: bool = False) -> Iterator[Any]:
         yield job([_dealt(self.reading, 1, values, part)[0] for part in self.parts.parts])
+
+
+HERE = {"ArrowEngine": ArrowEngine, "DaskEngine": HereDask}
 
 
 def in_memory(folder: Path, patch: pytest.MonkeyPatch) -> Table:
@@ -160,3 +165,36 @@ def test_no_unit_that_is_held_out_is_counted_or_trained_on(
     for side, wanted in (("fit", ~held), ("held out", held), ("all", held | True)):
         found = engine.add_up(ages, side) // GRID
         assert found.ravel().tolist() == wanted.astype(int).tolist()
+
+
+@pytest.mark.parametrize("unit", [{"kind": "row"}, {"kind": "id", "column": "id", "max_rows": 2}])
+def test_a_table_is_opened_with_the_declared_holdout_under_its_own_key(
+    unit: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a spec says of the unit and of held-out rows reaches the engine; keys are not mixed."""
+    for name in ("ArrowEngine", "DaskEngine"):
+        monkeypatch.setattr(opening, name, HERE[name])
+    monkeypatch.setattr(HereDask, "check", lambda _: None)
+    write(TABLE.select(["sex", "age", "ward", *(["id"] if "column" in unit else [])]), tmp_path)
+    dataset = Dataset.model_validate(
+        {
+            **skeleton(UNITS)["dataset"],
+            "source": {"kind": "parquet", "path": "."},
+            "privacy_unit": {**unit, "meaning": "one"},
+        }
+    )
+    engine = "dask" if "column" in unit else "arrow"
+    table = opening.open_table(
+        dataset,
+        Compute(engine=engine),
+        DOMAIN,
+        folder=tmp_path,
+        keys=("0f" * 16, "ab" * 16),
+        holdout=0.4,
+        delta=0.0,
+    )
+    own: Any = table._engine  # type: ignore[attr-defined]
+    assert (own.reading.key, own.reading.coins) == ("0f" * 16, "ab" * 16)
+    assert (own.reading.max_rows, own.reading.holdout) == (unit.get("max_rows", 1), 0.4)
+    (counted,) = table.count(LevelGroups(DOMAIN, {}), [("age",)])
+    assert 40 < counted.sum() < 100, "of 120: outside with probability below 1e-7"
