@@ -307,8 +307,16 @@ OF_THE_RUN: dict[str, Told] = {
         says("certificate.md", "tv2"),
     ),
     "Gate.at_most": told(
-        {"gates": [{"metric": "tv1", "at_most": 0.37, "outside_guarantee": True}]},
+        {
+            "gates": [
+                {"metric": "tv1", "at_most": 0.37, "outside_guarantee": True},
+                {"metric": "tv1_dp", "at_most": 0.41},
+            ],
+            "evaluation": {"disclosure": "private"},
+        },
         says("certificate.md", "at most 0.37"),
+        (lambda spec: [g.at_most for g in seams.facts(spec).charged_gates], [], [0.41]),
+        (lambda spec: [g.at_most for g in seams.facts(spec).outside_gates], [], [0.37]),
     ),
     "Gate.at_least": told(
         {"gates": [{"metric": "tstr_auc", "at_least": 0.61, "outside_guarantee": True}]},
