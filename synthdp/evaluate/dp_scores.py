@@ -19,7 +19,7 @@ from pydantic import Field
 from synthdp.data.domain import Domain
 from synthdp.evaluate.inference import NORMAL_95
 from synthdp.privacy.mechanisms.scores import Scored, compared
-from synthdp.spec.model import IdUnit, Model, ReleaseSpec
+from synthdp.spec.model import Model, ReleaseSpec
 
 LEVEL, Z = 0.95, NORMAL_95
 
@@ -64,8 +64,7 @@ def dp_scores_of(
 
     It is a function of released values alone.
     """
-    unit = spec.dataset.privacy_unit
-    together = unit.max_rows if isinstance(unit, IdUnit) else 1
+    together = spec.dataset.privacy_unit.max_rows
     targets = [t for t in spec.evaluation.targets if not domain[t].ranged]
     rows, variance = counted_rows(tables)
     scores = []

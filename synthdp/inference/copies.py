@@ -24,7 +24,7 @@ from synthdp.inference.spanned import statement
 from synthdp.inference.tables import measured
 from synthdp.privacy.noise import fresh_generator
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import Column, IdUnit, ReleaseSpec
+from synthdp.spec.model import Column, ReleaseSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,8 +175,7 @@ def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[s
             ),
         )
     check_agreement(solver.agreement(), bundle, names)
-    unit = spec.dataset.privacy_unit
-    return Posterior(solver, unit.max_rows if isinstance(unit, IdUnit) else 1)
+    return Posterior(solver, spec.dataset.privacy_unit.max_rows)
 
 
 def _laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[Floats], int]:

@@ -27,7 +27,6 @@ from synthdp.spec.model import (
     AskedEstimand,
     EffectEstimand,
     Estimand,
-    IdUnit,
     RegressionEstimand,
     ReleaseSpec,
     TableEstimand,
@@ -204,10 +203,9 @@ def _about_effect(spec: ReleaseSpec, estimand: EffectEstimand, number: Bounded) 
         "averaged over the rows of both groups; the interval is of the population that the rows are"
         " a sample of: it has the sampling and the noise"
     )
-    if isinstance(spec.dataset.privacy_unit, IdUnit) and spec.dataset.privacy_unit.max_rows > 1:
-        yield f"of {spec.dataset.privacy_unit.meaning} at most" + (
-            f" {spec.dataset.privacy_unit.max_rows} rows count; the interval allows for it"
-        )
+    unit = spec.dataset.privacy_unit
+    if unit.max_rows > 1:
+        yield f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
     yield _clipped(spec, number)
 
 

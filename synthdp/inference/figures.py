@@ -25,7 +25,7 @@ from synthdp.inference.intervals import (
     share_sampling,
 )
 from synthdp.spec.expressions.query import Query, Statistic
-from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 Floats = npt.NDArray[np.float64]
 
@@ -49,11 +49,7 @@ class Rows:
     @classmethod
     def of_spec(cls, spec: ReleaseSpec) -> Rows:
         """Those that a release of the spec counts."""
-        unit = spec.dataset.privacy_unit
-        return cls(
-            spec.evaluation.holdout if spec.evaluation.enabled else 0.0,
-            unit.max_rows if isinstance(unit, IdUnit) else 1,
-        )
+        return cls(spec.evaluation.held_out, spec.dataset.privacy_unit.max_rows)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from synthdp.inference.blocks import Blocks
 from synthdp.inference.cells import value_bounds
 from synthdp.inference.posterior import Posterior
 from synthdp.inference.tables import Axes
-from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 RULE = (
     "estimate: the mean of the copies' estimates; T = (1 + 1/m) b - u, at least u, with b the"
@@ -132,7 +132,7 @@ def _about(spec: ReleaseSpec, names: list[str], inside: list[str]) -> Iterator[s
             " columns are: what is said holds for levels, and for means up to that"
         )
     unit = spec.dataset.privacy_unit
-    if isinstance(unit, IdUnit) and unit.max_rows > 1:
+    if unit.max_rows > 1:
         yield f"of {unit.meaning} up to {unit.max_rows} rows counted; the copies allow for it"
     if spec.dataset.out_of_domain == "clamp":
         yield "what lay outside of a column's range or categories counts as declared in spec.yaml"

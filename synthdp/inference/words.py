@@ -12,7 +12,7 @@ from synthdp.inference.cells import CellRoles, value_bounds
 from synthdp.inference.figures import Figure, Value
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.query import Query
-from synthdp.spec.model import Datetime, IdUnit, Integer, Number, ReleaseSpec
+from synthdp.spec.model import Datetime, Integer, Number, ReleaseSpec
 from synthdp.spec.wording import many
 
 TIERS = {"A": "A, measured", "B": "B, spanned", "C": "C, model only: no interval"}
@@ -71,7 +71,7 @@ def next_time(columns: Sequence[str], several: int) -> str:
 
 def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
     """Which rows the figures are of; `measured` says that they have intervals."""
-    holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
+    holdout = spec.evaluation.held_out
     if query.statistic == "count":
         yield (
             "rows of the whole table"
@@ -100,7 +100,7 @@ def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
 def counted(spec: ReleaseSpec, names: Sequence[str]) -> Iterator[str]:
     """Which rows the tables count, and what of values outside the domain of these columns."""
     unit = spec.dataset.privacy_unit
-    if isinstance(unit, IdUnit) and unit.max_rows > 1:
+    if unit.max_rows > 1:
         yield f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
     if spec.dataset.out_of_domain == "clamp":
         for name in names:

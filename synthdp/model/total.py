@@ -85,7 +85,5 @@ def _slack(total: Total, spec: ReleaseSpec, rows: float) -> float:
 
     It covers the noise, and the random holdout, which all rows of a unit share.
     """
-    unit = spec.dataset.privacy_unit
-    rows_of_unit = unit.max_rows if isinstance(unit, IdUnit) else 1
-    holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
-    return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * holdout * rows_of_unit))
+    together = spec.evaluation.held_out * spec.dataset.privacy_unit.max_rows
+    return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * together))

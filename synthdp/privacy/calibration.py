@@ -27,7 +27,7 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, Noi
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
-from synthdp.spec.model import IdUnit, ReleaseSpec, SynthesizerSettings
+from synthdp.spec.model import ReleaseSpec, SynthesizerSettings
 
 # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
 # can tell
@@ -50,8 +50,7 @@ def make_plan(
     """The calibrated plan of a release; `graph_rounds` and `estimands` name what the graph stage
     may release, and what estimands are made of, each started from its whole share.
     """
-    unit = spec.dataset.privacy_unit
-    rows_per_unit = unit.max_rows if isinstance(unit, IdUnit) else 1
+    rows_per_unit = spec.dataset.privacy_unit.max_rows
     return _calibrated(_rough_plan(spec, domain, graph_rounds, estimands, rows_per_unit))
 
 
@@ -100,8 +99,7 @@ def adaptive_round(domain: Domain, part: float) -> MechanismFactory:
 
 def expected_fit_rows(spec: ReleaseSpec) -> float:
     """Declared rows that the fit is expected to see: a constant of the spec."""
-    held_out = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
-    return spec.dataset.rows.value * (1 - held_out)
+    return spec.dataset.rows.value * (1 - spec.evaluation.held_out)
 
 
 def sample_rate(spec: ReleaseSpec) -> float:

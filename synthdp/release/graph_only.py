@@ -38,7 +38,7 @@ from synthdp.release.job import Job
 from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.load.loader import parse_spec, spec_text
-from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import counts_only, engine_of
 
 Mode = Literal["learn", "validate"]
@@ -100,13 +100,13 @@ def graph_plan(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
 
 
 def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> ReleasePlan:
-    privacy, unit = spec.privacy, spec.dataset.privacy_unit
+    privacy = spec.privacy
     return make_search_plan(
         spends,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         adjacency=privacy.adjacency,
-        rows_per_unit=unit.max_rows if isinstance(unit, IdUnit) else 1,
+        rows_per_unit=spec.dataset.privacy_unit.max_rows,
     )
 
 

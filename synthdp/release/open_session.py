@@ -78,7 +78,7 @@ def _read(job: Job, streams: Streams) -> Private[Table]:
         spec.dataset,
         job.domain,
         folder=job.folder.spec_path.parent,
-        holdout=spec.evaluation.holdout if spec.evaluation.enabled else 0.0,
+        holdout=spec.evaluation.held_out,
         streams=streams,
         delta=spec.privacy.delta,
         given=job.given,

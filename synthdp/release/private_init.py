@@ -33,7 +33,7 @@ from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft, request_spec
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 FEW_ROWS, SMALL_EPSILON = 10_000, 0.5  # below these little is found
 LOST = 0.1  # a share of rows worth a warning
@@ -63,13 +63,13 @@ class PrivateInit:
 
 def init_plan(spec: ReleaseSpec) -> ReleasePlan:
     """The plan of such a run; `spec` is that of `request_spec`."""
-    privacy, unit = spec.privacy, spec.dataset.privacy_unit
+    privacy = spec.privacy
     return make_domain_plan(
         len(spec.columns),
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         adjacency=privacy.adjacency,
-        rows_per_unit=unit.max_rows if isinstance(unit, IdUnit) else 1,
+        rows_per_unit=spec.dataset.privacy_unit.max_rows,
     )
 
 

@@ -22,7 +22,7 @@ from synthdp.graph.stage import rounds
 from synthdp.privacy.calibration import expected_fit_rows, sample_rate
 from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
 from synthdp.privacy.plan import SERVES
-from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 MAX_ENTRIES = 1000
 MAX_EVENTS = 400  # of a plan
@@ -52,7 +52,7 @@ class PlanLimits:
         columns = len(spec.columns)
         named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
         return cls(
-            rows=rows_of(spec),
+            rows=spec.dataset.privacy_unit.max_rows,
             purposes=len(SERVES) + len(named) + len(spec.estimands),
             steps=spec.synthesizer.steps,
             tables=columns + len(spec.privacy.pairs) + len(spec.estimands) + 2 * MAX_TABLES,
@@ -60,12 +60,6 @@ class PlanLimits:
             sample=sample_rate(spec),
             loss=LOSSES * spec.privacy.epsilon + FREE_LOSS,
         )
-
-
-def rows_of(spec: ReleaseSpec) -> int:
-    """The most rows that a unit may have."""
-    unit = spec.dataset.privacy_unit
-    return unit.max_rows if isinstance(unit, IdUnit) else 1
 
 
 def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> Iterator[str]:

@@ -20,7 +20,6 @@ from synthdp.privacy.mechanisms.product_sums import NoisyProducts, Sums
 from synthdp.privacy.mechanisms.stratum_sums import GRID, SQUARE
 from synthdp.privacy.plan import estimand_purpose
 from synthdp.spec.model import TableEstimand
-from synthdp.verify.bounds import rows_of
 from synthdp.verify.reader import Check, Reader
 
 TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits
@@ -82,7 +81,7 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
     estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
     assert not isinstance(estimand, TableEstimand)
     measured = sums_of(reader.spec, domain, estimand)
-    moved = rows_of(reader.spec) * measured.sensitivity
+    moved = reader.spec.dataset.privacy_unit.max_rows * measured.sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
     match charged:
         case dp_accounting.GaussianDpEvent():

@@ -33,7 +33,7 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.bounds import MAX_ENTRIES, PlanLimits, event_problems, group_problems, rows_of
+from synthdp.verify.bounds import MAX_ENTRIES, PlanLimits, event_problems, group_problems
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems
 
@@ -286,7 +286,7 @@ def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) 
     widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
-    rows = size * rows_of(spec)
+    rows = size * spec.dataset.privacy_unit.max_rows
     events = events_of(planned)
     if adjacency == "add_remove" and rows <= accounting.MAX_GROUP_ROWS:
         widened = [kind_of(event).widened(size) for event in events]

@@ -15,7 +15,6 @@ from synthdp.privacy.mechanisms.count_noise import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.plan import SCORES
 from synthdp.spec.model import Gate
-from synthdp.verify.bounds import rows_of
 from synthdp.verify.reader import Reader
 
 
@@ -36,9 +35,9 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
         domain,
         tuple(t for t in spec.evaluation.targets if not domain[t].ranged),
         sigma,
-        sampler_for(rows_of(spec)),
+        sampler_for(spec.dataset.privacy_unit.max_rows),
     )
-    if event_to_json(budget.event(rows_of(spec))) != charge:
+    if event_to_json(budget.event(spec.dataset.privacy_unit.max_rows)) != charge:
         yield "have not the noise, or the number, that the ledger's charge paid for"
     # A distance has one noisy count, the score of a target two.
     sizes = [len(score.counts) for score in stated.scores]

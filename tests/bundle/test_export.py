@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
+from synthdp.bundle.signing.keys import load_signer, make_keys
+from synthdp.bundle.write import write_bundle
 from synthdp.cli.main import app
 from synthdp.errors import OutputError, VerifyError
-from synthdp.sample import warehouse
+from synthdp.sample import export_marks, warehouse
 from synthdp.sample.warehouse import table_of, write_table
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Signing
 from tests.fire.postgres import find_or_install, private_server
 
 FIELDS = {  # type of a field of the Data Package: what the database may say
@@ -150,6 +153,34 @@ def test_a_changed_bundle_is_refused_before_anything_is_made(made: Path, tmp_pat
     assert not (tmp_path / "w.db").exists()
 
 
+def signed(folder: Path, build: Callable[..., Any]) -> tuple[Path, Path]:
+    """A bundle, and the public key of whom signed it."""
+    private, public = make_keys(folder / "keys")
+    signer = load_signer(Signing(), environment={"SYNTHDP_SIGNING_KEY": str(private)})
+    release = build(folder)
+    bundle = write_bundle(
+        folder / "bundle", release.content, ledger=release.ledger, force=False, signer=signer
+    )
+    return bundle, public
+
+
+def test_nobody_elses_rows_are_written_where_a_key_is_given(
+    made: Path, tmp_path: Path, build: Callable[..., Any]
+) -> None:
+    """Neither those of an unsigned bundle nor those that another has signed."""
+    (tmp_path / "stranger").mkdir()
+    bundle, public = signed(tmp_path, build)
+    _, other = make_keys(tmp_path / "stranger")
+    for rows, key in ((made, public), (bundle, other)):
+        address = f"sqlite:///{tmp_path / 'w.db'}"
+        command = ["export", str(rows), "--to", address, "--table", "clinic", "--key", str(key)]
+        done = CliRunner().invoke(app, command)
+        assert isinstance(done.exception, VerifyError), done.output
+        assert not (tmp_path / "w.db").exists()
+    command = ["export", str(bundle), "--to", address, "--table", "clinic", "--key", str(public)]
+    assert CliRunner().invoke(app, command).exit_code == 0 and len(held(address))
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -183,3 +214,17 @@ def test_schemas_and_comments(made: Path) -> None:
     assert "differential privacy" in str(table.comment)
     with pytest.raises(OutputError, match="no name"):
         table_of(load_spec(made / "spec.yaml"), "research.")
+
+
+def test_a_table_of_this_name_in_another_schema_was_not_exported(made: Path, address: str) -> None:
+    """It may be an original, and is not replaced."""
+    mine, other = (sa.Table("clinic", sa.MetaData(), schema=schema) for schema in ("mine", "other"))
+    engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        export_marks.mark(connection, mine, made)
+        assert export_marks.marked(connection, mine)
+        assert not export_marks.marked(connection, other)
+        assert not export_marks.marked(connection, sa.Table("clinic", sa.MetaData()))
+        export_marks.mark(connection, other, made)
+        noted = connection.exec_driver_sql("select count(*) from synthdp_exports").scalar()
+    assert noted == 2

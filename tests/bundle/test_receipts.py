@@ -10,6 +10,7 @@ from synthdp.bundle.metadata.datapackage import CSV_NAME
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.report_page import REPORT
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
+from synthdp.spec.model import AskedEstimand
 
 
 def test_a_graph_that_was_learned_is_paid_for_wherever_it_is_shown(release: Any) -> None:
@@ -31,3 +32,17 @@ def test_a_graph_that_was_learned_is_paid_for_wherever_it_is_shown(release: Any)
         given[REPORT] >= given[CSV_NAME] == given[PARQUET_NAME]
         and given[REPORT] >= given["marginals.json"]
     )
+
+
+def test_figures_of_estimands_are_paid_for_wherever_they_are_shown(release: Any) -> None:
+    asked = AskedEstimand(kind="question", ask="share(smoker)")
+    spec = release.content.spec.model_copy(update={"estimands": (asked,)})
+    paid = Receipt(release.content.run, "estimand")
+    figures = Released({"estimands": [], "sums": {}}, frozenset({paid}), key=_KERNEL_KEY)
+    given = receipts_of(release.content)
+    found = receipts_of(replace(release.content, spec=spec, estimands=figures))
+    assert found["estimands.json"] == {paid}
+    assert found[REPORT] == given[REPORT] | {paid}
+    assert {name: own for name, own in found.items() if paid not in own} == {
+        name: own for name, own in given.items() if name != REPORT
+    }

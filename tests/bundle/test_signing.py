@@ -8,6 +8,8 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from synthdp import Bundle
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.signing.keys import (
     PRIVATE_NAME,
@@ -40,6 +43,8 @@ from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import OutputError, VerifyError
 from synthdp.spec.model import Signing
 from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.verify.found_bundles import STATED
+from synthdp.verify.releases import index_of
 
 PKCS8, PLAIN, PEM = (
     serialization.PrivateFormat.PKCS8,
@@ -331,6 +336,26 @@ class TestVerify:
             "its signature is not of the key that was given" in found
             and "the certificate names the key ed25519:" in found
         )
+
+    def test_from_python(self, bundle: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+        assert Bundle(bundle).verify(key=keys[1]).origin_checked
+        assert not Bundle(bundle).verify().origin_checked
+        with pytest.raises(VerifyError, match="is not of the key that was given"):
+            Bundle(bundle).verify(key=str(make_keys(tmp_path / "other")[1]))
+
+    def test_of_an_index(self, bundle: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+        """With a key it has what the key signed; without, what its own sums list."""
+        page, now = tmp_path / "index.html", datetime(2026, 5, 4, tzinfo=UTC)
+        of = partial(index_of, bundle.parent, page=page, now=now, verify=True)
+        assert not of(key=load_public_key(keys[1])).damaged
+        ((_, why),) = of(key=load_public_key(make_keys(tmp_path / "other")[1])).damaged
+        assert "is not of the key that was given" in str(why)
+        for name in STATED:
+            kept = (bundle / name).read_bytes()
+            (bundle / name).write_bytes(kept + b"\n")
+            ((_, why),) = index_of(bundle.parent, page=page, now=now).damaged
+            assert f"{name} in" in str(why) and "was changed" in str(why)
+            (bundle / name).write_bytes(kept)
 
     def test_edited_payload(self, bundle: Path, keys: tuple[Path, Path]) -> None:
         content = envelope(bundle)

@@ -16,7 +16,9 @@ from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256
 from synthdp.ledger.entries import entry_hash
+from synthdp.spec.model import Gate
 from synthdp.verify.checks import inspect_bundle
+from synthdp.verify.scores import _holds
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
 
@@ -41,6 +43,16 @@ def edit_json(path: Path, change: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(content))
 
 
+def chain(entries: list[dict[str, Any]]) -> None:
+    """Give entries the hashes that fit their content."""
+    before: dict[str, Any] | None = None
+    for entry in entries:
+        if before is not None and entry["seq"] == before["seq"] + 1:
+            entry["previous"] = before["hash"]
+        entry["hash"] = entry_hash(**{k: v for k, v in entry.items() if k != "hash"})
+        before = entry
+
+
 @pytest.mark.finding("mutant verify reservation")
 @pytest.mark.parametrize(
     "amount", [{"epsilon": 0.5}, {"epsilon": 30.0}, {"delta": 1e-9}, {"delta": 1e-3}]
@@ -52,17 +64,41 @@ def test_another_budget_reserved_than_the_spec_states(
 
     def forge(content: Any) -> None:
         content["entries"][0]["body"].update(amount)
-        before: dict[str, Any] | None = None
-        for entry in content["entries"]:
-            if before is not None and entry["seq"] == before["seq"] + 1:
-                entry["previous"] = before["hash"]
-            entry["hash"] = entry_hash(**{k: v for k, v in entry.items() if k != "hash"})
-            before = entry
+        chain(content["entries"])
 
     edit_json(bundle / LEDGER, forge)
     assert "privacy/ledger.json: the reservation is not the spec's epsilon and delta" in problems(
         bundle
     )
+
+
+@pytest.mark.parametrize("field", ["privacy.epsilon", "evaluation.holdout", "columns.sex"])
+def test_a_change_of_what_was_paid_for(bundle: Path, field: str) -> None:
+    """The ledger lists it as a change of the spec, counted by the settlement, with every hash as it
+    must be. Of a field that may change the same bundle says that its certificate does not follow.
+    """
+
+    def amend(changed: str) -> str:
+        def forge(content: Any) -> None:
+            *paid, settlement = content["entries"]
+            body = {"by": "a", "spec_sha256": "0" * 64, "changed": [changed]}
+            body |= {"published_sha256": sha256(bundle / "spec.yaml")}
+            amended = paid[-1] | {"kind": "amend", "body": body, "seq": settlement["seq"]}
+            settlement["body"]["amendments"] = 1
+            settlement["seq"] += 1
+            content["entries"] = [*paid, amended, settlement]
+            chain(content["entries"])
+
+        kept = (bundle / LEDGER).read_bytes()
+        edit_json(bundle / LEDGER, forge)
+        found = problems(bundle)
+        (bundle / LEDGER).write_bytes(kept)
+        return found
+
+    said = f"{field!r} was changed after the reservation, and decides what was paid for"
+    assert said in amend(field)
+    free = amend("dataset.title")
+    assert "was changed after the reservation" not in free and "amended" in free, free
 
 
 @pytest.mark.finding("mutant verify tolerance")
@@ -123,3 +159,18 @@ def test_the_balance_is_that_of_the_reservation(bundle: Path) -> None:
     }
     page = (bundle / "report.html").read_text()
     assert "epsilon 5.5 of 9 is left: this release took 3, all so far took 3.5" in page
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "held"),
+    [
+        ({"at_most": 0.2}, 0.2, True),
+        ({"at_most": 0.2}, 0.21, False),
+        ({"at_least": 0.8}, 0.8, True),
+        ({"at_least": 0.8}, 0.79, False),
+    ],
+)
+def test_a_gate_on_a_published_score_is_held_against_it_again(
+    bound: dict[str, float], value: float, held: bool
+) -> None:
+    assert _holds(Gate(metric="tstr_accuracy_dp", **bound), value) == held  # type: ignore[arg-type]

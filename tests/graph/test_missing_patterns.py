@@ -11,7 +11,13 @@ import pytest
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.graph.margins import one_way_probabilities
-from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
+from synthdp.graph.missing_patterns import (
+    Compared,
+    _together,
+    likely_partners,
+    missing_as_one,
+    missing_patterns,
+)
 from synthdp.graph.prediction.pairs import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -75,6 +81,15 @@ def test_half_together_is_not_together() -> None:
         rows[(rows[:, 0] != 2) & (rng.random(ROWS) < 0.2), 1] = 2
         found_ones += bool(missing_patterns(tables_of(rows, rng, sigma=20.0), COLUMNS))
     assert found_ones <= 3
+
+
+def test_many_pairs_tell_together_what_none_of_them_does() -> None:
+    """Four independent z-scores of 1.2 have a sum of deviation 2: together they are 2.4."""
+    likely = {(a, b): Compared(0.1, 1.2) for a in "ab" for b in "cd"}
+    assert not _together("a", "c", likely) and not _together("a", "cd", likely)
+    assert _together("ab", "cd", likely)
+    likely["b", "d"] = Compared(0.1, 0.3)  # 3.9 / 2
+    assert not _together("ab", "cd", likely)
 
 
 def test_a_pattern_has_one_share_and_no_mixed_cell() -> None:

@@ -20,11 +20,28 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.pag.marks import PagLink
+from synthdp.inference.effect import _with_unseen
+from synthdp.inference.effect_query import EffectQuery
 from synthdp.spec.load.loader import parse_spec
 from tests.inference.conftest import counted, drawn_levels, with_graph, write_bundle_of
 
 DRAWN = {"mode": "given", "edges": ["sex -> smoker, visits", "smoker -> visits"]}
 TABLE = ("sex", "smoker", "visits")
+
+
+def test_an_effect_on_its_own_cause_is_refused_where_causes_may_be_unseen() -> None:
+    """Adjusted for its outcome, an effect would be nothing whatever is true."""
+    query = EffectQuery("t", "y")
+    cause, outcome = PagLink("a", "t", "tail", "arrow"), PagLink("y", "t", "tail", "arrow")
+    assert _with_unseen(query, [cause]).sets == (("a",),)
+    for links in ([outcome], [cause, outcome]):
+        with pytest.raises(OutputError, match=r"is not identified .*: y is a cause of t"):
+            _with_unseen(query, links)
+    open_ = PagLink("t", "y", "circle", "arrow")
+    with pytest.raises(OutputError, match=r"is not identified .*: t o-> y"):
+        _with_unseen(query, [cause, open_])
+    assert _with_unseen(replace(query, adjust=("a",)), [outcome]).sets == (("a",),)
 
 
 def rows_of(domain: Domain) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import comb
 from typing import Any
@@ -54,12 +54,23 @@ def population(strata: int, top: int = 1, seed: int = 0) -> tuple[Floats, float]
     return law, float((weights * (chance[1] - chance[0])).sum() * top)
 
 
-def simple(table: Floats) -> float:
-    """The g-formula of exact counts, written anew."""
+def standardised(table: Floats) -> list[float]:
+    """The mean of each arm by the g-formula of exact counts, written anew."""
     y = np.arange(table.shape[1])[:, None]
     means = [(y * table[t]).sum(axis=0) / table[t].sum(axis=0) for t in (0, 1)]
     weights = table.sum(axis=(0, 1)) / table.sum()
-    return float((weights * (means[1] - means[0])).sum())
+    return [float((weights * mean).sum()) for mean in means]
+
+
+def simple(table: Floats) -> float:
+    """Their difference."""
+    none, treated = standardised(table)
+    return treated - none
+
+
+def log_ratio(table: Floats) -> float:
+    none, treated = standardised(table)
+    return float(np.log(treated / none))
 
 
 def drawn(law: Floats, n: int, sigma: float, rng: np.random.Generator) -> Floats:
@@ -95,14 +106,14 @@ def test_the_interval_without_noise_is_that_of_the_influence_of_rows() -> None:
     assert float(four[1]) - float(four[0]) == pytest.approx(2 * (high - low), rel=1e-3)
 
 
-def _influence(table: Floats) -> Floats:
+def _influence(table: Floats, of: Callable[[Floats], float] = simple) -> Floats:
     """The influence of a row of each cell, by adding it and looking."""
-    n, before = table.sum(), simple(table)
+    n, before = table.sum(), of(table)
     found = np.zeros(table.shape)
     for cell in np.ndindex(table.shape):
         more = table.copy()
         more[cell] += 1e-4
-        found[cell] = (simple(more) - before) / 1e-4 * n
+        found[cell] = (of(more) - before) / 1e-4 * n
     return found
 
 
@@ -178,6 +189,29 @@ def test_an_e_value_is_what_a_cause_must_have() -> None:
     assert same.e_values == pytest.approx((1.0, 1.0))
     mean = known(np.repeat(table, 2, axis=1), 1e-3)
     assert contrast(mean, 1, 0).e_values is None
+
+
+def test_the_e_value_of_the_interval_is_of_the_end_that_rows_and_noise_leave() -> None:
+    """Without noise, of 1,000 rows an arm and shares .2 and .4, the ratio's logarithm has the
+    variance .8 / 200 + .6 / 400; of strata that differ, that of the influence of rows.
+    """
+
+    def e_value(log_ratio: float) -> float:
+        ratio = float(np.exp(log_ratio))
+        return ratio + float(np.sqrt(ratio * (ratio - 1)))
+
+    plain = np.array([[800.0, 200.0], [600.0, 400.0]])[:, :, None]
+    end = np.log(2) - standardise.Z * np.sqrt(0.8 / 200 + 0.6 / 400)
+    found = contrast(known(plain, 1e-3), 1, 0).e_values or (0.0, 0.0)
+    assert found[1] == pytest.approx(e_value(end), rel=1e-4)
+    assert found[1] == pytest.approx(2.85, abs=0.01)
+    law = np.array(
+        [[[900.0, 300.0], [100.0, 700.0]], [[300.0, 60.0], [200.0, 740.0]]]
+    )  # of which z decides most
+    variance = float((law * _influence(law, log_ratio) ** 2).sum()) / law.sum() ** 2
+    end = abs(log_ratio(law)) - standardise.Z * np.sqrt(variance)
+    found = contrast(known(law, 1e-3), 1, 0).e_values or (0.0, 0.0)
+    assert found[1] == pytest.approx(e_value(end), rel=1e-4) and found[1] > 1.05
 
 
 # --- coverage ---

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -124,6 +127,47 @@ def test_an_interval_without_the_noise_would_not(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setitem(globals(), "effect_figure", narrower)
     assert coverage(300, 30_000, 60.0, seed=4) < 0.85
+
+
+def against(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of strata in which treatment helps as much as it harms in others, and little spread."""
+    stratum = rng.choice(STRATA, rows, p=[0.4, 0.3, 0.2, 0.1])
+    treated = rng.random(rows) < np.array([0.2, 0.5, 0.6, 0.4])[stratum]
+    effect = np.array([9.0, -9.0, -3.0, 12.0])[stratum]
+    return stratum, treated, np.clip(15 + treated * effect + rng.normal(0, 0.5, rows), 0.0, 30.0)
+
+
+@pytest.mark.parametrize("law", [drawn, against])
+def test_an_interval_is_that_of_the_influence_of_rows_and_of_noise(law: Any) -> None:
+    """Whichever strata and arms the effect differs between: rows move the weights of strata too.
+    Derivatives are taken by adding a little to each sum, and looking.
+    """
+    stratum, treated, y = law(6000, np.random.default_rng(7))
+    exact = sums_of(stratum, treated, y, 0.0, np.random.default_rng(0))
+    n, total = exact.counts.reshape(2, -1), exact.sums.reshape(2, -1)
+
+    def effect(n: np.ndarray, total: np.ndarray) -> float:
+        means = total / n
+        return float(n.sum(0) / n.sum() @ (means[0] - means[1]))
+
+    def by(which: int) -> np.ndarray:
+        slopes, step = np.zeros((2, STRATA)), 1e-4
+        for cell in np.ndindex(2, STRATA):
+            parts = [n.copy(), total.copy()]
+            parts[which][cell] += step
+            slopes[cell] = (effect(*parts) - effect(n, total)) / step
+        return slopes
+
+    by_count, by_sum = by(0), by(1)
+    arm, u = 1 - treated.astype(int), (y - 15) / 15
+    sampling = float(((by_count[arm, stratum] + u * by_sum[arm, stratum]) ** 2).sum())
+    unit = float((by_count**2 + by_sum**2).sum())
+    for sigma, wanted in ((1e-9, sampling), (0.5, sampling + 0.25 * unit)):
+        found = effect_figure(replace(exact, sigma=sigma), NUMBER, Rows())
+        low, high = (float(end) for end in found.interval or ())
+        assert (high - low) / 2 / 15 == pytest.approx(Z * np.sqrt(wanted), rel=1e-3)
+    low, high = (float(end) for end in found.of_rows or ())
+    assert (high - low) / 2 / 15 == pytest.approx(Z * 0.5 * np.sqrt(unit), rel=1e-3)
 
 
 def test_many_strata_of_few_treated_rows_are_covered_too() -> None:

@@ -33,6 +33,7 @@ from synthdp.privacy.events.kinds import (
     event_to_json,
     kind_of,
 )
+from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table
@@ -83,6 +84,18 @@ def gaussian(noise: float) -> Inner:
     edges = np.linspace(-10 * noise, 10 * noise + 1, 200_001)
     without, with_unit = (np.diff(stats.norm.cdf(edges, m, noise)) for m in (0, 1))
     return Inner(dp_accounting.GaussianDpEvent(noise), without, with_unit)
+
+
+def thresholded(noise: float, delta: float) -> Inner:
+    """All is told, with probability `delta`, whichever of both tables it is."""
+    inner, nothing = gaussian(noise), np.zeros(1)
+    without, with_unit = ((1 - delta) * law for law in (inner.without, inner.with_unit))
+    told = np.array([delta])
+    return Inner(
+        ThresholdedGaussianDpEvent(noise, delta),
+        np.concatenate([without, told, nothing]),
+        np.concatenate([with_unit, nothing, told]),
+    )
 
 
 def two_steps(noise: float, rate: float, rows: int = 1) -> Inner:
@@ -139,6 +152,20 @@ def test_a_wrong_cost_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     swapped = pld.PrivacyLossDistribution(right._pmf_add, right._pmf_remove)
     monkeypatch.setattr(accounting, "compose", lambda events, adjacency: swapped)
     assert too_little in faults(inner.event, 0.3, inner)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.6])
+def test_what_may_be_lost_on_a_sample_is_counted_in_both_directions(rate: float) -> None:
+    """An inner event with a delta of its own: no release has one inside a sample, and the cost is
+    that of it all the same.
+    """
+    inner = thresholded(2.0, 0.01)
+    assert faults(SecretSampleDpEvent(rate, inner.event), rate, inner) == set()
+    lost = replace(inner, event=gaussian(2.0).event)  # the falsifier: without the delta
+    assert faults(SecretSampleDpEvent(rate, lost.event), rate, inner) == {
+        "removed: too little",
+        "added: too little",
+    }
 
 
 @pytest.mark.check

@@ -308,3 +308,16 @@ def test_a_rehearsal_releases_each(tmp_path: Path) -> None:
     assert list(rehearsal.release_together(PLANNED)) == list(PLANNED)
     with pytest.raises(BudgetError, match="already released"):
         rehearsal.release_together(TABLES)
+
+
+def test_what_was_released_together_is_released_once(scene: Scene) -> None:
+    session = scene.session()
+    session.release_together(TABLES)
+    (purpose, mechanism), *_ = TABLES.items()
+    for again in (
+        lambda: session.release_together(PLANNED),
+        lambda: session.release(mechanism, purpose=purpose),
+    ):
+        with pytest.raises(BudgetError, match="already released"):
+            again()
+    assert scene.passes.asked == ["count"] and charges(scene.ledger) == list(TABLES)

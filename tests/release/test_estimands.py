@@ -17,7 +17,7 @@ from synthdp import Bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.inference.estimands import estimands_json, stated_sums
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.verify.checks import verify_bundle
 
 pytestmark = pytest.mark.check
@@ -136,7 +136,15 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Any) -
     def other_product(stated: dict[str, Any]) -> None:
         stated["sums"]["5"]["products"][3] += 50
 
+    def more_noise(stated: dict[str, Any]) -> None:
+        """With the figures that follow from it: wider intervals than were paid for."""
+        stated["sums"]["4"]["sigma"] *= 2
+        spec = load_spec(asked.bundle / "spec.yaml")
+        domain = Domain.from_spec(spec.columns)
+        stated.update(estimands_json(spec, domain, stated_sums(stated, spec, domain)))
+
     for change, problem in (
+        (more_noise, "states noise of"),
         (other_figure, "its figures do not follow from its sums"),
         (other_product, "its figures do not follow from its sums"),
         (lambda stated: stated["sums"]["5"]["products"].pop(), "estimands.json"),

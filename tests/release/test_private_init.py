@@ -7,15 +7,13 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
-from synthdp.errors import BoundaryError, BudgetError
-from synthdp.ledger.domain_search import check_domain_from, search_cost
+from synthdp.errors import BoundaryError
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
@@ -23,9 +21,7 @@ from synthdp.privacy.source import read_texts
 from synthdp.release import private_init as run
 from synthdp.spec.init.writing import yaml_value
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, ReleaseSpec, RowUnit
-from synthdp.spec.model.dataset import DomainFrom
-from tests.builders import build_spec
+from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, RowUnit
 
 pytestmark = pytest.mark.check
 
@@ -344,30 +340,6 @@ def test_another_unit_or_a_run_that_never_searched_is_refused(
     Path("bare.yaml").write_text(yaml.safe_dump(draft))
     done = synthdp("plan", "bare.yaml")
     assert done.code == 3 and "holds no such reservation" in done.err
-
-
-def test_all_searches_of_a_dataset_count() -> None:
-    """The later of two drafts states both, since both were seen."""
-    spec = build_spec({"a": {"type": "boolean"}})
-    dataset, runs = spec.dataset.id, ("20261124-0123456789aa", "20261124-0123456789ab")
-    body = {"epsilon": 0.5, "delta": 1e-7, "unit_column": None, "rows_per_unit": 1}
-    entries = [
-        SimpleNamespace(dataset=dataset, run=run, kind=kind, body=said)
-        for run in runs
-        for kind, said in (("reserve", body), ("charge", {"purpose": "forms"}))
-    ]
-    assert search_cost(entries, dataset) == (1.0, 2e-7)  # type: ignore[arg-type]
-
-    def stating(epsilon: float) -> ReleaseSpec:
-        own = DomainFrom(run=runs[1], epsilon=epsilon, delta=2e-7)
-        named = spec.dataset.model_copy(update={"domain_from": own})
-        return spec.model_copy(update={"dataset": named})
-
-    check_domain_from(stating(1.0), entries)  # type: ignore[arg-type]
-    with pytest.raises(BudgetError, match="together reserved 1 at 2e-07"):
-        check_domain_from(stating(0.5), entries)  # type: ignore[arg-type]
-    with pytest.raises(BudgetError, match="does not say so"):
-        check_domain_from(spec, entries)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["\U000e0001x", "a\u200bb", 'say "no"', "\u00e9t\u00e9", "\x85"])

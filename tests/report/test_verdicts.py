@@ -25,7 +25,7 @@ from synthdp.report.measured_vs_synthetic import columns
 from synthdp.report.public.cards import public_cards
 from synthdp.report.public.content import About, PublicContent
 from synthdp.report.public.page import render_public
-from synthdp.report.public.uses import public_uses
+from synthdp.report.public.uses import _beats, public_uses
 from synthdp.report.verdicts import Bounds, Verdict
 from tests.report.test_public import facts, public
 from tests.report.test_report import attack, content
@@ -159,6 +159,21 @@ class TestThePublicPage:
         assert uses_of(public(facts=facts(scores=worse)))["Models"].word == "no"
         hidden = [score("tstr_accuracy", None, 0.0, 1.0, target="sort")]
         assert uses_of(public(facts=facts(scores=hidden)))["Models"].word == "cannot tell"
+
+    @pytest.mark.parametrize(
+        ("value", "low", "high", "state"),
+        [
+            (0.55, 0.30, 0.80, "good"),  # always the commonest answer: .285
+            (0.55, 0.25, 0.85, "fair"),
+            (0.55, 0.15, 0.95, "unknown"),
+            (0.30, 0.25, 0.36, "fair"),
+            (0.20, 0.10, 0.28, "bad"),
+        ],
+    )
+    def test_models_are_green_only_where_the_whole_interval_beats_a_constant_guess(
+        self, value: float, low: float, high: float, state: str
+    ) -> None:
+        assert _beats(score("tstr_accuracy", value, low, high), 0.285) == state
 
     @pytest.mark.parametrize(("half", "state"), [(0.01, "good"), (0.3, "fair"), (2.0, "bad")])
     def test_estimands_are_judged_by_their_intervals(self, half: float, state: str) -> None:

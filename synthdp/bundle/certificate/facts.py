@@ -165,7 +165,7 @@ def certify(
         adjacency=privacy.adjacency,
         unit=unit.kind,
         unit_meaning=unit.meaning,
-        unit_rows=unit.max_rows if unit.kind == "id" else 1,
+        unit_rows=unit.max_rows,
         rows=spec.dataset.rows.value,
         rows_kind=spec.dataset.rows.kind,
         out_of_domain=spec.dataset.out_of_domain,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Unit
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -128,6 +128,8 @@ class RowUnit(Model):
 
     It is right only when no person has several rows; that is why it must be named.
     """
+
+    max_rows: ClassVar[int] = 1
 
     kind: Literal["row"] = Field(description="each row is protected by itself", examples=["row"])
     meaning: str = Field(

@@ -120,6 +120,11 @@ class Evaluation(Model):
     )
 
     @property
+    def held_out(self) -> float:
+        """The chance of each unit to be kept out of the fit: none is where nothing is judged."""
+        return self.holdout if self.enabled else 0.0
+
+    @property
     def dp_scores(self) -> bool:
         """Whether headline scores are paid for and published."""
         return self.enabled and self.disclosure == "private"

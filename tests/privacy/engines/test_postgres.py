@@ -236,14 +236,14 @@ def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPa
 def test_no_log_tells_who_is_in_a_sample(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log has the parameters of statements. With the key of the coins among them, each unit's
     coin could be tossed again. Samples are of whole units; that eight of them have nobody, or
-    everybody, has probability 2^-159.
+    everybody, has probability 2^-159; that all are one sample, as of one key, has 2^-140.
     """
     listed = [{"sex": "f", "age": 20, "ward": f"w{i % 20}", "id": f"p{i % 20}"} for i in range(100)]
     columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
     monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, listed))
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
     engine = SqlEngine(source, reading_of(counts.DOMAIN, "id", 64), list, Path())
-    log, drawn = Path(server.folder) / "log", np.zeros(20, dtype=np.int64)
+    log, drawn, samples = Path(server.folder) / "log", np.zeros(20, dtype=np.int64), set()
     for _ in range(8):
         before = len(log.read_bytes())
         wards = np.bincount(engine.sample(0.5, Streams.fresh())[:, 2], minlength=20)
@@ -254,7 +254,8 @@ def test_no_log_tells_who_is_in_a_sample(server: Server, monkeypatch: pytest.Mon
             tossed = [counts.coin(key, f"p{i}") < counts.limit(0.5) for i in range(20)]
             assert tossed != (wards == 5).tolist()
         drawn += wards
-    assert 0 < drawn.sum() < 800
+        samples.add(wards.tobytes())
+    assert 0 < drawn.sum() < 800 and len(samples) > 1
 
 
 @settings(LONG, max_examples=5, derandomize=True)

@@ -1,0 +1,403 @@
+"""What each room makes of a spec's settings: the seams at which `test_settings` looks.
+
+Around a seam everything is a stand-in, so that what comes out is what the room was handed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthdp.audit import membership
+from synthdp.audit.shadow_models import shadow_spec
+from synthdp.bundle.certificate.facts import Certificate, certify
+from synthdp.bundle.certificate.text import render
+from synthdp.bundle.metadata.croissant import WrittenFile, croissant
+from synthdp.bundle.metadata.datapackage import descriptor
+from synthdp.bundle.metadata.deployment import deployment_record
+from synthdp.bundle.metadata.readme import public_spec, readme, spec_yaml
+from synthdp.data.domain import Domain
+from synthdp.evaluate import scorecard
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.inference import copies
+from synthdp.inference.estimands import clipped_text
+from synthdp.inference.figures import Rows
+from synthdp.inference.words import counted
+from synthdp.ledger import connect
+from synthdp.model import fit, sampling
+from synthdp.model.architecture import Architecture
+from synthdp.model.build import architecture_for
+from synthdp.model.constraints import Constraints
+from synthdp.model.planning import plan_for
+from synthdp.model.sampling import _TableDraw, drawn_last
+from synthdp.privacy import calibration
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.release import judge as judging
+from synthdp.release import open_session as opening
+from synthdp.release.expected_estimands import expected_estimands
+from synthdp.release.plan_view import _passes
+from synthdp.spec.model import ReleaseSpec
+from synthdp.verify.bounds import PlanLimits
+
+
+class Stop(Exception):
+    """The seam was reached."""
+
+
+def heard(where: object, name: str, reach: Callable[[], object]) -> tuple[Any, ...]:
+    """What the function `name` of `where` is called with, arguments and then keywords."""
+    calls: list[tuple[Any, ...]] = []
+
+    def listen(*arguments: Any, **named: Any) -> None:
+        calls.append((*arguments, named))
+        raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, name, listen)
+        with pytest.raises(Stop):
+            reach()
+    return calls[0]
+
+
+def plan(spec: ReleaseSpec) -> ReleasePlan:
+    """The plan of a release, before the noise of all purposes is scaled by one factor."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "_calibrated", lambda rough: rough)
+        return plan_for(spec, Domain.from_spec(spec.columns))
+
+
+def purposes(spec: ReleaseSpec) -> list[str]:
+    return [spend.purpose for spend in plan(spec).spends]
+
+
+def noise_of(purpose: str) -> Callable[[ReleaseSpec], Any]:
+    """The event of a purpose, in which its noise stands."""
+    return lambda spec: next(
+        json.dumps(s["event"]) for s in plan(spec).stated_spends if s["purpose"] == purpose
+    )
+
+
+def trained(name: str) -> Callable[[ReleaseSpec], Any]:
+    """A setting of the planned training."""
+    return lambda spec: getattr(plan(spec).train, name)
+
+
+def read(spec: ReleaseSpec) -> dict[str, Any]:
+    """What the reader of rows is handed."""
+    folder = SimpleNamespace(spec_path=Path("folder/spec.yaml"))
+    job: Any = SimpleNamespace(spec=spec, domain=None, folder=folder, given=None)
+    dataset, _, named = heard(opening, "read_private", lambda: opening._read(job, None))  # type: ignore[arg-type]
+    return {"dataset": dataset, **named}
+
+
+def reserved(spec: ReleaseSpec) -> dict[str, Any]:
+    """What is reserved in the ledger, for which dataset."""
+
+    class Ledger:
+        def run_entries(self, run: str) -> list[Any]:
+            return []
+
+        def reserve(self) -> None:
+            """Replaced by who listens."""
+
+    folder = SimpleNamespace(
+        run="r", command="release", journal=Path(__file__).parent / "nothing", holdout_coins=dict
+    )
+    job: Any = SimpleNamespace(
+        spec=spec,
+        plan=SimpleNamespace(digest="d"),
+        ledger=Ledger(),
+        folder=folder,
+        spec_sha256="s",
+    )
+    reporter: Any = SimpleNamespace(stage=lambda name: nullcontext())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "_read", lambda *_: None)
+        patch.setattr(opening, "_check_unpaid", lambda job: None)
+        dataset, _, named = heard(
+            job.ledger, "reserve", lambda: opening.open_session(job, reporter)
+        )
+    return {"dataset": dataset, **named.pop("body"), **named}
+
+
+def judged(spec: ReleaseSpec) -> dict[str, Any]:
+    """What the evaluation on real rows is handed, and how many rows an engine is asked for."""
+    asked: list[int] = []
+    column = np.zeros((4, len(spec.modelled)), dtype=np.uint16)
+    rows = SimpleNamespace(codes=column, frame=SimpleNamespace(), held_out=np.arange(4) < 2)
+
+    class Session:
+        def inspect(self, look: Callable[[Any], Any], *, reason: str) -> None:
+            if "evaluation" in reason:
+                look(SimpleNamespace(judged=asked.append))
+            raise Stop
+
+    class Frame:
+        def __getitem__(self, _: object) -> Any:
+            return SimpleNamespace(reset_index=lambda drop: self)
+
+    rows.frame = Frame()
+    groups = SimpleNamespace(of=lambda codes: codes, coarse=None)
+    *_, named = heard(
+        judging,
+        "evaluate",
+        lambda: judging._evaluate(rows, spec, groups, column, None, None, None),  # type: ignore[arg-type]
+    )
+    with suppress(Stop):
+        _judge(spec, Session())
+    return {"asked for": asked, "columns": named["columns"], **named["settings"].model_dump()}
+
+
+def _judge(spec: ReleaseSpec, session: Any) -> None:
+    """`judge` of stand-ins."""
+    drawn: Any = SimpleNamespace(zip=lambda _: SimpleNamespace(map=lambda _: None), value=None)
+    fitted: Any = SimpleNamespace(
+        tables=SimpleNamespace(value=()), marginals=None, graph=SimpleNamespace(graph=None)
+    )
+    reporter: Any = SimpleNamespace(stage=lambda _: nullcontext())
+    groups = SimpleNamespace(coarse=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "groups_of", lambda tables, domain: groups)
+        domain = Domain.from_spec(spec.columns)
+        judging.judge(session, spec, domain, fitted, drawn, drawn, folder=Path(), reporter=reporter)
+
+
+def attacked(spec: ReleaseSpec) -> bool:
+    """Whether a release is attacked."""
+    called: list[bool] = []
+    looked: Any = SimpleNamespace(map=lambda _: None)
+    session = SimpleNamespace(inspect=lambda look, *, reason: looked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "attack_release", lambda *_, **__: called.append(True))
+        _judge(spec, session)
+    return bool(called)
+
+
+def cluster_asked(spec: ReleaseSpec) -> bool:
+    """Whether the cluster of the shadow models is asked for, before anything is spent."""
+    called: list[bool] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(membership.Dask, "check", lambda _: called.append(True))
+        membership.check_cluster(spec)
+    return bool(called)
+
+
+def ledger(spec: ReleaseSpec) -> str:
+    """The address of the ledger of a spec in the folder /folder."""
+    return connect._address(spec, Path("/folder/spec.yaml"))[0]
+
+
+def scored(spec: ReleaseSpec) -> Any:
+    """At most how many synthetic rows teach a scorecard that is published."""
+    releaser: Any = SimpleNamespace(
+        plan=SimpleNamespace(scores=SimpleNamespace(targets=("sex",), choose=None))
+    )
+    codes: Any = SimpleNamespace(value=None)
+    domain = Domain.from_spec(spec.columns)
+    *_, named = heard(
+        scorecard,
+        "fit_scorecard",
+        lambda: scorecard.score_table(releaser, spec, domain, codes),
+    )
+    return named["max_rows"]
+
+
+def played(spec: ReleaseSpec) -> dict[str, Any]:
+    """How the membership attack on a release is played."""
+    codes = np.zeros((2000, 3), dtype=np.uint16)
+    folder: Any = SimpleNamespace(
+        coins=lambda name: np.random.default_rng(0), models_of=lambda *_: Path()
+    )
+    shadow: Any = SimpleNamespace(epsilon=1.0, delta=0.0, profile=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(membership, "plan_for", lambda *_: shadow)
+        patch.setattr(membership, "game_text", lambda *_: "")
+        patch.setattr(membership.AttackFolder, "open", lambda _: folder)
+        patch.setattr(membership, "ShadowTrainer", lambda spec, *_, **__: spec)
+        patch.setattr(membership, "Public", lambda _: None)
+        patch.setattr(membership, "isolated_targets", lambda *_: [0])
+        rows, trainer, named = heard(
+            membership,
+            "attack_membership",
+            lambda: membership.attack_rows(
+                codes,
+                spec,
+                Domain.from_spec(spec.columns),
+                CausalGraph(()),
+                folder=Path(),
+                progress=lambda *_: None,
+            ),
+        )
+    return {
+        "rows": len(rows),
+        "steps": trainer.synthesizer.steps,
+        "pairs": named["pairs"],
+        "relation": named["threat"].relation,
+        "runner": named["fleet"].runner,
+    }
+
+
+def shadow(spec: ReleaseSpec) -> dict[str, Any]:
+    """A shadow model's spec, as plain values."""
+    return shadow_spec(spec).model_dump()
+
+
+def architecture(spec: ReleaseSpec) -> Architecture:
+    """The shape of the model."""
+    domain = Domain.from_spec(spec.columns)
+    return architecture_for(spec, domain, CausalGraph.from_spec(spec.graph, domain.names))
+
+
+def last(spec: ReleaseSpec) -> list[str]:
+    """The columns that are drawn after all others."""
+    domain = Domain.from_spec(spec.columns)
+    constraints = Constraints.from_spec(spec, domain)
+    return [domain.names[i] for i in drawn_last(spec, domain, architecture(spec), constraints)]
+
+
+def pool(spec: ReleaseSpec) -> tuple[int, int, Any]:
+    """Rows of the table, rows that are drawn for it, and on how many threads."""
+    model, on = SimpleNamespace(), list[Any]()
+    constraints: Any = SimpleNamespace(draw=lambda draw, rows, *, rng: (draw(rows), rows)[1])
+
+    def sampled(rows: int, *, rng: Any, threads: int | None, progress: Any) -> None:
+        on.append(threads)
+
+    model.sample = sampled
+    law: Any = SimpleNamespace(drawn=lambda codes, *, rng: codes)
+    table = _TableDraw(spec, None, constraints, None, None, None)  # type: ignore[arg-type]
+    return table.rows, int(table.pool(model, law)), on[0]  # type: ignore[call-overload]
+
+
+def drawn_by(spec: ReleaseSpec) -> str:
+    """What becomes of the rows that were drawn, by what is called next."""
+    called: list[str] = []
+
+    def stop(name: str) -> Callable[..., None]:
+        def listen(*_: Any, **__: Any) -> None:
+            called.append(name)
+            raise Stop
+
+        return listen
+
+    law = SimpleNamespace(groups=SimpleNamespace(of=id), margins=None, coarse_margins=None)
+    table = _TableDraw(spec, Domain(()), None, None, None, lambda _: None)  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch, suppress(Stop):
+        patch.setattr(_TableDraw, "pool", lambda *_: None)
+        patch.setattr(sampling.LevelLaw, "of_tables", lambda *_: law)
+        patch.setattr(sampling, "rake", stop("raked"))
+        patch.setattr(sampling, "strata_to_follow", stop("chosen"))
+        patch.setattr(sampling, "noisy_total", lambda _: SimpleNamespace(rows=1.0))
+        table.draw(None, (), {})  # type: ignore[arg-type]
+    return called[0] if called else "as drawn"
+
+
+def calibrated(spec: ReleaseSpec) -> bool:
+    """Whether the model is calibrated to the noisy margins."""
+    done: list[bool] = []
+    start: Any = SimpleNamespace(
+        network=None, regression=None, architecture=None, columns=(), margins=None, paid=None
+    )
+    weights: Any = SimpleNamespace(map=lambda _: weights)
+    weights.zip = lambda _: SimpleNamespace(map=lambda finish: finish(({}, ())))
+    start.network = SimpleNamespace(plain=None)
+    made: Any = SimpleNamespace(calibrated=lambda *_, **__: done.append(True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "Synthesizer", lambda *_: made)
+        patch.setattr(fit, "arrays", lambda weights: weights)
+        fit.assemble(start, spec, weights, None)
+    return bool(done)
+
+
+def per_unit(spec: ReleaseSpec) -> int:
+    """The most rows of a unit, as copies of the bundle allow for them."""
+    domain = Domain.from_spec(spec.columns)
+    shares = {c.name: np.full(c.levels, 900 / c.levels) for c in domain.columns}
+    tables = [NoisyTable((name,), counts, 1.0) for name, counts in shares.items()]
+    law = LevelLaw.of_tables(tables, domain)
+    return copies._posterior(Path(), spec, law, (domain.names[0],)).per_unit
+
+
+def noises(spec: ReleaseSpec) -> dict[str, float]:
+    """The noise that `plan` tells of each estimand, over that of its sums."""
+    told = expected_estimands(spec, plan(spec))
+    return {t["statistic"]: t["noise"] / plan(spec).estimands[t["name"]].sigma for t in told}  # type: ignore[attr-defined]
+
+
+def sums(spec: ReleaseSpec) -> Any:
+    """What of each row is added up for the first estimand."""
+    return plan(spec).estimands["1"]
+
+
+def told(spec: ReleaseSpec) -> str:
+    """How the first estimand is told, in files and by `answer`."""
+    return clipped_text(spec, spec.estimands[0])
+
+
+def facts(spec: ReleaseSpec) -> Certificate:
+    """The certificate's facts of a run that has planned and charged nothing."""
+    nothing: Any = {"planned": (), "entries": (), "group_epsilons": {}, "receipts": {}}
+    return certify(public_spec(spec), run="20260101-aaaaaaaaaaaa", **nothing)
+
+
+def published(name: str) -> Callable[[ReleaseSpec], str]:
+    """The text of one of the bundle's files."""
+
+    def text(spec: ReleaseSpec) -> str:
+        own, certificate, day = public_spec(spec), facts(spec), "2026-01-01"
+        file = WrittenFile("table", 1, "0" * 64)
+        makers: dict[str, Callable[[], Any]] = {
+            "spec.yaml": lambda: spec_yaml(own),
+            "README.md": lambda: readme(own, certificate, day=day),
+            "certificate.md": lambda: render(certificate),
+            "croissant.json": lambda: croissant(own, certificate, day=day, csv=file, parquet=file),
+            "datapackage.json": lambda: descriptor(own, run="r", csv_bytes=1, csv_sha256="0" * 64),
+            "deployment.yaml": lambda: deployment_record(own, certificate, day=day),
+        }
+        made = makers[name]()
+        return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
+
+    return text
+
+
+def words(spec: ReleaseSpec) -> str:
+    """What an answer says of the rows that it is about."""
+    return "; ".join(counted(spec, tuple(spec.modelled)))
+
+
+def knowledge(spec: ReleaseSpec) -> Knowledge:
+    """What the search for a graph is told."""
+    return Knowledge.from_spec(spec.graph, tuple(spec.modelled))
+
+
+def passes(spec: ReleaseSpec) -> int:
+    """How often `plan` says that an engine reads the table."""
+    return _passes(spec, plan(spec))
+
+
+def parents(spec: ReleaseSpec) -> dict[str, list[str]]:
+    """The causes of each column in the model, where there are any."""
+    domain, found = Domain.from_spec(spec.columns), architecture(spec).parents
+    return {
+        name: [domain.names[i] for i in own]
+        for name, own in zip(domain.names, found, strict=True)
+        if own
+    }
+
+
+def column(spec: ReleaseSpec) -> Any:
+    """The public domain of the column that is tried."""
+    return Domain.from_spec(spec.columns)["tried"]
+
+
+rows, limits = Rows.of_spec, PlanLimits.of

@@ -1,0 +1,91 @@
+"""Every setting of a spec is handed on to each room that does something by it.
+
+`TOLD` has, for each setting, another value, the rooms that are told of it, and what each then has
+or does. A setting that one room alone reads stands in `ONE_ROOM`, with the file that tests it. The
+spec's model is walked through, so that a new field belongs to one of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from inspect import get_annotations
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from synthdp.spec.model import ReleaseSpec
+from tests.release.told import OF_THE_TABLE, OTHER, laid_over, spec_of
+from tests.release.told_run import OF_THE_RUN
+
+ROOT = Path(__file__).parents[2]
+TOLD = OF_THE_TABLE | OF_THE_RUN
+ONE_ROOM = {
+    "BuiltinSource.name": "data/test_builtin_tables.py",
+    "ChosenColumns.drop": "privacy/test_chosen.py",
+    "ChosenColumns.rename": "privacy/test_chosen.py",
+    "CsvSource.delimiter": "privacy/test_source.py",
+    "CsvSource.missing_values": "privacy/test_source.py",
+    "CsvSource.path": "privacy/test_source.py",
+    "Datetime.derived": "model/test_derived.py",
+    "Graph.level": "graph/test_validation.py",
+    "Graph.max_parents": "graph/test_measured_pc.py",
+    "Graph.on_refuted": "release/test_release.py",  # with what `verify` makes of it
+    "Graph.orient_share": "graph/test_rcit_pc.py",
+    "Graph.unseen_causes": "release/test_unseen_causes.py",  # as a whole release
+    "IdUnit.column": "privacy/test_source.py",
+    "ParquetSource.levels_only": "privacy/test_source.py",
+    "ParquetSource.path": "privacy/test_source.py",
+    "Signing.key_env": "bundle/test_signing.py",
+    "Signing.required": "bundle/test_signing.py",
+    "SqlSource.query": "privacy/engines/test_counts.py",
+    "SqlSource.url_env": "privacy/engines/test_counts.py",
+    "Tracking.enabled": "tracking/test_tracker.py",
+    "Tracking.experiment": "tracking/test_tracker.py",
+    "Tracking.uri": "tracking/test_tracker.py",
+}
+"""Settings that one room alone reads, and the file of tests that tries them there."""
+
+
+def models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models inside a type."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models(part)
+
+
+def settings_of(model: type[BaseModel], known: set[str]) -> set[str]:
+    """The settings below a model, each by the class that declares it; not what has one value."""
+    for name, info in model.model_fields.items():
+        owner = next(c for c in model.__mro__ if name in get_annotations(c))
+        setting, inside = f"{owner.__name__}.{name}", list(models(info.annotation))
+        kind = get_origin(info.annotation) is Literal and len(get_args(info.annotation)) == 1
+        if setting in known or kind:
+            continue
+        if not inside:
+            known.add(setting)
+        for one in inside:
+            settings_of(one, known)
+    return known
+
+
+def test_every_setting_is_told_or_is_tried_in_the_one_room_that_reads_it() -> None:
+    settings = settings_of(ReleaseSpec, set())
+    assert len(settings) > 100 and not {*TOLD} & {*ONE_ROOM}
+    assert settings == {*TOLD, *ONE_ROOM}
+    for setting, file in ONE_ROOM.items():
+        text, name = (ROOT / "tests" / file).read_text(), setting.partition(".")[2]
+        assert re.search(rf"\b{name}\b", text), f"{file} does not try {setting}"
+
+
+@pytest.mark.parametrize("setting", TOLD)
+def test_a_setting_is_told_to_every_room_that_goes_by_it(setting: str) -> None:
+    first, changes, rooms = TOLD[setting]
+    base, other = spec_of(first), spec_of(laid_over(first, changes))
+    for seam, before, after in rooms:
+        without, with_it = seam(base), seam(other)
+        assert without == before
+        assert with_it != without if after is OTHER else with_it == after
