@@ -10,9 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from synthdp.data.domain import Domain
-from synthdp.errors import SynthdpError
-from synthdp.model.planning import plan_for
+from synthdp.errors import SpecError
 from synthdp.spec.load.loader import parse_spec
 from tests.differential.harness import Case
 from tests.differential.tables import (
@@ -242,7 +240,7 @@ def case_of(
     first = table_of(rows, rng, ids="ids" in options)
     kept = [n for n in first if n == ID or n in spec["columns"]]
     name = ", ".join([mode, source, *options, f"{rows} rows"])
-    if "refuse" in options and rows and rng.random() < 0.3:  # so are its neighbours
+    if "refuse" in options and rng.random() < (rows > 0) * 0.3:  # so are its neighbours
         first.iloc[-1] = pd.Series({**ODD["misfits"](rng), ID: 0}).reindex(first.columns)
     write, given = SOURCES[source][2], source == "dataframe"
     return Case(name, spec, write, mode=mode, given=given), first[kept]
@@ -251,9 +249,8 @@ def case_of(
 @cache
 def _valid(text: str) -> bool:
     try:
-        spec = parse_spec(text, path="spec.yaml")
-        plan_for(spec, Domain.from_spec(spec.columns))
-    except SynthdpError:
+        parse_spec(text, path="spec.yaml")
+    except SpecError:
         return False
     return True
 

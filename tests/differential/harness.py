@@ -34,6 +34,7 @@ import yaml
 
 import synthdp.cli.progress_bar
 import synthdp.release.run
+import synthdp_attacks.progress
 from synthdp.api.spec import Spec
 from synthdp.audit.mechanisms.fingerprint import Fingerprint, fingerprint
 from synthdp.cli.main import main
@@ -44,6 +45,7 @@ from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Advance
 from synthdp.spec.model import ReleaseSpec
+from synthdp_attacks.fleet import RUNNERS
 from tests.differential.coins import frozen
 
 Table = pd.DataFrame
@@ -219,6 +221,9 @@ def run(case: Case, table: Table, folder: Path, tape: Tape, *, seed: str = "") -
         patch.setattr(synthdp.cli.progress_bar, "ProgressDisplay", _Display)
         patch.setenv("DIFFERENTIAL_DATABASE", f"sqlite:///{folder / 'table.db'}")
         patch.setenv("COLUMNS", "200")
+        patch.setitem(RUNNERS, "loky", RUNNERS["serial"])
+        patch.setattr(synthdp_attacks.progress, "LOOK_EVERY_S", 1e6)  # a clock of its own
+        logging.getLogger("synthdp").setLevel(logging.DEBUG)
         root.addHandler(listener)
         os.chdir(folder)
         try:
@@ -226,6 +231,7 @@ def run(case: Case, table: Table, folder: Path, tape: Tape, *, seed: str = "") -
         finally:
             os.chdir(home)
             root.removeHandler(listener)
+            logging.getLogger("synthdp").setLevel(logging.NOTSET)
     outcome.shown["printed"] = printed.getvalue().encode()
     outcome.shown["logged"] = "\n".join(listener.lines).encode()
     outcome.shown["warned"] = "\n".join(
