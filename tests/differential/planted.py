@@ -278,6 +278,15 @@ def refusal_that_was_paid_for(patch: Patch, rows: Rows) -> None:
             raise DataError("values outside the declared domain in column 'sex'", hint="mend it")
         return true(*args)
 
+    clamp = {"out_of_domain": "clamp"}
+    around(
+        patch,
+        source,
+        "check_misfits",
+        lambda true, encoded, domain, dataset: true(
+            encoded, domain, dataset.model_copy(update=clamp)
+        ),
+    )
     around(patch, run, "check_total", checked)
 
 
