@@ -232,6 +232,8 @@ def run(case: Case, table: Table, folder: Path, tape: Tape, *, seed: str = "") -
             os.chdir(home)
             root.removeHandler(listener)
             logging.getLogger("synthdp").setLevel(logging.NOTSET)
+    if outcome.ended in ("exit 130", "exit 143"):  # the command line makes an error of it
+        raise KeyboardInterrupt
     outcome.shown["printed"] = printed.getvalue().encode()
     outcome.shown["logged"] = "\n".join(listener.lines).encode()
     outcome.shown["warned"] = "\n".join(
