@@ -1,7 +1,7 @@
 """Leaks planted on purpose, outside of every mechanism: what a careless change might bring.
 
 Each fault patches the program so that something of the rows gets out. `Rows` are what was read
-last, as a module might keep them by mistake.
+last, as a module might keep it by mistake.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ import pytest
 from synthdp.bundle import write
 from synthdp.errors import DataError
 from synthdp.evaluate import scorecard
+from synthdp.model import fit
+from synthdp.model.constraints import Constraints
 from synthdp.privacy import session, source
+from synthdp.privacy.plan import MEASURE, needed
 from synthdp.privacy.table import Table
 from synthdp.release import run, run_folder
 
 
 @dataclass
 class Rows:
-    """The tables that were read, and the last one as it was before."""
+    """The table that was read last, and how it was before."""
 
-    read: list[Table] = field(default_factory=list)
+    last: Table = field(
+        default_factory=lambda: Table(
+            np.zeros((0, 1), np.uint16), pd.DataFrame(), np.zeros(0, bool), {}
+        )
+    )
     raw: pd.DataFrame = field(default_factory=pd.DataFrame)
-
-    @property
-    def last(self) -> Table:
-        return self.read[-1]
 
     @property
     def count(self) -> int:
@@ -62,7 +65,7 @@ def remember(patch: Patch, rows: Rows) -> None:
 
     def read(true: Any, raw: pd.DataFrame, *args: Any, **how: Any) -> Table:
         rows.raw = raw
-        rows.read.append(true(raw, *args, **how))
+        rows.last = true(raw, *args, **how)
         return rows.last
 
     around(patch, source, "fit_table", read)
@@ -88,11 +91,12 @@ def note_of_the_exact_rows(patch: Patch, rows: Rows) -> None:
 
 
 def log_line_with_a_row(patch: Patch, rows: Rows) -> None:
-    def drawn(true: Any, *args: Any, **how: Any) -> Any:
+    def opened(true: Any, *args: Any, **how: Any) -> Any:
+        made = true(*args, **how)
         logging.getLogger("synthdp").debug("the last row is %s", rows.last.codes[-1].tolist())
-        return true(*args, **how)
+        return made
 
-    around(patch, run, "sample", drawn)
+    around(patch, run, "open_session", opened)
 
 
 def file_named_by_rows(patch: Patch, rows: Rows) -> None:
@@ -143,12 +147,11 @@ def readme_that_tells_of_misfits(patch: Patch, rows: Rows) -> None:
 def coins_drawn_for_each_row(patch: Patch, rows: Rows) -> None:
     """One generator for all, of which reading took as much as there were rows."""
 
-    def shared() -> np.random.Generator:
-        rng: np.random.Generator = np.random.Generator(np.random.Philox(key=1))
+    def decoded(true: Any, self: Any, codes: Any, *, rng: np.random.Generator) -> Any:
         rng.random(rows.count)
-        return rng
+        return true(self, codes, rng=rng)
 
-    patch.setattr(run, "fresh_generator", shared)
+    around(patch, Constraints, "decode", decoded)
 
 
 def keys_asked_for_by_each_row(patch: Patch, rows: Rows) -> None:
@@ -162,14 +165,12 @@ def keys_asked_for_by_each_row(patch: Patch, rows: Rows) -> None:
 
 
 def charge_that_few_rows_skip(patch: Patch, rows: Rows) -> None:
-    around(
-        patch,
-        run,
-        "disclose",
-        lambda true, session, job, fitted, codes: (
-            true(session, job, fitted, codes) if rows.count >= 60 else (codes, None)
-        ),
-    )
+    def measured(true: Any, releaser: Any, check: Any) -> Any:
+        if rows.count >= 60:
+            return true(releaser, check)
+        return releaser.release(needed(releaser.plan.measure, MEASURE), purpose=MEASURE)
+
+    around(patch, fit, "measure", measured)
 
 
 def scorecard_learnt_from_real_rows(patch: Patch, rows: Rows) -> None:

@@ -48,7 +48,7 @@ NEIGHBOURS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Base, pd.DataFrame]:
     """A release with much of what may be asked for, and its table."""
     options = ["dp scores", "gates", "constraints", "derived"]
-    made = case_of("given", "csv", options, np.random.default_rng(3), rows=ROWS)
+    made = case_of("given, with pairs", "csv", options, np.random.default_rng(3), rows=ROWS)
     assert made is not None
     case, table = made
     found = Base.of(case, table, tmp_path_factory.mktemp("base") / "run")
