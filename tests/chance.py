@@ -106,23 +106,26 @@ def noisy_max(self: Streams, scores: Integers, *, scale: float) -> int:
     return int(np.argmax(scores + self.noise.exponential(scale, scores.shape)))
 
 
+SIMULATED: dict[str, Any] = {
+    "discrete_gaussian": Streams.rounded_gaussian,
+    "discrete_laplace": discrete_laplace,
+    "noisy_max": noisy_max,
+}
+"""Noise that follows the noise stream, for what OpenDP takes from the operating system itself."""
+
+
 @contextmanager
 def seeded(seed: str) -> Iterator[None]:
     """Every draw of this process follows `seed`: keys of streams, and the noise that OpenDP takes
     from the operating system itself.
     """
     rng = np.random.default_rng(zlib.crc32(seed.encode()))
-    simulated: dict[str, Any] = {
-        "discrete_gaussian": Streams.rounded_gaussian,
-        "discrete_laplace": discrete_laplace,
-        "noisy_max": noisy_max,
-    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             secrets,
             "randbits",
             lambda bits: int.from_bytes(rng.bytes(bits // 8 + 1), "big") % 2**bits,
         )
-        for name, law in simulated.items():
+        for name, law in SIMULATED.items():
             patch.setattr(Streams, name, law)
         yield

@@ -33,6 +33,8 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "planted bugs caught by the replay",
         "pairs of values read without a change",
         "readers of whole columns caught by pairs of values",
+        "releases on neighbouring tables that are the same to the byte",
+        "planted leaks past the mechanisms that show in the bytes",
     ),
     "Audits": (
         "audits of the true kernel without an alarm",

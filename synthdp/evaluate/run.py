@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph
     from synthdp.spec.model import Column, Evaluation
 
-ANALYSES = 6  # steps of `_Analysis`
+# Steps of `_Analysis`.
+GROUPED = TWO_SAMPLE, COVERAGE, SUBGROUPS = "two-sample test", "coverage of intervals", "subgroups"
+CAUSAL = EFFECTS, INDEPENDENCES = "effects", "independences"
+PAIR_PLOTS = "pair plots"
+ANALYSES = len(GROUPED) + len(CAUSAL) + 1
 PAIR_ROWS = 5000  # from which the most connected columns are estimated
 
 
@@ -218,16 +222,22 @@ class _Analysis:
         graph: CausalGraph | None,
         columns: Mapping[str, Column] | None,
     ) -> EvaluationReport:
-        """`so_far` with all analyses; unchanged where a table has no rows to analyse."""
+        """`so_far` with all analyses; unchanged where a table has no rows to analyse.
+
+        Their names are told all the same: leaving them out would reveal that there are none.
+        """
         real, held_out, synthetic = self.tables
-        if not len(real[1]) or not len(synthetic[1]):
-            return so_far
         domain, begin = self.domain, self.steps.begin
-        begin("two-sample test")
+        if not len(real[1]) or not len(synthetic[1]):
+            causal = CAUSAL if columns is not None else (INDEPENDENCES,)
+            for name in (*GROUPED, *(causal if graph is not None else ()), PAIR_PLOTS):
+                begin(name)
+            return so_far
+        begin(TWO_SAMPLE)
         separated = two_sample(real[0], held_out[0], synthetic[0], domain=domain, rng=rng)
-        begin("coverage of intervals")
+        begin(COVERAGE)
         covered = coverage(real, held_out, synthetic, domain=domain)
-        begin("subgroups")
+        begin(SUBGROUPS)
         groups = subgroups(
             real,
             held_out,
@@ -240,7 +250,7 @@ class _Analysis:
         report = replace(so_far, two_sample=separated, coverage=covered, subgroups=groups)
         if graph is not None:
             report = self._causal(report, rng, graph, columns)
-        begin("pair plots")
+        begin(PAIR_PLOTS)
         return replace(report, pairs=self._pairs())
 
     def _causal(
@@ -254,7 +264,7 @@ class _Analysis:
         real, _, synthetic = self.tables
         effects: tuple[EffectRow, ...] = ()
         if columns is not None:
-            self.steps.begin("effects")
+            self.steps.begin(EFFECTS)
             effects = compare_effects(
                 real,
                 synthetic,
@@ -263,7 +273,7 @@ class _Analysis:
                 domain=self.domain,
                 graph=graph,
             )
-        self.steps.begin("independences")
+        self.steps.begin(INDEPENDENCES)
         implied = compare_independences(
             real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng
         )

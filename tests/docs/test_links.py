@@ -96,7 +96,9 @@ def _exists(code: str) -> bool:
             "synthdp",
             "tests",
         ):
-            return module == "benchmarks.NAME" or (ROOT / f"{module.replace('.', '/')}.py").exists()
+            path = module.replace(".", "/")
+            files = (ROOT / f"{path}.py", ROOT / path / "__main__.py")
+            return module == "benchmarks.NAME" or any(file.exists() for file in files)
         case ["python", script, *_] if script.endswith(".py"):
             return (ROOT / script).exists()
         case ["pytest", *rest]:
@@ -145,6 +147,8 @@ def _test_exists(name: str) -> bool:
         ("make tests", False),
         ("python -m benchmarks.adult", True),
         ("python -m benchmarks.odult", False),
+        ("python -m tests.differential --pairs N", True),
+        ("python -m tests.data", False),
         ("pytest tests/test_specs.py::test_nothing", False),
         ("tests/spec/test_load.py", True),
         ("tests/spec/test_spec_lood.py", False),

@@ -15,12 +15,14 @@ from synthdp.evaluate.features import MAX_INDICATORS, build_features, join, targ
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.evaluate.utility import UtilityReport, utility
+from synthdp.graph.causal import CausalGraph
 from synthdp.spec.model import (
     CONFIDENTIAL_METRICS,
     Boolean,
     Categorical,
     Datetime,
     Evaluation,
+    Graph,
     Number,
     Ordinal,
 )
@@ -336,27 +338,36 @@ def test_without_holdout_or_targets_the_rest_is_there() -> None:
     assert set(judged(TRAIN.iloc[:0]).metrics()) == set()
 
 
-@pytest.mark.parametrize("rows", [len(TEST), 0])
-def test_steps_are_counted_by_the_spec_alone(rows: int) -> None:
-    """Where no row is held out nothing is learned, and how far the evaluation is does not say
-    so.
+@pytest.mark.parametrize(("fitted", "rows"), [(len(TRAIN), len(TEST)), (len(TRAIN), 0), (0, 0)])
+def test_steps_are_counted_by_the_spec_alone(fitted: int, rows: int) -> None:
+    """Where no row is held out nothing is learned, and without rows to fit nothing is analysed; how
+    far the evaluation is does not say so.
     """
     heard: list[tuple[int, int, str]] = []
-    settings = Evaluation(targets=("ill", "dose"), classifiers=("logistic",))
-    test, rng = TEST.iloc[:rows].reset_index(drop=True), np.random.default_rng(0)
     evaluate(
-        TRAIN,
-        test,
+        TRAIN.iloc[:fitted],
+        TEST.iloc[:rows].reset_index(drop=True),
         TRAIN,
         domain=DOMAIN,
-        settings=settings,
-        rng=rng,
-        progress=lambda *step: heard.append(step),
-    )  # type: ignore[arg-type]
-    place, totals = {what: done for done, _, what in heard}, {total for _, total, _ in heard}
+        settings=Evaluation(targets=("ill", "dose"), classifiers=("logistic",)),
+        rng=np.random.default_rng(0),
+        graph=CausalGraph.from_spec(Graph(mode="none"), DOMAIN.names),
+        columns={},
+        progress=lambda *step: heard.append(step),  # type: ignore[arg-type]
+    )
+    names, totals = [what for _, _, what in heard], {total for _, total, _ in heard}
     learning = 2 * (1 + len(REGRESSORS))
-    assert totals == {2 + learning + 6} and place["two-sample test"] == 2 + learning
-    assert "ill by logistic on real rows" in place
+    assert totals == {2 + learning + 6} and len(names) == 2 + learning + 6
+    assert [done for done, _, _ in heard] == list(range(len(names)))
+    assert names[2] == "ill by logistic on real rows"
+    assert names[2 + learning :] == [
+        "two-sample test",
+        "coverage of intervals",
+        "subgroups",
+        "effects",
+        "independences",
+        "pair plots",
+    ]
 
 
 @pytest.mark.parametrize("spoilt", ["kind", "dose", "every row"])
