@@ -47,11 +47,10 @@ def settle_and_publish(
     A run that is resumed after that keeps the bundle that it has published.
     """
     with reporter.stage("bundle") as progress:
-        steps = Steps(len(WRITING) + 1, progress)
+        steps = Steps(len(WRITING), progress)
         session.settle()
         if job.published:
             return job.bundle
-        steps.run("bounds for groups", lambda: job.plan.group_epsilons)
         if not all(v.passed for v in verdicts):
             return None
         whole = drawn.synthetic.map(drawn.constraints.derived.added)

@@ -16,8 +16,10 @@ import pandas as pd
 
 from synthdp.audit.membership import check_cluster
 from synthdp.bundle.certificate.audit_record import audits_for_steward, public_audit
+from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.folder import check_target
 from synthdp.bundle.signing.keys import load_signer
+from synthdp.bundle.write import foresee
 from synthdp.data.domain import Domain
 from synthdp.errors import BUDGET, BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.graph.validation import GraphRefuted
@@ -213,6 +215,13 @@ def _resume(
 def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
     with _tracker_of(job) as log:
+        with reporter.stage("bounds for groups"):
+            foresee(
+                job.spec,
+                planned_of(job.plan),
+                group_epsilons=job.plan.group_epsilons,
+                audit=job.audit,
+            )
         session = open_session(job, reporter)
         try:
             fitted, notes = _train(session, job, reporter)
