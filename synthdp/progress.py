@@ -79,14 +79,15 @@ class Reporter:
 
     @contextmanager
     def stage(self, title: str) -> Iterator[Advance]:
-        """One stage of a run; its wall time is kept in `seconds`."""
+        """One stage of a run; its wall time is added up in `seconds`."""
         started = time.perf_counter()
         advance = self._display.start(title)
         try:
             yield advance
         finally:
-            self.seconds[title] = time.perf_counter() - started
-            self._display.finish(title, self.seconds[title])
+            seconds = time.perf_counter() - started
+            self.seconds[title] = self.seconds.get(title, 0.0) + seconds
+            self._display.finish(title, seconds)
 
     def warn(self, texts: Sequence[str]) -> None:
         """Show what the steward should know before the run goes on."""

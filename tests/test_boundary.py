@@ -28,6 +28,7 @@ FOR_STEWARD = {
     "synthdp/audit/plan.py",
     "synthdp/release/internal.py",
     "synthdp/release/judge.py",
+    "synthdp/release/tracked.py",
     "synthdp/privacy/private.py",
 }
 # Besides the kernel's reader: the header-only reader of `synthdp init`, and what writes, draws,
@@ -43,6 +44,7 @@ TABLE_READERS = {
     "synthdp/bundle/metadata/parquet.py",
     "synthdp/bundle/report_page.py",
     "synthdp/inference/model_only.py",
+    "synthdp/release/drawn.py",
     "synthdp/verify/quality.py",
 }
 KEY_HOLDERS = (KERNEL,)

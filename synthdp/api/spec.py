@@ -147,7 +147,7 @@ class Spec:
         out: str | Path | None = None,
         force: bool = False,
     ) -> Release:
-        """Run the release: measure, train, sample, judge, and write the bundle.
+        """Run the release: measure, train, sample, write the bundle, and judge it.
 
         A DataFrame takes the place of `dataset.source`, and the published spec says so. It is
         sealed like a file: each value is read by itself, and what the spec does not declare is

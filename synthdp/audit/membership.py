@@ -31,8 +31,6 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.planning import plan_for
-from synthdp.privacy.private import Confidential
-from synthdp.privacy.session import Session
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import (
     AttackVerdict,
@@ -61,30 +59,6 @@ from synthdp_attacks.verdict import LOW_RATES
 ELBO = ("elbo", "lira_online")
 # Declared beforehand, beside the black box, where the attack on the tables has shadow models alone.
 WHITE_BOX = (ELBO, ("tables", "lira_online"))
-
-
-def attack_release(
-    session: Session,
-    spec: ReleaseSpec,
-    domain: Domain,
-    graph: CausalGraph,
-    *,
-    folder: Path,
-    progress: Callable[[int, int], None],
-) -> Confidential[MembershipReport]:
-    """Membership inference on the real rows, as `attack_rows`."""
-    return session.inspect(
-        lambda table: attack_rows(
-            table.fit_codes,
-            spec,
-            domain,
-            graph,
-            folder=folder,
-            progress=progress,
-            units=table.fit_units,
-        ),
-        reason="membership inference on real rows",
-    )
 
 
 def attack_rows(

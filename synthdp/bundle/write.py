@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -21,8 +21,9 @@ from synthdp.bundle.admission import (
     receipts_of,
     refuse,
 )
+from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.bundle.certificate.effects import effects_svg
-from synthdp.bundle.certificate.facts import Certificate, certify
+from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, certify
 from synthdp.bundle.certificate.profile import profile_of, profile_svg
 from synthdp.bundle.certificate.text import render
 from synthdp.bundle.folder import SUMS, check_target, new_folder
@@ -159,7 +160,7 @@ def _write_all(
         ),
         "privacy/ledger.json": _ledger_json(content.run, balance, entries),
         **({ESTIMANDS: as_json(content.estimands.value)} if content.estimands else {}),
-        **_disclosure(spec, facts, entries),
+        **_disclosure(spec, facts, day=day),
     }
     for name, text in texts.items():
         _write_text(draft / name, text)
@@ -177,10 +178,34 @@ def _ledger_json(run: str, balance: Balance, entries: list[Entry]) -> str:
     return as_json({"run": run, "balance": asdict(balance), "entries": told})
 
 
-def _disclosure(spec: ReleaseSpec, facts: Certificate, entries: list[Entry]) -> dict[str, str]:
+def foresee(
+    spec: ReleaseSpec,
+    planned: Sequence[PlannedSpend],
+    *,
+    group_epsilons: Mapping[int, float],
+    audit: AuditRecord | None = None,
+) -> None:
+    """Compute and word all that a certificate will say of a plan, before anything is charged.
+
+    What cannot be computed is an error here, and nothing is lost by it.
+    """
+    spec = public_spec(spec)
+    facts = certify(
+        spec,
+        run="planned",
+        planned=planned,
+        entries=(),
+        group_epsilons=group_epsilons,
+        receipts={},
+        audit=audit,
+    )
+    _disclosure(spec, facts, day="2000-01-01")
+
+
+def _disclosure(spec: ReleaseSpec, facts: Certificate, *, day: str) -> dict[str, str]:
     """The certificate in all its forms, for people, programs and registers."""
     profile = profile_of(facts.planned, spec)
-    record = deployment_record(spec, facts, day=entries[-1].at[:10])
+    record = deployment_record(spec, facts, day=day)
     return {
         "privacy/certificate.json": as_json(facts.model_dump(mode="json")),
         "privacy/certificate.md": render(facts),

@@ -85,7 +85,7 @@ def _options(
 def release(
     spec: SpecArgument, out: Out = None, force: Force = False, as_json: Json = False
 ) -> None:
-    """Run a release: measure, train, sample, judge, and write the bundle."""
+    """Run a release: measure, train, sample, write the bundle, and judge it."""
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.release.run import release as run_release

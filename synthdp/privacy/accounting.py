@@ -17,6 +17,7 @@ from functools import lru_cache
 import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from synthdp.errors import BudgetError
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
 
@@ -34,6 +35,8 @@ SMALLEST_EPSILON = 1e-6
 LARGEST_DELTA = 1 - 1e-8
 REMEMBERED = 8  # compositions, of some megabytes each
 REMEMBERED_EPSILONS = 4096
+# What dp-accounting raises where all mass of a distribution is at infinity, or a loss overflows.
+BROKEN = (ArithmeticError, LookupError, ValueError)
 # Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine
 # grid takes minutes.
 MAX_FINE = 25.0
@@ -50,22 +53,28 @@ def compose(
     arXiv:2106.08567v3, Theorem 10].
 
     Raises:
-        BudgetError: an event has no sound PLD under this adjacency.
+        BudgetError: an event has no sound PLD under this adjacency, or the library gives none.
     """
-    return _remembered(tuple(events), adjacency)
+    if (composed := _remembered(tuple(events), adjacency)) is None:
+        raise BudgetError("the accountant gives no bound for these events together")
+    return composed
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _remembered(
     listed: tuple[dp_accounting.DpEvent, ...], adjacency: Adjacency
-) -> pld.PrivacyLossDistribution:
+) -> pld.PrivacyLossDistribution | None:
     """The same events are asked for again and again: for epsilon, for the profile, for groups of
-    one. Nobody changes what is returned.
+    one. Nobody changes what is returned. None where the library breaks, as it does on groups with
+    almost no protection: that there is no bound is sound, and no error after a charge.
     """
     width = COARSE if _wants_wide_grid(listed) else FINE
-    total = pld.identity(value_discretization_interval=width)
-    for event in listed:
-        total = total.compose(cost_of(event, adjacency, width))
+    try:
+        total = pld.identity(value_discretization_interval=width)
+        for event in listed:
+            total = total.compose(cost_of(event, adjacency, width))
+    except BROKEN:
+        return None
     return total
 
 
@@ -88,19 +97,28 @@ def _epsilon(
     listed: tuple[dp_accounting.DpEvent, ...], delta: float, adjacency: Adjacency
 ) -> float:
     """Of events that are asked for again, by a plan, its certificate, its checks and its audit."""
-    return float(compose(listed, adjacency).get_epsilon_for_delta(min(delta, LARGEST_DELTA)))
+    composed = _remembered(listed, adjacency)
+    try:
+        found = composed and composed.get_epsilon_for_delta(min(delta, LARGEST_DELTA))
+    except BROKEN:
+        return math.inf
+    return math.inf if found is None else float(found)
 
 
 def delta_profile(
     events: Iterable[dp_accounting.DpEvent], *, epsilons: Sequence[float], adjacency: Adjacency
 ) -> tuple[tuple[float, float], ...]:
     """(epsilon, delta) pairs: the whole trade-off, from which ceilings on attacks follow."""
-    composed = compose(events, adjacency)
+    composed = _remembered(tuple(events), adjacency)
     return tuple((e, _delta_at(composed, e)) for e in epsilons)
 
 
-def _delta_at(composed: pld.PrivacyLossDistribution, at: float) -> float:
-    delta = float(composed.get_delta_for_epsilon(at))
+def _delta_at(composed: pld.PrivacyLossDistribution | None, at: float) -> float:
+    """Delta at one epsilon; 1, which bounds everything, where the library gives none."""
+    try:
+        delta = 1.0 if composed is None else float(composed.get_delta_for_epsilon(at))
+    except BROKEN:
+        return 1.0
     return delta if delta <= LARGEST_DELTA else 1.0
 
 
@@ -117,7 +135,7 @@ def group_epsilon(
     """
     if size == 1:
         return epsilon(events, delta=delta, adjacency=adjacency)
-    composed = compose(events, adjacency)
+    composed = _remembered(tuple(events), adjacency)
 
     def inflated(e: float) -> float:
         if size * e > 700:
@@ -129,6 +147,8 @@ def group_epsilon(
         return 0.0
     # Where delta pays for one unit and not for all, epsilon is 0, which doubling would never leave.
     low, high = 0.0, max(epsilon(events, delta=delta, adjacency=adjacency), SMALLEST_EPSILON)
+    if math.isinf(high):
+        return math.inf
     while inflated(high) > delta:
         low, high = high, 2 * high
         if size * high > 700:

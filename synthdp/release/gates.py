@@ -27,10 +27,10 @@ ATTACK_FIELDS = {
 class Figure:
     """A figure that a gate may name.
 
-    `source` says where it comes from, if its name alone does not.
+    `source` says where it comes from, if its name alone does not; of None, why there is no figure.
     """
 
-    value: float
+    value: float | None
     source: str = ""
 
 
@@ -69,7 +69,7 @@ class GateVerdict:
 
     def __str__(self) -> str:
         if self.value is None or self.margin is None:
-            return f"{self.gate.metric}: needs {self.bound}, got not available"
+            return f"{self.gate.metric}: needs {self.bound}, {self.source or 'got not available'}"
         source = f" by {self.source}" if self.source else ""
         missed = "" if self.passed else f", beyond the bound by {-self.margin:.2g}"
         return f"{self.gate.metric}: needs {self.bound}, got {self.value:.4g}{source}{missed}"

@@ -1,22 +1,21 @@
-"""What the steward gets of a run: the internal report and the MLflow record.
+"""What the steward gets of a run: the internal report.
 
 This module opens confidential values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.certificate.profile import profile_of
 from synthdp.bundle.certificate.scores_text import in_words
-from synthdp.bundle.signing.statement import STATEMENT
 from synthdp.data.domain import Domain
-from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.inference.estimands import EstimandResult, clipped_text, estimand_results
@@ -25,7 +24,7 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release.gates import GateVerdict
-from synthdp.release.judge import Judgement
+from synthdp.release.judge import Judgement, opened
 from synthdp.release.run_folder import RunFolder
 from synthdp.report.graph_view import GraphView
 from synthdp.report.internal.content import (
@@ -36,17 +35,8 @@ from synthdp.report.internal.content import (
     ReportContent,
 )
 from synthdp.report.internal.page import write_internal_report
-from synthdp.spec.model import MembershipAttack, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import engine_of
-from synthdp.tracking.note import AttackOutcome, PublicationVerdict
-from synthdp.tracking.tracker import Tracker
-from synthdp_attacks import MembershipReport
-
-# What MLflow gets of a bundle: all that describes it, and the model, but no rows.
-TRACKED = (
-    *("report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json"),
-    *("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json"),
-)
 
 
 class ReportedRun(Protocol):
@@ -76,12 +66,15 @@ def internal_report(
     audits: Sequence[AuditRecord],
     seconds: Mapping[str, float],
     begin: Callable[[str], None] = lambda what: None,
+    absent: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """Write `internal.html` and `internal.json` into `target`; returns the page.
 
-    `begin` is called with the name of each of the two steps.
+    `begin` is called with the name of each of the two steps. `absent` names more parts that are
+    not in `judgement`, and why.
     """
     begin("budget step by step")
+    attack = opened(judgement.attack)
     content = replace(
         _content(run, audits=audits, seconds=seconds),
         gates=tuple(
@@ -89,32 +82,31 @@ def internal_report(
                 metric=v.gate.metric,
                 bound=v.bound,
                 value=v.value,
+                absent="" if v.value is not None else v.source,
                 passed=v.passed,
                 outside_guarantee=v.gate.outside_guarantee,
             )
             for v in verdicts
         ),
         tv1_noisy=judgement.tv1_noisy.value,
-        evaluation=judgement.evaluation.for_steward() if judgement.evaluation is not None else None,
+        evaluation=opened(judgement.evaluation),
         graph=_graph_view(run, fitted.graph.graph, fitted.graph.validation),
-        attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
-        misfits=judgement.misfits.for_steward(),
+        attack=None if attack is None else attack.to_json(),
+        misfits={} if judgement.misfits is None else judgement.misfits.for_steward(),
+        suggestions=opened(judgement.suggestions),
+        absent=judgement.absent_for_steward() | dict(absent),
     )
     if judgement.domain is not None:
         content = replace(content, domain=judgement.domain)
-    if judgement.suggestions is not None:
-        content = replace(content, suggestions=judgement.suggestions.for_steward())
-    if judgement.estimands is not None:
-        content = replace(
-            content, estimands=(*_estimands(run, fitted, judgement.estimands.for_steward()),)
-        )
+    if (estimands := opened(judgement.estimands)) is not None:
+        content = replace(content, estimands=(*estimands_beside(run, fitted, estimands),))
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
     begin("internal report")
     return write_internal_report(target, content)
 
 
-def _estimands(
+def estimands_beside(
     run: ReportedRun, fitted: Fitted, real: Sequence[EstimandResult]
 ) -> Iterator[EstimandBeside]:
     """Every released figure of an estimand beside that of all real rows."""
@@ -130,18 +122,6 @@ def _estimands(
                 interval=None if figure.interval is None else tuple(map(_number, figure.interval)),
                 real=_number(true.estimate),
             )
-
-
-def _worst(estimands: Iterable[EstimandBeside]) -> dict[str, float]:
-    """The largest error of an estimand; 1 is half the width of its 95% interval."""
-    errors = list[float]()
-    for e in estimands:
-        low, high = e.interval or (None, None)
-        if low is None or high is None or e.released is None or e.real is None:
-            continue
-        if high > low:
-            errors.append(2 * abs(e.released - e.real) / (high - low))
-    return {"estimands_worst": max(errors)} if errors else {}
 
 
 def _number(value: Value | None) -> float | None:
@@ -212,113 +192,6 @@ def _graph_view(run: ReportedRun, graph: CausalGraph, found: ValidationReport | 
         edges=edges,
         validation=found.to_json() if found else None,
     )
-
-
-def record(
-    log: Tracker,
-    run: ReportedRun,
-    fitted: Fitted,
-    judgement: Judgement,
-    verdicts: Sequence[GateVerdict],
-    *,
-    bundle: Path | None,
-    report: Path,
-) -> None:
-    """Log figures, attacks, verdict and files to MLflow.
-
-    Rows and the size of the synthetic table are never logged.
-    """
-    public = {"tv1_noisy": judgement.tv1_noisy.value} | (
-        headline(judgement.scores.value) if judgement.scores else {}
-    )
-    log.metrics(_spent(run) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
-    if judgement.evaluation is not None:
-        evaluation = judgement.evaluation.for_steward()
-        real = evaluation.utility.mean_auc_real
-        log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
-    if judgement.estimands is not None:
-        log.metrics(_worst(_estimands(run, fitted, judgement.estimands.for_steward())))
-    if judgement.attack is not None:
-        for outcome in _attack_outcomes(
-            judgement.attack.for_steward(), run.spec.attacks.membership
-        ):
-            log.attack(outcome)
-    log.artifact(report)
-    if bundle is not None:
-        for name in TRACKED:
-            log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
-        log.release(bundle)
-    log.conclude(
-        PublicationVerdict(
-            released=bundle is not None,
-            signed=bundle is not None and (bundle / STATEMENT).is_file(),
-            gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts),
-        )
-    )
-    log.keep(report.parent.parent)
-
-
-def record_refusal(
-    log: Tracker, run: ReportedRun, found: ValidationReport, *, report: Path
-) -> None:
-    """What MLflow learns of a run whose graph the tables refuted."""
-    log.metrics(_spent(run) | graph_figures(found.apply("flag"), found))
-    log.artifact(report)
-    log.conclude(
-        PublicationVerdict(
-            released=False, gates=tuple(f"the graph is refuted: {f.claim}" for f in found.refuted)
-        )
-    )
-    log.keep(report.parent.parent)
-
-
-def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[str, float]:
-    """Counts of arrows and implied independences by status, for MLflow.
-
-    Without a validation: counts of links by provenance.
-    """
-    if found is None:
-        kinds = [e.provenance for e in graph.edges]
-        return {f"edges_{kind}": float(kinds.count(kind)) for kind in dict.fromkeys(kinds)}
-    names = {"arrow": "edges", "independence": "independences"}
-    return {
-        f"{names[kind]}_{status}": float(count)
-        for kind, counts in found.counts().items()
-        for status, count in counts.items()
-    }
-
-
-def _spent(run: ReportedRun) -> dict[str, float]:
-    """What the whole plan composes to, which is the guarantee, and what this outcome used of it."""
-    return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
-
-
-def _attack_outcomes(
-    report: MembershipReport, settings: MembershipAttack
-) -> Iterator[AttackOutcome]:
-    """Each declared attack; the black box comes last, since its figures become the run's own."""
-    for verdict in reversed(report.declared):
-        first = verdict.row == report.main
-        advantage = verdict.row.advantage
-        figures = {
-            "advantage": advantage.value,
-            "advantage_lower": advantage.lower,
-            "advantage_upper": advantage.upper,
-            "auc": verdict.row.auc.value,
-            "ceiling": report.ceiling,
-            "baseline": report.baseline.value if first else None,
-            "epsilon_lower": verdict.epsilon_lower,
-        }
-        params: dict[str, str | int | float] = {
-            "pairs": settings.pairs,
-            "steps": settings.steps,
-            "features": "targeted counting queries" if first else f"white box: {verdict.name}",
-            "note": "sanity, not proof",
-        }
-        name = "membership" if first else f"membership, {verdict.row.extractor}"
-        yield AttackOutcome(
-            name=name, params=params, metrics={k: v for k, v in figures.items() if v is not None}
-        )
 
 
 def _budget(run: ReportedRun) -> Budget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pandas as pd
 from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.bundle.signing.keys import Signer
 from synthdp.data.domain import Domain
-from synthdp.errors import GateError
+from synthdp.errors import GateError, VerifyError
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.release.gates import GateVerdict
 from synthdp.release.run_folder import RunFolder
 from synthdp.spec.model import ReleaseSpec
+from synthdp.verify.at_hand import published_entries
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class Job:
     def bundle(self) -> Path:
         """Where the public bundle goes."""
         return self.out / "bundle"
+
+    @property
+    def published(self) -> bool:
+        """Whether the bundle that is there is this run's own: then nothing is published again."""
+        with suppress(VerifyError):
+            return published_entries(self.bundle)[0].run == self.folder.run
+        return False
 
     @property
     def internal(self) -> Path:

@@ -1,13 +1,20 @@
-"""Judging a synthetic table: what is public about it, and what only the steward may see."""
+"""Judging a synthetic table: what is public about it, and what only the steward may see.
+
+What is computed on real rows can fail because of them: a learner on a column without variety, an
+attack on a table of one row. Of an error there the steward is told its kind alone, and nothing that
+was paid for depends on it: the bundle is written before, unless a gate is on such a figure.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
 import pandas as pd
 
-from synthdp.audit.membership import attack_release, declared_facts
+from synthdp.audit.membership import attack_rows, declared_facts
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
@@ -24,30 +31,68 @@ from synthdp.privacy.private import Confidential, Released
 from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, Reporter
+from synthdp.release.drawn import DrawnTable
 from synthdp.release.gates import Figure, attack_figures
-from synthdp.spec.model import Effect, EffectEstimand, ReleaseSpec
+from synthdp.release.job import Job
+from synthdp.report.internal.content import ATTACK, EVALUATION
+from synthdp.spec.model import (
+    ATTACK_METRICS,
+    CONFIDENTIAL_METRICS,
+    Effect,
+    EffectEstimand,
+    ReleaseSpec,
+)
 from synthdp.threads import one_thread
 from synthdp_attacks import MembershipReport
+
+T = TypeVar("T")
+EVALUATION_METRICS = tuple(m for m in CONFIDENTIAL_METRICS if m not in ATTACK_METRICS)
+
+
+@dataclass(frozen=True)
+class NotJudged:
+    """What stands for a figure that could not be computed: the kind of the error, no text of it."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"not judged: {self.kind}"
 
 
 @dataclass(frozen=True)
 class Judgement:
     """What was measured about the synthetic table.
 
-    `tv1_noisy` compares two released values and `scores` were paid for: both are public. The rest
-    was computed on real rows. `domain` is what it is on, if it is not that of the run: the groups
-    of levels that the model knows. `suggestions` name columns that look like functions of others.
-    `estimands` are the results without noise.
+    `tv1_noisy` compares two released values and `scores` were paid for: both are public. `domain`
+    is what the rest is on, if it is not that of the run: the groups of levels that the model knows.
+    The rest is computed on real rows; None is what was not asked for, or not yet. `suggestions`
+    name columns that look like functions of others. `estimands` are the results without noise.
     """
 
     tv1_noisy: Released[float]
-    evaluation: Confidential[EvaluationReport] | None
-    attack: Confidential[MembershipReport] | None
-    misfits: Confidential[dict[str, dict[str, int]]]
     scores: Released[DpScores] | None = None
     domain: Domain | None = None
-    suggestions: Confidential[SuggestionReport] | None = None
-    estimands: Confidential[tuple[EstimandResult, ...]] | None = None
+    evaluation: Confidential[EvaluationReport | NotJudged] | None = None
+    suggestions: Confidential[SuggestionReport | NotJudged] | None = None
+    estimands: Confidential[tuple[EstimandResult, ...] | NotJudged] | None = None
+    attack: Confidential[MembershipReport | NotJudged] | None = None
+    misfits: Confidential[dict[str, dict[str, int]]] | None = None
+
+    @property
+    def released(self) -> Judgement:
+        """What of it is public."""
+        return Judgement(self.tv1_noisy, self.scores, self.domain)
+
+    def absent_for_steward(self) -> dict[str, str]:
+        """The parts that could not be judged, each with the kind of the error."""
+        parts = {
+            EVALUATION: self.evaluation,
+            "columns that could be declared": self.suggestions,
+            "estimands on real rows": self.estimands,
+            ATTACK: self.attack,
+        }
+        found = {name: part.for_steward() for name, part in parts.items() if part is not None}
+        return {name: str(part) for name, part in found.items() if isinstance(part, NotJudged)}
 
     def figures_for_steward(self) -> dict[str, Figure]:
         """Every figure that a gate may name; confidential ones included."""
@@ -55,82 +100,143 @@ class Judgement:
         if self.scores is not None:
             found |= {name: Figure(value) for name, value in headline(self.scores.value).items()}
         if self.evaluation is not None:
-            found |= {
-                name: Figure(value)
-                for name, value in self.evaluation.for_steward().metrics().items()
-            }
+            evaluation = self.evaluation.for_steward()
+            found |= (
+                _absent(EVALUATION_METRICS, evaluation)
+                if isinstance(evaluation, NotJudged)
+                else {name: Figure(value) for name, value in evaluation.metrics().items()}
+            )
         if self.attack is not None:
-            found |= attack_figures(declared_facts(self.attack.for_steward()), prefix="attack")
+            attack = self.attack.for_steward()
+            found |= (
+                _absent(ATTACK_METRICS, attack)
+                if isinstance(attack, NotJudged)
+                else attack_figures(declared_facts(attack), prefix="attack")
+            )
         return found
 
     def metrics_for_steward(self) -> dict[str, float]:
-        """The same without their sources."""
-        return {name: figure.value for name, figure in self.figures_for_steward().items()}
+        """The same without their sources, and without what could not be judged."""
+        figures = self.figures_for_steward()
+        return {name: f.value for name, f in figures.items() if f.value is not None}
 
 
-def judge(
-    session: Session,
-    spec: ReleaseSpec,
-    domain: Domain,
-    fitted: Fitted,
-    codes: Released[Codes],
-    synthetic: Released[pd.DataFrame],
-    *,
-    folder: Path,
-    reporter: Reporter,
-    scores: Released[DpScores] | None = None,
-) -> Judgement:
-    """Measure fidelity and utility and run the attack, as the spec asks.
+def opened(part: Confidential[T | NotJudged] | None) -> T | None:
+    """A part as reports and tracking take it; None where it is not there."""
+    found = None if part is None else part.for_steward()
+    return None if isinstance(found, NotJudged) else found
 
-    `folder` holds shadow results while the attack runs.
-    """
-    groups = groups_of(fitted.tables.value, domain)
-    tv1 = codes.zip(fitted.marginals).map(
-        lambda pair: noisy_tv1(
-            groups.of(pair[0]), [on_groups(t, groups) for t in pair[1]], groups.coarse
+
+def _absent(metrics: tuple[str, ...], why: NotJudged) -> dict[str, Figure]:
+    return {name: Figure(None, str(why)) for name in metrics}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges one drawn table as the spec asks: what its gates need, and later the rest."""
+
+    session: Session
+    job: Job
+    fitted: Fitted
+    drawn: DrawnTable
+    reporter: Reporter
+
+    def for_gates(self) -> Judgement:
+        """What is public, and those figures on real rows that a gate is on."""
+        asked = {gate.metric for gate in self.job.spec.gates}
+        groups = self._groups
+        tv1 = self.drawn.codes.zip(self.fitted.marginals).map(
+            lambda pair: noisy_tv1(
+                groups.of(pair[0]), [on_groups(t, groups) for t in pair[1]], groups.coarse
+            )
         )
-    )
-    evaluation, suggestions, attack, estimands = None, None, None, None
-    if spec.evaluation.enabled:
-        with reporter.stage("judge on real rows") as progress, one_thread():
-            judged = session.inspect(
-                lambda table: table.judged(spec.evaluation.max_rows),
+        found = Judgement(tv1, self.drawn.scores, groups.coarse)
+        if not asked.isdisjoint(EVALUATION_METRICS):
+            with self.reporter.stage("judge for the gates") as progress:
+                found = replace(found, evaluation=self._evaluation(progress))
+        return self._attacked(found) if not asked.isdisjoint(ATTACK_METRICS) else found
+
+    def rest(self, found: Judgement) -> Judgement:
+        """All else that the spec asks for, beside what was `found` for its gates."""
+        if self.job.spec.evaluation.enabled:
+            with self.reporter.stage("judge on real rows") as progress:
+                if found.evaluation is None:
+                    found = replace(found, evaluation=self._evaluation(progress))
+                found = replace(found, suggestions=self._suggestions(), estimands=self._estimands())
+        misfits = self.session.inspect(
+            lambda table: table.misfits, reason="values outside the domain"
+        )
+        found = replace(found, misfits=misfits)
+        enabled = self.job.spec.attacks.membership.enabled
+        return self._attacked(found) if enabled and found.attack is None else found
+
+    @cached_property
+    def _groups(self) -> LevelGroups:
+        return groups_of(self.fitted.tables.value, self.job.domain)
+
+    def _evaluation(self, progress: Advance) -> Confidential[EvaluationReport | NotJudged]:
+        spec = self.job.spec
+        with one_thread():
+            return self._seen(
+                lambda table: _evaluate(
+                    table.judged(spec.evaluation.max_rows),
+                    spec,
+                    self._groups,
+                    self.drawn.codes.value,
+                    self.drawn.synthetic.value,
+                    self.fitted.graph.graph,
+                    progress,
+                ),
                 reason="evaluation on real rows",
             )
-            evaluation = judged.map(
-                lambda table: _evaluate(
-                    table,
-                    spec,
-                    groups,
-                    codes.value,
-                    synthetic.value,
-                    fitted.graph.graph,
-                    progress,
-                )
-            )
-            suggestions = judged.map(
+
+    def _suggestions(self) -> Confidential[SuggestionReport | NotJudged]:
+        spec, domain, synthetic = self.job.spec, self.job.domain, self.drawn.synthetic.value
+        with one_thread():
+            return self._seen(
                 lambda table: suggest(
-                    spec, domain, table.frame, synthetic.value, rng=fresh_generator()
-                )
+                    spec,
+                    domain,
+                    table.judged(spec.evaluation.max_rows).frame,
+                    synthetic,
+                    rng=fresh_generator(),
+                ),
+                reason="columns that real rows say to be functions of others",
             )
-            estimands = session.inspect(
-                lambda table: exact_results(spec, domain, table), reason="estimands on real rows"
+
+    def _estimands(self) -> Confidential[tuple[EstimandResult, ...] | NotJudged]:
+        return self._seen(
+            lambda table: exact_results(self.job.spec, self.job.domain, table),
+            reason="estimands on real rows",
+        )
+
+    def _attacked(self, found: Judgement) -> Judgement:
+        job = self.job
+        with self.reporter.stage("attack") as progress:
+            attack = self._seen(
+                lambda table: attack_rows(
+                    table.fit_codes,
+                    job.spec,
+                    job.domain,
+                    self.fitted.graph.graph,
+                    folder=job.folder.shadows,
+                    progress=progress,
+                    units=table.fit_units,
+                ),
+                reason="membership inference on real rows",
             )
-    if spec.attacks.membership.enabled:
-        with reporter.stage("attack") as progress:
-            attack = attack_release(
-                session, spec, domain, fitted.graph.graph, folder=folder, progress=progress
-            )
-    return Judgement(
-        tv1,
-        evaluation,
-        attack,
-        session.inspect(lambda table: table.misfits, reason="values outside the domain"),
-        scores,
-        groups.coarse,
-        suggestions,
-        estimands,
-    )
+        return replace(found, attack=attack)
+
+    def _seen(self, look: Callable[[Table], T], *, reason: str) -> Confidential[T | NotJudged]:
+        """What `look` sees of the real rows."""
+
+        def guarded(table: Table) -> T | NotJudged:
+            try:
+                return look(table)
+            except Exception as error:  # whatever rows can make learners and attacks raise
+                return NotJudged(type(error).__name__)
+
+        return self.session.inspect(guarded, reason=reason)
 
 
 def _evaluate(

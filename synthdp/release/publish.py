@@ -1,67 +1,34 @@
-"""The end of a release: the published table, the bundle, the internal report, the two refusals."""
+"""The end of what is paid for: the run is settled, and the bundle written or refused."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from synthdp.bundle.admission import BundleContent
 from synthdp.bundle.certificate.audit_record import audits_for_steward
 from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.write import WRITING, write_bundle
-from synthdp.data.encoding import Codes
 from synthdp.errors import GateError
-from synthdp.evaluate.dp_scores import DpScores, dp_scores_of
-from synthdp.evaluate.scorecard import score_table
+from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
-from synthdp.model.constraints import Constraints, ConstraintsUnmet
+from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted
 from synthdp.privacy.mechanisms.product_sums import Sums
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Session
 from synthdp.progress import Reporter, Steps
+from synthdp.release.drawn import DrawnTable
 from synthdp.release.gates import GateVerdict
-from synthdp.release.internal import internal_report, record_refusal, refused_report
+from synthdp.release.internal import refused_report
 from synthdp.release.job import Job
-from synthdp.release.judge import Judgement
+from synthdp.release.tracked import record_refusal
 from synthdp.tracking.tracker import Tracker
-
-
-@dataclass(frozen=True)
-class DrawnTable:
-    """The synthetic table as levels and as values, and its DP scores where the spec asks for them.
-
-    `codes` is `[rows, columns]`; `synthetic` has the same rows, without the derived columns.
-    """
-
-    codes: Released[Codes]
-    synthetic: Released[pd.DataFrame]
-    constraints: Constraints
-    scores: Released[DpScores] | None
-
-
-def disclose(
-    session: Session, job: Job, fitted: Fitted, codes: Released[Codes]
-) -> tuple[Released[Codes], Released[DpScores] | None]:
-    """The DP scores, where the spec asks for them, and the table that they describe.
-
-    The scores are paid for and published.
-    """
-    if not job.spec.evaluation.dp_scores:
-        return codes, None
-    scored = score_table(session, job.spec, job.domain, codes)
-    scores = scored.zip(fitted.tables).map(lambda pair: dp_scores_of(job.spec, job.domain, *pair))
-    # A resumed run drew another table than the one that was scored before it was interrupted: what
-    # was scored is published.
-    same = np.array_equal(codes.value, scored.value.codes)
-    return (codes if same else scored.map(lambda s: s.codes)), scores
 
 
 def settle_and_publish(
@@ -69,35 +36,24 @@ def settle_and_publish(
     job: Job,
     fitted: Fitted,
     drawn: DrawnTable,
-    judgement: Judgement,
     verdicts: Sequence[GateVerdict],
     *,
     force: bool,
     reporter: Reporter,
-) -> tuple[Path | None, Path]:
-    """Settle the run, then write the bundle if every gate passed, then the internal report.
+) -> Path | None:
+    """Settle the run, then write the bundle if every gate passed; None where one withheld it.
 
-    Returns the bundle, or None where a gate withheld it, and the report.
+    A run that is resumed after that keeps the bundle that it has published.
     """
-    with reporter.stage("bundle and report") as progress:
-        steps = Steps(len(WRITING) + 3, progress)
+    with reporter.stage("bundle") as progress:
+        steps = Steps(len(WRITING), progress)
         session.settle()
-        steps.run("bounds for groups", lambda: job.plan.group_epsilons)
+        if job.published:
+            return job.bundle
+        if not all(v.passed for v in verdicts):
+            return None
         whole = drawn.synthetic.map(drawn.constraints.derived.added)
-        bundle = None
-        if all(v.passed for v in verdicts):
-            bundle = publish(job, fitted, whole, force=force, steps=steps, scores=drawn.scores)
-        report = internal_report(
-            job.internal,
-            job,
-            fitted,
-            judgement,
-            verdicts,
-            audits=audits_for_steward(job.out, job.plan),
-            seconds=reporter.seconds,
-            begin=steps.begin,
-        )
-    return bundle, report
+        return publish(job, fitted, whole, force=force, steps=steps, scores=drawn.scores)
 
 
 def publish(

@@ -1,23 +1,27 @@
-"""The road of a release: plan, read, reserve, train, sample, judge, publish, record.
+"""The road of a release: plan, read, reserve, train, sample, publish, judge, record.
 
 `run` reads like the README; each stage is one call. Nothing is spent before everything that can be
-checked without rows has been checked, and the rows fit the spec.
+checked without rows has been checked, and the rows fit the spec. Between the last charge and the
+bundle stands nothing that looks at rows, unless a gate is on such a figure.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from synthdp.audit.membership import check_cluster
-from synthdp.bundle.certificate.audit_record import public_audit
+from synthdp.bundle.certificate.audit_record import audits_for_steward, public_audit
+from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.folder import check_target
 from synthdp.bundle.signing.keys import load_signer
+from synthdp.bundle.write import foresee
 from synthdp.data.domain import Domain
-from synthdp.errors import BudgetError, OutputError, VerifyError
+from synthdp.errors import BUDGET, BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.graph.validation import GraphRefuted
 from synthdp.ledger.connect import (
     Account,
@@ -29,30 +33,26 @@ from synthdp.ledger.connect import (
 )
 from synthdp.ledger.domain_search import check_domain_from
 from synthdp.model.compute import check_alone, check_device
-from synthdp.model.constraints import Constraints, ConstraintsUnmet
+from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, fit
 from synthdp.model.planning import plan_for
-from synthdp.model.sampling import sample, try_constraints
+from synthdp.model.sampling import try_constraints
 from synthdp.model.total import check_total
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter
+from synthdp.progress import Reporter, Steps
 from synthdp.release import run_folder
 from synthdp.release.amend import amended, check_spec
-from synthdp.release.gates import check_gates, check_simulated, simulated_figures
-from synthdp.release.internal import record
+from synthdp.release.drawn import DrawnTable, draw
+from synthdp.release.gates import GateVerdict, check_gates, check_simulated, simulated_figures
+from synthdp.release.internal import internal_report
 from synthdp.release.job import Job, ReleaseOutcome
-from synthdp.release.judge import Judgement, judge
+from synthdp.release.judge import Judge, Judgement, NotJudged
 from synthdp.release.open_session import open_session
-from synthdp.release.publish import (
-    DrawnTable,
-    disclose,
-    settle_and_publish,
-    unmet_with_hint,
-    withhold_refuted,
-)
+from synthdp.release.publish import settle_and_publish, unmet_with_hint, withhold_refuted
 from synthdp.release.run_folder import RunFolder
+from synthdp.release.tracked import record_judgement, record_publication
 from synthdp.spec.checks.traps import traps
 from synthdp.spec.load.loader import parse_spec, spec_text
 from synthdp.spec.model import ReleaseSpec
@@ -213,25 +213,38 @@ def _resume(
 
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
-    """The whole release: read, reserve, train, sample, judge, decide, publish, record."""
+    """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
     with _tracker_of(job) as log:
+        with reporter.stage("bounds for groups"):
+            foresee(
+                job.spec,
+                planned_of(job.plan),
+                group_epsilons=job.plan.group_epsilons,
+                audit=job.audit,
+            )
         session = open_session(job, reporter)
         try:
             fitted, notes = _train(session, job, reporter)
             drawn = _draw(session, job, fitted, reporter)
-            judgement = _judge(session, job, fitted, drawn, reporter)
+            judge = Judge(session, job, fitted, drawn, reporter)
+            judgement = judge.for_gates()
             figures = judgement.figures_for_steward() | simulated_figures(job.audit)
             verdicts = check_gates(job.spec.gates, figures)
-            bundle, report = settle_and_publish(
-                session, job, fitted, drawn, judgement, verdicts, force=force, reporter=reporter
+            bundle = settle_and_publish(
+                session, job, fitted, drawn, verdicts, force=force, reporter=reporter
             )
         except GraphRefuted as refusal:
             raise withhold_refuted(session, job, refusal, log=log, reporter=reporter) from None
         except ConstraintsUnmet as unmet:
             raise unmet_with_hint(unmet, session, job) from None
+        with reporter.stage("track"):
+            record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
+        with _bundle_noted(job, bundle):
+            judgement = judge.rest(judgement)
+            report = _report(job, fitted, judgement, verdicts, reporter)
         job.folder.remove()
         with reporter.stage("track"):
-            record(log, job, fitted, judgement, verdicts, bundle=bundle, report=report)
+            record_judgement(log, job, fitted, judgement, report=report)
     return ReleaseOutcome(
         job,
         bundle,
@@ -241,6 +254,22 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
         dict(reporter.seconds),
         (*notes, *_tracking_warnings(log, job)),
     )
+
+
+@contextmanager
+def _bundle_noted(job: Job, bundle: Path | None) -> Iterator[None]:
+    """Note on whatever ends the judging that the bundle stands, and how to do what is left."""
+    try:
+        yield
+    except BaseException as error:
+        if bundle is not None:
+            privacy = job.spec.privacy
+            error.add_note(
+                f"{BUDGET}epsilon {privacy.epsilon:g} at delta {privacy.delta:g} stays spent by run"
+                f" {job.folder.run}, and its bundle is whole: {bundle};"
+                f" {_resuming(job.spec, job.out)} judges it, and pays nothing again"
+            )
+        raise
 
 
 def _tracker_of(job: Job) -> Tracker:
@@ -272,36 +301,36 @@ def _train(session: Session, job: Job, reporter: Reporter) -> tuple[Fitted, list
 
 
 def _draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> DrawnTable:
-    """Sample the table, score it where the spec asks for DP scores, and decode it."""
     with reporter.stage("sample") as progress:
-        codes = sample(
+        return draw(session, job, fitted, progress)
+
+
+def _report(
+    job: Job,
+    fitted: Fitted,
+    judgement: Judgement,
+    verdicts: Sequence[GateVerdict],
+    reporter: Reporter,
+) -> Path:
+    """Write the internal report; without the figures on real rows where they break it."""
+    with reporter.stage("report") as progress:
+        write = partial(
+            internal_report,
+            job.internal,
+            job,
             fitted,
-            job.spec,
-            rng=fresh_generator(),
-            progress=progress,
-            begin=partial(progress, 0, 0),
+            verdicts=verdicts,
+            audits=audits_for_steward(job.out, job.plan),
+            seconds=reporter.seconds,
+            begin=Steps(2, progress).begin,
         )
-        codes, scores = disclose(session, job, fitted, codes)
-        constraints = Constraints.from_spec(job.spec, job.domain)
-        synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
-    return DrawnTable(codes, synthetic, constraints, scores)
-
-
-def _judge(
-    session: Session, job: Job, fitted: Fitted, drawn: DrawnTable, reporter: Reporter
-) -> Judgement:
-    """Judge the drawn table, for the steward alone."""
-    return judge(
-        session,
-        job.spec,
-        job.domain,
-        fitted,
-        drawn.codes,
-        drawn.synthetic,
-        folder=job.folder.shadows,
-        reporter=reporter,
-        scores=drawn.scores,
-    )
+        try:
+            return write(judgement)
+        except (OSError, SynthdpError):
+            raise
+        except Exception as error:  # a table or a picture of what rows make odd
+            why = {"figures on real rows": str(NotJudged(type(error).__name__))}
+            return write(judgement.released, absent=why)
 
 
 def _tracking_warnings(log: Tracker, job: Job) -> list[str]:

@@ -403,7 +403,7 @@ MOMENTS = [
     ("measure and train", 2),
     ("measure and train", 11),
     ("sample", None),
-    ("bundle and report", None),
+    ("bundle", None),
 ]
 
 

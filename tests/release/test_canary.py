@@ -132,14 +132,13 @@ def _dies_judging(table: Any, *_: Any) -> Any:
     raise KeyError(f"{ID} {CATEGORY} {NUMBER}")
 
 
-@pytest.mark.parametrize("where", ["measuring", "training", "judging"])
+@pytest.mark.parametrize("where", ["measuring", "training"])
 def test_a_bug_in_the_middle_is_reported_by_kind_and_place(
     tiny: Any, planted: pd.DataFrame, synthdp: Any, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     target: tuple[Any, str, Any] = {
         "measuring": (NoisyMarginals, "run", _dies),
         "training": (Training, "run", _dies),
-        "judging": (judging, "_evaluate", _dies_judging),
     }[where]
     monkeypatch.setattr(*target)
     tiny.write(
@@ -156,6 +155,18 @@ def test_a_bug_in_the_middle_is_reported_by_kind_and_place(
     )
     assert leaks(tiny.folder, done.out, done.err) == {}
     assert tiny.kinds()[:2] == ["cap", "reserve"]  # what was reserved stays visible
+
+
+def test_a_bug_in_judging_is_told_by_its_kind_in_the_stewards_report_alone(
+    tiny: Any, planted: pd.DataFrame, synthdp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "_evaluate", _dies_judging)
+    tiny.write(planted, dataset={**UNIT, "out_of_domain": "clamp"})
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 0 and "KeyError" not in done.out + done.err
+    assert leaks(tiny.folder, done.out, done.err) == {}
+    told = json.loads((tiny.out / "internal" / "internal.json").read_text())
+    assert told["absent"] == {"evaluation": "not judged: KeyError"} and told["evaluation"] is None
 
 
 def test_errors_raised_to_python_callers_hold_no_value(tiny: Any, planted: pd.DataFrame) -> None:

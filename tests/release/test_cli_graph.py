@@ -430,7 +430,8 @@ def test_a_folder_with_an_interrupted_release_is_left_alone(
     tiny.write(**modes["validate"])
     with monkeypatch.context() as patch:
         patch.setattr(
-            "synthdp.release.run.sample", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt())
+            "synthdp.release.drawn.sample",
+            lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()),
         )
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
     before = tiny.kinds()

@@ -80,7 +80,7 @@ def test_a_run_that_has_paid_says_what_stays_spent(
 
     tiny.write()
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.run.sample", interrupted)
+        patch.setattr("synthdp.release.drawn.sample", interrupted)
         synthdp("release", tiny.spec, "--out", tiny.out)
     spent = tiny.kinds()
     spoil(tiny)
@@ -97,7 +97,7 @@ BEFORE = (
     "check_target", "entries_of", "check_nearby", "check_domain_from", "open_ledger",
     "check_affordable", "open_session",
 )  # fmt: skip
-AFTER = ("try_constraints", "sample", "disclose", "judge", "check_gates", "settle_and_publish")
+AFTER = ("try_constraints", "draw", "Judge", "check_gates", "settle_and_publish", "internal_report")
 FAILURES = (BudgetError("x"), OutputError("x"), DataError("x"), ValueError("canary"), OSError(28))
 
 

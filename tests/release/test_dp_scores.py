@@ -93,7 +93,7 @@ def make(folder: Path, *, interrupted: bool) -> Made:
         patch.setattr(ScoreCounts, "run", run)
         if interrupted:
             with pytest.raises(KeyboardInterrupt):
-                made.tiny.release(reporter=Reporter(InterruptedAt("judge on real rows", None)))
+                made.tiny.release(reporter=Reporter(InterruptedAt("bundle", None)))
         made.outcome = resume(made.tiny.out) if interrupted else made.tiny.release()
     return made
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-import synthdp.release.run
+import synthdp.release.drawn
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -74,7 +74,7 @@ def table(count: int) -> pd.DataFrame:
 
 def real_rows(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
     """The release draws nothing, and gives out the first rows of the table."""
-    drawn = synthdp.release.run.sample
+    drawn = synthdp.release.drawn.sample
 
     def stolen(fitted: Any, release: Any, **rest: Any) -> Any:
         domain = Domain.from_spec(release.columns)
@@ -83,7 +83,7 @@ def real_rows(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
         ).astype(np.uint16)
         return drawn(fitted, release, **rest).map(lambda made: codes[: len(made)])
 
-    monkeypatch.setattr(synthdp.release.run, "sample", stolen)
+    monkeypatch.setattr(synthdp.release.drawn, "sample", stolen)
 
 
 @pytest.mark.finding("redteam B1")

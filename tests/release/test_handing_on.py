@@ -26,15 +26,16 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
 from synthdp.progress import Reporter
+from synthdp.release import drawn as drawing
 from synthdp.release import internal as steward
 from synthdp.release import judge as judging
 from synthdp.release import open_session as opening
-from synthdp.release import publish as publishing
 from synthdp.release import run as release_module
+from synthdp.release import tracked
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.judge import Judgement
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import Gate, ReleaseSpec
+from synthdp.spec.model import Gate, MembershipAttack, ReleaseSpec
 from synthdp_attacks import ThreatModel
 from tests.release.conftest import table as frame_of
 
@@ -108,17 +109,22 @@ def test_the_attack_is_on_the_rows_that_were_fitted(
     weak.
     """
     seen: list[Any] = []
-    monkeypatch.setattr(membership, "attack_rows", lambda codes, *_, **__: seen.append(codes))
+    monkeypatch.setattr(judging, "attack_rows", lambda codes, *_, **__: seen.append(codes))
     session = SimpleNamespace(
         inspect=lambda fn, *, reason: Confidential(fn(rows), reason, key=_KERNEL_KEY)
     )
-    domain, graph = (
-        LevelGroups(Domain.from_spec(loaded.columns), {}),
-        CausalGraph.from_spec(loaded.graph, tuple(loaded.columns)),
+    attacked = loaded.model_copy(
+        update={
+            "attacks": loaded.attacks.model_copy(
+                update={"membership": MembershipAttack(enabled=True)}
+            ),
+            "evaluation": loaded.evaluation.model_copy(update={"enabled": False}),
+        }
     )
-    membership.attack_release(
-        session, loaded, domain, graph, folder=tmp_path, progress=lambda done, total: None
-    )  # type: ignore[arg-type]
+    job = SimpleNamespace(spec=attacked, domain=None, folder=SimpleNamespace(shadows=tmp_path))
+    fitted = SimpleNamespace(graph=SimpleNamespace(graph=None))
+    judge = judging.Judge(session, job, fitted, None, Reporter())  # type: ignore[arg-type]
+    judge.rest(Judgement(released(0.25)))
     np.testing.assert_array_equal(seen[0], rows.codes[10:])
 
 
@@ -186,13 +192,13 @@ def test_the_table_that_was_scored_is_the_one_to_publish(
     drawn = np.arange(6, dtype=np.uint16).reshape(3, 2)
     scored = SimpleNamespace(codes=drawn.copy() if same else drawn[::-1])
     scores: DpScores = ()
-    monkeypatch.setattr(publishing, "score_table", lambda *_: released(scored, "drawn", "scores"))
-    monkeypatch.setattr(publishing, "dp_scores_of", lambda *_: scores)
+    monkeypatch.setattr(drawing, "score_table", lambda *_: released(scored, "drawn", "scores"))
+    monkeypatch.setattr(drawing, "dp_scores_of", lambda *_: scores)
     job, fitted = (
         SimpleNamespace(spec=own, domain=None),
         SimpleNamespace(tables=released((), "tables")),
     )
-    codes, paid = publishing.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
+    codes, paid = drawing.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
     np.testing.assert_array_equal(codes.value, scored.codes)
     assert paid is not None and {r.entry for r in paid.receipts} == {"drawn", "scores", "tables"}
     assert {r.entry for r in codes.receipts} == ({"drawn"} if same else {"drawn", "scores"})
@@ -258,21 +264,21 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
     graph = CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=graph, validation=None))
     attack = Confidential(report, "x", key=_KERNEL_KEY)
-    judgement = Judgement(
-        released(0.25), None, attack, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
-    )  # type: ignore[arg-type]
+    misfits = Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
+    judgement = Judgement(released(0.25), attack=attack, misfits=misfits)  # type: ignore[arg-type]
     log = Heard()
-    steward.record(log, run, fitted, judgement, (), bundle=bundle, report=Path("internal.html"))  # type: ignore[arg-type]
+    tracked.record_publication(log, run, fitted, judgement, (), bundle=bundle)  # type: ignore[arg-type]
+    tracked.record_judgement(log, run, fitted, judgement, report=Path("internal.html"))  # type: ignore[arg-type]
     assert log.figures == {
         "epsilon_spent": 0.4,
         "epsilon_planned": 0.9,
         "tv1_noisy": 0.25,
-        **steward.graph_figures(graph, None),
+        **tracked.graph_figures(graph, None),
     }
     assert log.names == ["membership, tables", "membership, elbo", "membership"]
-    assert log.files[0] == ("internal.html", None) and log.released == [bundle is not None]
+    assert log.files[-1] == ("internal.html", None) and log.released == [bundle is not None]
     assert log.registered == ([] if bundle is None else [bundle])
-    assert [name for name, _ in log.files[1:]] == (list(steward.TRACKED) if bundle else [])
+    assert [name for name, _ in log.files[:-1]] == (list(tracked.TRACKED) if bundle else [])
 
 
 @pytest.mark.parametrize("run", ["20260101-aaaaaaaaaaaa", "20260101-bbbbbbbbbbbb"])
@@ -311,6 +317,8 @@ class Content:
     graph: Any = None
     attack: Any = None
     misfits: Any = None
+    suggestions: Any = None
+    absent: Any = None
 
 
 def test_the_steward_reads_of_each_gate_what_was_decided(
@@ -325,9 +333,8 @@ def test_the_steward_reads_of_each_gate_what_was_decided(
     monkeypatch.setattr(steward, "_content", lambda *_, **__: Content())
     monkeypatch.setattr(steward, "_graph_view", lambda *_: None)
     monkeypatch.setattr(steward, "write_internal_report", lambda target, content: content)
-    judgement = Judgement(
-        released(0.25), None, None, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
-    )
+    misfits = Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
+    judgement = Judgement(released(0.25), misfits=misfits)
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=None, validation=None))
     told: Any = steward.internal_report(
         tmp_path, None, fitted, judgement, verdicts, audits=(), seconds={}

@@ -59,7 +59,7 @@ def test_sigterm_is_a_ctrl_c(
 ) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.run.sample", terminated)
+        patch.setattr("synthdp.release.drawn.sample", terminated)
         done = synthdp("release", tiny.write().spec, "--out", tiny.out, "--json")
     told = json.loads(done.out)
     assert done.code == told["exit_code"] == 143 and told["error"] == "ended by SIGTERM"

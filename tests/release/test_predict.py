@@ -179,7 +179,7 @@ def test_an_interrupted_run_goes_on_without_paying_again(
     with monkeypatch.context() as patch:
         patch.setattr(ChosenMarginals, "pack", pack_or_end)
         patch.setattr(
-            "synthdp.release.run.sample", lambda *_, **__: (_ for _ in ()).throw(KeyError)
+            "synthdp.release.drawn.sample", lambda *_, **__: (_ for _ in ()).throw(KeyError)
         )
         with pytest.raises(KeyError if kept == 2 else KeyboardInterrupt):
             release(spec, out=out)

@@ -103,8 +103,7 @@ MOMENTS = [
     (TRAIN, 20),
     ("sample", None),
     ("sample", 500),
-    ("judge on real rows", None),
-    ("bundle and report", None),
+    ("bundle", None),
 ]
 
 

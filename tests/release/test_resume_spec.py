@@ -19,7 +19,8 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.session import Session
-from synthdp.release import run as release_module
+from synthdp.release import drawn as drawn_module
+from synthdp.release.judge import NotJudged
 from synthdp.release.run import resume
 from synthdp.verify.checks import verify_bundle
 
@@ -87,11 +88,12 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
 ) -> None:
     attacked: list[str] = []
     monkeypatch.setattr(
-        "synthdp.release.judge.attack_release", lambda *a, **k: attacked.append("attack")
+        "synthdp.release.judge.attack_rows",
+        lambda *a, **k: attacked.append("attack") or NotJudged("Stub"),  # type: ignore[func-returns-value]
     )
     with monkeypatch.context() as patch:
         patch.setattr(
-            release_module,
+            drawn_module,
             "sample",
             lambda *a, **k: pytest.fail("sampled before the constraints were tried"),
         )
@@ -206,7 +208,7 @@ def test_a_table_whose_scores_were_counted_stays_as_it_is(
 ) -> None:
     tiny = write(evaluation={"disclosure": "private"}, constraints=["seen < 20"])
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "inspect", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Session, "settle", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             tiny.release()
     for changes, why in (

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from synthdp.release.internal import TRACKED
+from synthdp.release.tracked import TRACKED
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 from synthdp.tracking.tracker import NullTracker
 

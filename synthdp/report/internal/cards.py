@@ -11,7 +11,7 @@ from synthdp.evaluate.run import EvaluationReport
 from synthdp.report import verdicts
 from synthdp.report.guarantee import most_advantage
 from synthdp.report.internal import findings
-from synthdp.report.internal.content import ReportContent
+from synthdp.report.internal.content import ATTACK, ReportContent
 from synthdp.report.parts import number
 from synthdp.report.verdicts import Verdict
 
@@ -23,7 +23,7 @@ def report_cards(content: ReportContent) -> Iterator[Verdict]:
     report = content.evaluation
     yield _gates(content)
     yield _guarantee(content)
-    yield attack_card(content.attack)
+    yield attack_card(content.attack, why=content.absent.get(ATTACK, "not run"))
     if report is not None:
         yield from _apart(report)
         yield from intervals_card(report)
@@ -63,11 +63,14 @@ def _guarantee(content: ReportContent) -> Verdict:
     return Verdict(card.heading, card.number, f"over the budget of {budget.epsilon:g}", "bad")
 
 
-def attack_card(attack: Mapping[str, Any] | None) -> Verdict:
-    """The declared attack that tells most; one that refutes the claim comes first."""
+def attack_card(attack: Mapping[str, Any] | None, *, why: str = "not run") -> Verdict:
+    """The declared attack that tells most; one that refutes the claim comes first.
+
+    `why` stands where there is none.
+    """
     if not attack:
         text = "sanity, not proof: the guarantee rests on its proof"
-        return Verdict("Membership attack", "not run", text, "unknown")
+        return Verdict("Membership attack", why, text, "unknown")
     main = attack.get("main") or attack
     rows = [row for row in attack.get("declared") or (main,) if _interval(row)]
     if not rows:

@@ -13,6 +13,8 @@ from synthdp.evaluate.functional.suggest import SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.report.graph_view import GraphView
 
+EVALUATION, ATTACK = "evaluation", "attack"  # parts that `ReportContent.absent` may name
+
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStep:
@@ -51,13 +53,17 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """One gate; `bound` is text ("at most 0.05"). A figure that is not available fails its gate."""
+    """One gate; `bound` is text ("at most 0.05").
+
+    A figure that is not available fails its gate; `absent` may say why.
+    """
 
     metric: str
     bound: str
     value: float | None
     passed: bool
     outside_guarantee: bool = False
+    absent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +94,8 @@ class ReportContent:
     plain JSON values, and so is each record of `audits`.
     `misfits` has, for each column, the number of values of each kind outside the declared domain.
     `suggestions` are of columns that look like functions of others. `estimands` are released
-    figures beside those of the real rows. `timings` are seconds by stage.
+    figures beside those of the real rows. `absent` has the parts that the spec asks for and that
+    are not here, each with the reason. `timings` are seconds by stage.
     """
 
     title: str
@@ -106,6 +113,7 @@ class ReportContent:
     misfits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     suggestions: SuggestionReport | None = None
     estimands: tuple[EstimandBeside, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -141,6 +149,7 @@ class ReportContent:
             "misfits": self.misfits,
             "suggestions": self.suggestions.to_json() if self.suggestions else None,
             "estimands": [asdict(e) | {"covered": e.covered} for e in self.estimands],
+            "absent": self.absent,
             "timings": self.timings,
             "notes": self.notes,
         }

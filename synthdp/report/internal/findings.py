@@ -164,8 +164,13 @@ def misfits(counts: Mapping[str, Mapping[str, int]]) -> str:
     )
 
 
-def missing_evaluation(report: EvaluationReport | None) -> str | None:
-    """Why there is no comparison with real rows, or None where there is one."""
+def missing_evaluation(report: EvaluationReport | None, why: str | None) -> str | None:
+    """Why there is no comparison with real rows, or None where there is one.
+
+    `why` is known where one was asked for.
+    """
+    if report is None and why is not None:
+        return f"There is no comparison with real rows: {why}."
     if report is None:
         return "Evaluation is turned off in the spec: nothing was compared with real rows."
     if report.fidelity is None:

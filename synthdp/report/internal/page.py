@@ -24,7 +24,7 @@ from synthdp.report.internal.appendix import (
     tables,
 )
 from synthdp.report.internal.cards import attack_card, report_cards
-from synthdp.report.internal.content import ReportContent
+from synthdp.report.internal.content import ATTACK, EVALUATION, ReportContent
 from synthdp.report.internal.estimands import estimand_view
 from synthdp.report.internal.suggestions import suggestion_view
 from synthdp.report.internal.uses import report_uses
@@ -118,7 +118,7 @@ def _evaluation_view(content: ReportContent) -> dict[str, Any]:
     """Fidelity and utility; empty where they were not evaluated."""
     report = content.evaluation
     view: dict[str, Any] = {
-        "absent": findings.missing_evaluation(report),
+        "absent": findings.missing_evaluation(report, content.absent.get(EVALUATION)),
         "overlay_sentence": "",
         "overlays": [],
         "association": None,
@@ -157,7 +157,9 @@ def _attack_view(content: ReportContent) -> dict[str, Any]:
     attack, budget = content.attack, content.budget
     profile = content.profile or ((budget.epsilon_planned, budget.delta),)
     if not attack:
-        return {"roc": roc_picture(profile), "attack_tables": []}
+        why = content.absent.get(ATTACK)
+        told = "No attack was run." if why is None else f"The attack has no figures: {why}."
+        return {"roc": roc_picture(profile), "attack_tables": [], "no_attack": told}
     main = attack_card({k: v for k, v in attack.items() if k != "declared"})
     return {
         "roc": pictures.attack_roc(attack, profile, telling=main.state != "unknown"),

@@ -221,7 +221,9 @@ def test_a_sample_takes_units_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ids = [id_text(v) for v in stay.column("id").to_pylist()]
     drawn = stay.filter(pa.array([coin("ab" * 16, unit) < limit(0.4) for unit in ids]))
     wanted = sorted(map(tuple, levels_of(DOMAIN, drawn).tolist()))
-    sqlite = SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path())
+    sqlite = SqlEngine(
+        table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()
+    )
     for engine in (Here(reading, parts, 900), sqlite):
         assert sorted(map(tuple, engine.sample(0.4, Streams.fresh()).tolist())) == wanted
     assert 0 < len(wanted) < len(ids)

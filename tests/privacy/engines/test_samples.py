@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,14 @@ from synthdp.privacy.readers.engines import opening
 from synthdp.privacy.readers.engines.bounding import coin, limit
 from synthdp.privacy.readers.engines.engine import Engine, EngineTable
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, coins_of
-from synthdp.privacy.readers.engines.on_dask import DaskEngine, _dealt
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Compute, Dataset, Integer
 from tests.builders import skeleton
-from tests.privacy.engines.tables import reading_of, write
-from tests.privacy.engines.test_counts import in_sqlite
+from tests.privacy.engines.tables import Here, reading_of, write
+from tests.privacy.engines.test_counts import table_in_sqlite
 
 UNITS = 120
 DOMAIN = Domain.from_spec(
@@ -51,17 +50,7 @@ BY_ID = reading_of(DOMAIN, "id", 3)
 SECRET = "5ec2e7" * 5 + "ab"
 
 
-class HereDask(DaskEngine):
-    """The tasks of a cluster, one after the other in this process."""
-
-    def _each(self, job: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
-        yield from map(job, tasks)
-
-    def _each_shard(self, job: Callable[[Any], Any], *, values: bool = False) -> Iterator[Any]:
-        yield job([_dealt(self.reading, 1, values, part)[0] for part in self.parts.parts])
-
-
-HERE = {"ArrowEngine": ArrowEngine, "DaskEngine": HereDask}
+HERE = {"ArrowEngine": ArrowEngine, "DaskEngine": Here}
 
 
 def in_memory(folder: Path, patch: pytest.MonkeyPatch) -> Table:
@@ -81,11 +70,11 @@ TABLES: dict[str, Callable[[Path, pytest.MonkeyPatch], Table]] = {
         ArrowEngine(reading_of(DOMAIN), find_parts(".", folder))
     ),
     "dask": lambda folder, _: engine_table(
-        HereDask(reading_of(DOMAIN), find_parts(".", folder), UNITS)
+        Here(reading_of(DOMAIN), find_parts(".", folder), UNITS)
     ),
-    "dask, by id": lambda folder, _: engine_table(HereDask(BY_ID, find_parts(".", folder), UNITS)),
+    "dask, by id": lambda folder, _: engine_table(Here(BY_ID, find_parts(".", folder), UNITS)),
     "sqlite": lambda folder, patch: engine_table(
-        SqlEngine(in_sqlite(TABLE, folder / "s.db", patch), BY_ID, list)
+        SqlEngine(table_in_sqlite(TABLE, folder / "s.db", patch), BY_ID, list, Path())
     ),
 }
 
@@ -113,7 +102,7 @@ KINDS: dict[str, Any] = {"sex": "text", "age": "whole", "ward": "text", "id": "t
 def sampled_in(dialect: Dialect, id_column: str | None) -> tuple[str, list[Any]]:
     """The statement that draws a sample under `SECRET`, and all that is bound to it."""
     made = Statement(dialect)
-    text = made.sampled("t", reading_of(DOMAIN, id_column, 3), KINDS, rate=0.5, key=SECRET)
+    text = made.sampled(reading_of(DOMAIN, id_column, 3), KINDS, rate=0.5, key=SECRET)
     return text, list(made.values.values())
 
 
@@ -174,7 +163,7 @@ def test_a_table_is_opened_with_the_declared_holdout_under_its_own_key(
     """What a spec says of the unit and of held-out rows reaches the engine; keys are not mixed."""
     for name in ("ArrowEngine", "DaskEngine"):
         monkeypatch.setattr(opening, name, HERE[name])
-    monkeypatch.setattr(HereDask, "check", lambda _: None)
+    monkeypatch.setattr(Here, "check", lambda _: None)
     write(TABLE.select(["sex", "age", "ward", *(["id"] if "column" in unit else [])]), tmp_path)
     dataset = Dataset.model_validate(
         {

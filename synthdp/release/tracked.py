@@ -1,0 +1,147 @@
+"""What MLflow gets of a run: figures, attacks, verdict and files; never rows.
+
+This module opens confidential values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from synthdp.bundle.signing.statement import STATEMENT
+from synthdp.evaluate.dp_scores import headline
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.validation import ValidationReport
+from synthdp.model.fit import Fitted
+from synthdp.release.gates import GateVerdict
+from synthdp.release.internal import ReportedRun, estimands_beside
+from synthdp.release.judge import Judgement, opened
+from synthdp.report.internal.content import EstimandBeside
+from synthdp.spec.model import MembershipAttack
+from synthdp.tracking.note import AttackOutcome, PublicationVerdict
+from synthdp.tracking.tracker import Tracker
+from synthdp_attacks import MembershipReport
+
+# What MLflow gets of a bundle: all that describes it, and the model, but no rows.
+TRACKED = (
+    *("report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json"),
+    *("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json"),
+)
+
+
+def record_publication(
+    log: Tracker,
+    run: ReportedRun,
+    fitted: Fitted,
+    judgement: Judgement,
+    verdicts: Sequence[GateVerdict],
+    *,
+    bundle: Path | None,
+) -> None:
+    """Log what is public, the bundle and the verdict to MLflow, before anything else is judged."""
+    public = {"tv1_noisy": judgement.tv1_noisy.value} | (
+        headline(judgement.scores.value) if judgement.scores else {}
+    )
+    log.metrics(_spent(run) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
+    if bundle is not None:
+        for name in TRACKED:
+            log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
+        log.release(bundle)
+    log.conclude(
+        PublicationVerdict(
+            released=bundle is not None,
+            signed=bundle is not None and (bundle / STATEMENT).is_file(),
+            gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts),
+        )
+    )
+
+
+def record_judgement(
+    log: Tracker, run: ReportedRun, fitted: Fitted, judgement: Judgement, *, report: Path
+) -> None:
+    """Log figures on real rows, attacks and the internal report to MLflow; rows never."""
+    if (evaluation := opened(judgement.evaluation)) is not None:
+        real = evaluation.utility.mean_auc_real
+        log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
+    if (estimands := opened(judgement.estimands)) is not None:
+        log.metrics(_worst(estimands_beside(run, fitted, estimands)))
+    if (attack := opened(judgement.attack)) is not None:
+        for outcome in _attack_outcomes(attack, run.spec.attacks.membership):
+            log.attack(outcome)
+    log.artifact(report)
+    log.keep(report.parent.parent)
+
+
+def record_refusal(
+    log: Tracker, run: ReportedRun, found: ValidationReport, *, report: Path
+) -> None:
+    """What MLflow learns of a run whose graph the tables refuted."""
+    log.metrics(_spent(run) | graph_figures(found.apply("flag"), found))
+    log.artifact(report)
+    log.conclude(
+        PublicationVerdict(
+            released=False, gates=tuple(f"the graph is refuted: {f.claim}" for f in found.refuted)
+        )
+    )
+    log.keep(report.parent.parent)
+
+
+def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[str, float]:
+    """Counts of arrows and implied independences by status, for MLflow.
+
+    Without a validation: counts of links by provenance.
+    """
+    if found is None:
+        kinds = [e.provenance for e in graph.edges]
+        return {f"edges_{kind}": float(kinds.count(kind)) for kind in dict.fromkeys(kinds)}
+    names = {"arrow": "edges", "independence": "independences"}
+    return {
+        f"{names[kind]}_{status}": float(count)
+        for kind, counts in found.counts().items()
+        for status, count in counts.items()
+    }
+
+
+def _spent(run: ReportedRun) -> dict[str, float]:
+    """What the whole plan composes to, which is the guarantee, and what this outcome used of it."""
+    return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
+
+
+def _attack_outcomes(
+    report: MembershipReport, settings: MembershipAttack
+) -> Iterator[AttackOutcome]:
+    """Each declared attack; the black box comes last, since its figures become the run's own."""
+    for verdict in reversed(report.declared):
+        first = verdict.row == report.main
+        advantage = verdict.row.advantage
+        figures = {
+            "advantage": advantage.value,
+            "advantage_lower": advantage.lower,
+            "advantage_upper": advantage.upper,
+            "auc": verdict.row.auc.value,
+            "ceiling": report.ceiling,
+            "baseline": report.baseline.value if first else None,
+            "epsilon_lower": verdict.epsilon_lower,
+        }
+        params: dict[str, str | int | float] = {
+            "pairs": settings.pairs,
+            "steps": settings.steps,
+            "features": "targeted counting queries" if first else f"white box: {verdict.name}",
+            "note": "sanity, not proof",
+        }
+        name = "membership" if first else f"membership, {verdict.row.extractor}"
+        yield AttackOutcome(
+            name=name, params=params, metrics={k: v for k, v in figures.items() if v is not None}
+        )
+
+
+def _worst(estimands: Iterable[EstimandBeside]) -> dict[str, float]:
+    """The largest error of an estimand; 1 is half the width of its 95% interval."""
+    errors = list[float]()
+    for e in estimands:
+        low, high = e.interval or (None, None)
+        if low is None or high is None or e.released is None or e.real is None:
+            continue
+        if high > low:
+            errors.append(2 * abs(e.released - e.real) / (high - low))
+    return {"estimands_worst": max(errors)} if errors else {}

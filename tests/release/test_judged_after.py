@@ -1,0 +1,203 @@
+"""What is judged on real rows stands between no charge and its bundle: the bundle is there first,
+and an error of the judging is told to the steward by its kind alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode
+from synthdp.errors import budget_note
+from synthdp.evaluate.run import EvaluationReport
+from synthdp.privacy.session import Session
+from synthdp.progress import Reporter
+from synthdp.release import drawn as drawing
+from synthdp.release.run import release, resume
+from synthdp.spec.load.loader import load_spec
+from synthdp.verify.checks import verify_bundle
+from tests.builders import predict_spec, predict_table
+from tests.release.test_resume import InterruptedAt
+
+pytestmark = pytest.mark.check
+
+ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
+ESTIMAND = {
+    "estimands": [{"kind": "table", "columns": ["sex", "smoker"]}],
+    "privacy": {"shares": {"measure": 0.3, "train": 0.5, "estimands": 0.2}},
+}
+REAL_GATE = {"metric": "tv1", "at_most": 0.9, "outside_guarantee": True}
+PARTS = {
+    "_evaluate": "evaluation",
+    "suggest": "columns that could be declared",
+    "exact_results": "estimands on real rows",
+    "attack_rows": "attack",
+}
+
+
+def failing(*_: object, **__: object) -> Any:
+    raise ValueError("canary-7391")
+
+
+def report_of(out: Path) -> dict[str, Any]:
+    """The numbers of the internal report; its page quotes no error."""
+    assert "canary" not in (out / "internal" / "internal.html").read_text()
+    found: dict[str, Any] = json.loads((out / "internal" / "internal.json").read_text())
+    return found
+
+
+def test_the_bundle_is_there_before_rows_are_judged(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[bool] = []
+    for part in PARTS:
+        monkeypatch.setattr(
+            f"synthdp.release.judge.{part}",
+            lambda *_, **__: there.append(tiny.bundle.is_dir()) or failing(),  # type: ignore[func-returns-value]
+        )
+    tiny.write(attacks=ATTACK, **ESTIMAND)
+    assert tiny.release().bundle == tiny.bundle and there == [True] * len(PARTS)
+
+
+def test_errors_of_the_judging_change_nothing_but_the_internal_report(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in PARTS:
+        monkeypatch.setattr(f"synthdp.release.judge.{part}", failing)
+    tiny.write(attacks=ATTACK, **ESTIMAND)
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 0 and "canary" not in done.out + done.err
+    assert "ValueError" not in done.out + done.err  # whether rows can be judged is of rows, too
+    assert verify_bundle(tiny.bundle).ok and not (tiny.out / ".run").exists()
+    report = report_of(tiny.out)
+    assert report["absent"] == dict.fromkeys(PARTS.values(), "not judged: ValueError")
+    assert report["evaluation"] is report["attack"] is None and not report["estimands"]
+    page = (tiny.out / "internal" / "internal.html").read_text()
+    assert "There is no comparison with real rows: not judged: ValueError." in page
+    assert "The attack has no figures: not judged: ValueError." in page
+
+
+def test_a_report_that_real_figures_break_is_written_without_them(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.write()
+    monkeypatch.setattr(EvaluationReport, "to_json", failing)
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 0 and "canary" not in done.out + done.err
+    report = report_of(tiny.out)
+    assert report["absent"] == {"figures on real rows": "not judged: ValueError"}
+    assert report["evaluation"] is None and report["tv1_noisy"] is not None
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_table_of_one_row_is_released_as_another_is(tmp_path: Path, rows: int) -> None:
+    """The attack, which is on by default, can do nothing with it. Noise hides how few they are."""
+    spec = predict_spec(
+        privacy={
+            "epsilon": 0.1,
+            "delta": 1e-5,
+            "shares": {"measure": 0.3, "graph": 0.7, "train": 0},
+        },
+        sampling={"rows": 20},
+    )
+    spec["dataset"]["rows"] = {"kind": "approximate", "value": 60}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    predict_table()[:rows].to_csv(tmp_path / "table.csv", index=False)
+    outcome = release(tmp_path / "spec.yaml", out=tmp_path / "out")
+    assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
+    assert report_of(tmp_path / "out")["absent"]["attack"] == "not judged: AttackError"
+
+
+# --- gates on real rows ---
+
+
+def test_a_gate_on_what_cannot_be_judged_refuses_and_says_so(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synthdp.release.judge._evaluate", failing)
+    tiny.write(gates=[REAL_GATE])
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 4 and not tiny.bundle.exists() and "canary" not in done.out + done.err
+    assert "tv1: needs at most 0.9, not judged: ValueError" in done.err
+    (gate,) = report_of(tiny.out)["gates"]
+    assert gate["value"] is None and not gate["passed"]
+    assert gate["absent"] == "not judged: ValueError"
+
+
+def test_before_the_bundle_only_what_a_gate_is_on_is_judged(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = {"metric": "tv1_noisy", "at_most": 1}
+    tiny.write(attacks=ATTACK, gates=[gate, REAL_GATE], **ESTIMAND)
+    order: list[str] = []
+    settle = Session.settle
+    monkeypatch.setattr(Session, "settle", lambda self: order.append("settle") or settle(self))  # type: ignore[func-returns-value]
+    for part in PARTS:
+        monkeypatch.setattr(
+            f"synthdp.release.judge.{part}",
+            lambda *_, part=part, **__: order.append(part) or failing(),
+        )
+    tiny.release()
+    assert order == ["_evaluate", "settle", "suggest", "exact_results", "attack_rows"]
+
+
+# --- judging that is interrupted ---
+
+
+@pytest.mark.parametrize("stage", ["judge on real rows", "attack", "report"])
+def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
+    tiny: Any, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synthdp.release.judge.attack_rows", failing)
+    tiny.write(attacks=ATTACK, gates=[{"metric": "tv1_noisy", "at_most": 1}])
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        tiny.release(reporter=Reporter(InterruptedAt(stage, None)))
+    note = budget_note(stopped.value) or ""
+    assert f"its bundle is whole: {tiny.bundle}" in note and "synthdp resume" in note
+    sums, kinds = (tiny.bundle / "SHA256SUMS").read_text(), tiny.kinds()
+    assert verify_bundle(tiny.bundle).ok and kinds[-1] == "settle"
+    drawn = pd.read_csv(tiny.bundle / "synthetic.csv")
+    judged: list[pd.DataFrame] = []
+    monkeypatch.setattr(
+        "synthdp.release.judge._evaluate",
+        lambda *a, **_: judged.append(a[4]) or failing(),  # type: ignore[func-returns-value]
+    )
+    monkeypatch.setattr(drawing, "sample", lambda *_, **__: pytest.fail("drawn again"))
+    outcome = resume(tiny.out)
+    assert outcome.bundle == tiny.bundle and not outcome.failed
+    assert (tiny.bundle / "SHA256SUMS").read_text() == sums and tiny.kinds() == kinds
+    assert not (tiny.out / ".run").exists() and report_of(tiny.out)["absent"]
+    np.testing.assert_array_equal(judged[0]["visits"], drawn["visits"])
+
+
+def test_the_published_table_is_read_as_it_was_drawn(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[drawing.DrawnTable] = []
+    true = drawing.draw
+
+    def draw(*arguments: Any) -> drawing.DrawnTable:
+        made.append(true(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr("synthdp.release.run.draw", draw)
+    both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
+    tiny.write(columns={"both": both})
+    with pytest.raises(KeyboardInterrupt):
+        tiny.release(reporter=Reporter(InterruptedAt("report", None)))
+    resume(tiny.out)
+    domain = Domain.from_spec(load_spec(tiny.spec).columns)
+    order = list(domain.names)
+    drawn, read = (
+        table.synthetic.value.sort_values(order, ignore_index=True)[order] for table in made
+    )
+    pd.testing.assert_frame_equal(read, drawn)
+    np.testing.assert_array_equal(encode(domain, read)[0], encode(domain, drawn)[0])
