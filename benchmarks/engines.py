@@ -1,6 +1,6 @@
 """How a table that is never in memory is counted: time and memory against rows, by engine.
 
-    python -m benchmarks.engines [--rows 1000000 10000000] [--engines arrow duckdb dask levels_only]
+    python -m benchmarks.engines [--rows 1000000 10000000] [--engines arrow dask levels_only]
         [--ids] [--threads 2] [--keep FOLDER] [--address postgresql+psycopg://USER@HOST/DATABASE]
 
 Makes a table of 20 columns in Parquet files of 2^20 rows (ten texts of a random network, five whole
@@ -49,7 +49,7 @@ from benchmarks.memory import peak_mb
 ROOT = Path(__file__).parent.parent
 TABLE = RESULTS / "engines.csv"
 ADDRESS = "SYNTHDP_ENGINES_DATABASE"  # the environment variable that a spec of engine `sql` names
-ENGINES = ("levels_only", "arrow", "duckdb", "dask", "sql")
+ENGINES = ("levels_only", "arrow", "dask", "sql")
 WORK = ("validate", "release", "sampled")
 MAX_SAMPLE, MAX_DRAWN = 1_000_000, 100_000  # rows of work `sampled`
 

@@ -22,7 +22,7 @@ NAVIGATION = {
     "Start": "quickstart commands python",
     "Hold a table": "steward guides/epsilon guides/graphs guides/size guides/several-rows"
     " guides/gates guides/pipelines reference/spec",
-    "Judge a release": "reviewer privacy-model threat-model known-limits symbols",
+    "Judge a release": "reviewer privacy-model threat-model known-limits advisories symbols",
     "Use a bundle": "consumer inference gallery people-in-the-data",
     "Evidence": "benchmarks dashboard checklist",
     "Inside": "architecture extending",

@@ -168,7 +168,7 @@ def _content(
         profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         timings=dict(seconds),
-        notes=tuple(_notes(run.spec)),
+        notes=(*_notes(run.spec), *_read_by(run)),
     )
 
 
@@ -182,6 +182,14 @@ def _notes(spec: ReleaseSpec) -> Iterator[str]:
             f" most {spec.evaluation.max_rows:,} of them, which by itself is some way from all."
             " Paid figures are beside those of all rows"
         )
+
+
+def _read_by(run: ReportedRun) -> Iterator[str]:
+    """What read the rows, by the ledger: a run that goes on is told of as it began."""
+    for entry in run.ledger.run_entries(run.folder.run):
+        if "read_by" in entry.body:
+            how = ", ".join(f"{name} {value}" for name, value in entry.body["read_by"].items())
+            yield f"The rows were read by: {how}"
 
 
 def _graph_view(run: ReportedRun, graph: CausalGraph, found: ValidationReport | None) -> GraphView:

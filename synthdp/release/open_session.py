@@ -14,6 +14,7 @@ from synthdp.ledger.connect import cap_of, columns_sha256, steward_name
 from synthdp.ledger.domain_search import searched_unit
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import Private
+from synthdp.privacy.readers.engines.opening import read_by
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private, read_texts
 from synthdp.privacy.table import Table
@@ -42,6 +43,7 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
             "spec_sha256": job.spec_sha256,
             "unit": spec.dataset.privacy_unit.meaning,
             "adjacency": privacy.adjacency,
+            "read_by": read_by(spec.dataset.source, spec.compute),
         }
         body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
         body |= {"published_sha256": published_sha256(spec)}

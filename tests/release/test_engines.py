@@ -118,6 +118,12 @@ def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None, 
         found[name], sums[name] = tables(outcome.bundle), estimands(outcome.bundle)["sums"]
     assert found["memory"] == found[engine] and sums["memory"] == sums[engine]
     assert sum(found[engine][0]["counts"]) == PREDICT_ROWS and set(sums[engine]) == {"1", "2", "3"}
+    ledger = json.loads((folder / engine / "bundle" / "privacy" / "ledger.json").read_text())
+    (told,) = [e["body"]["read_by"] for e in ledger["entries"] if e["kind"] == "reserve"]
+    assert told["engine"] == engine and told["pyarrow"] == pa.__version__
+    report = json.loads((folder / engine / "internal" / "internal.json").read_text())
+    (note,) = [n for n in report["notes"] if n.startswith("The rows were read by")]
+    assert f"engine {engine}" in note and f"pyarrow {pa.__version__}" in note
 
 
 def test_ids_are_bounded(folder: Path, no_noise: None, here: None) -> None:

@@ -154,16 +154,16 @@ class SqlEngine:
         database. Numbers of 32 bits are those of their digits, which OFFSET 0 has PostgreSQL find
         once a row and not once a comparison.
         """
-        columns = {n: sqlalchemy.column(quoted_name(n, True)) for n in self.reading.names.values()}
-        found = sqlalchemy.text(self._query).columns(*columns.values()).subquery("synthdp_query")
-        own = self._own.names
+        names = [quoted_name(name, True) for name in self.reading.names.values()]
+        asked = sqlalchemy.text(self._query).columns(*map(sqlalchemy.column, names))
         cells = [
-            sqlalchemy.cast(sqlalchemy.cast(found.c[name], sqlalchemy.Text), DOUBLE_PRECISION)
-            if name in self.short
-            else found.c[name]
-            for name in columns
+            sqlalchemy.cast(sqlalchemy.cast(cell, sqlalchemy.Text), DOUBLE_PRECISION)
+            if cell.name in self.short
+            else cell
+            for cell in asked.subquery("synthdp_query").c
         ]
-        made = sqlalchemy.select(*(c.label(n) for c, n in zip(cells, own.values(), strict=True)))
+        own = self._own.names.values()
+        made = sqlalchemy.select(*(c.label(name) for c, name in zip(cells, own, strict=True)))
         return (made.offset(0) if self.short else made).cte(SOURCE)
 
     @property

@@ -5,11 +5,14 @@ declared, before anything is spent.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
+import synthdp
 from synthdp.data.domain import Domain
 from synthdp.data.kinds.kind import EncodedColumn
 from synthdp.errors import DataError
@@ -25,7 +28,7 @@ from synthdp.privacy.readers.engines.engine import Engine, EngineTable, Reading
 from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.privacy.readers.engines.on_dask import DaskEngine
 from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.spec.model import Compute, Dataset, IdUnit, ParquetSource, SqlSource
+from synthdp.spec.model import Compute, Dataset, IdUnit, ParquetSource, Source, SqlSource
 from synthdp.spec.model.rules import engine_of
 
 
@@ -75,6 +78,29 @@ def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -
     engine = _engine(dataset, compute, _reading(dataset, domain, ("", ""), 0.0), folder, 0.0)
     if isinstance(engine, DaskEngine):
         engine.check()
+
+
+LIBRARIES = {
+    "memory": ("pandas", "pyarrow"),
+    "arrow": ("pandas", "pyarrow"),
+    "dask": ("pandas", "pyarrow", "distributed"),
+    "sql": ("pandas", "SQLAlchemy", "psycopg"),
+}
+"""Packages that have a part in how a value is read; not all need be installed."""
+
+
+def read_by(source: Source, compute: Compute) -> dict[str, str]:
+    """What reads a source: its kind, the engine, and versions of synthdp and of libraries.
+
+    A reservation keeps it, so that releases of a faulty reader can be found.
+    """
+    engine = engine_of(source, compute)
+    found = {"source": source.kind, "engine": engine, "synthdp": synthdp.__version__}
+    names = (*LIBRARIES[engine], *(LIBRARIES["sql"] if source.kind == "sql" else ()))
+    for name in dict.fromkeys(names):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _reading(dataset: Dataset, domain: Domain, keys: tuple[str, str], holdout: float) -> Reading:
