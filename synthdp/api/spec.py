@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from synthdp.api.plan import BudgetPlan
 from synthdp.api.release import Release, run_release
@@ -136,6 +136,7 @@ class Spec:
         *,
         out: str | Path | None = None,
         force: bool = False,
+        attack: Literal["now", "later"] = "now",
     ) -> Release:
         """Run the release: measure, train, sample, write the bundle, and judge it.
 
@@ -149,6 +150,7 @@ class Spec:
                 `synthdp.privacy.readers.dataframe`).
             out: the output folder [default: `releases/<dataset id>` in the working folder].
             force: replace a bundle that is there, or drop an interrupted run.
+            attack: "later" puts the declared attack off; `synthdp.attack` runs it.
 
         Raises:
             BudgetError: the ledger does not allow it. Nothing was spent.
@@ -163,7 +165,7 @@ class Spec:
         'dataframe'
         """
         spec = self if df is None else self.of_dataframe()
-        return run_release(spec.path, spec.text, df, out=out, force=force)
+        return run_release(spec.path, spec.text, df, out=out, force=force, attack=attack)
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""

@@ -21,8 +21,8 @@ from synthdp.bundle.admission import (
     receipts_of,
     refuse,
 )
-from synthdp.bundle.certificate.effects import effects_svg
 from synthdp.bundle.certificate.audit_record import AuditRecord
+from synthdp.bundle.certificate.effects import effects_svg
 from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, certify
 from synthdp.bundle.certificate.profile import profile_of, profile_svg
 from synthdp.bundle.certificate.text import render
