@@ -131,6 +131,12 @@ def attack(out: str | Path, df: pd.DataFrame | None = None) -> Release:
     Raises:
         OutputError: no release in `out` has an attack to run.
         DataError, GateError: as for a new release.
+
+    >>> import synthdp
+    >>> synthdp.attack("releases/clinic")
+    Traceback (most recent call last):
+    synthdp.errors.OutputError: releases/clinic holds no release whose attack is still to run
+      hint: an attack is put off with `synthdp release SPEC --attack later`
     """
     from synthdp.release.run import run_attack
 

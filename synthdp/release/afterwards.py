@@ -88,10 +88,7 @@ def check_waits(out: Path) -> None:
     if not (out / FOLDER / STATE).exists():
         raise OutputError(
             f"{out} holds no release whose attack is still to run",
-            hint=(
-                "put it off with `synthdp release SPEC --attack later`; the figures of one that has"
-                f" run are in {out / 'internal'}"
-            ),
+            hint="an attack is put off with `synthdp release SPEC --attack later`",
         )
     path, text = kept_spec(out)
     if not parse_spec(text, path=str(path)).attacks.membership.enabled:
