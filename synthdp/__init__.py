@@ -17,11 +17,21 @@ if TYPE_CHECKING:
     from synthdp.api import Bundle as Bundle
     from synthdp.api import Release as Release
     from synthdp.api import Spec as Spec
+    from synthdp.api import attack as attack
     from synthdp.api import audit_release as audit_release
     from synthdp.api import resume as resume
 
 __version__ = "0.1.0"
-__all__ = ["BudgetPlan", "Bundle", "Release", "Spec", "__version__", "audit_release", "resume"]
+__all__ = [
+    "BudgetPlan",
+    "Bundle",
+    "Release",
+    "Spec",
+    "__version__",
+    "attack",
+    "audit_release",
+    "resume",
+]
 
 
 def __getattr__(name: str) -> Any:

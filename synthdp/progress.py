@@ -55,6 +55,10 @@ class Display(Protocol):
         """Something that the steward should know now."""
         ...
 
+    def tell(self, text: str) -> None:
+        """Something that the steward may go on with."""
+        ...
+
 
 class Silent:
     """Shows nothing."""
@@ -67,6 +71,9 @@ class Silent:
         """Nothing."""
 
     def warn(self, text: str) -> None:
+        """Nothing."""
+
+    def tell(self, text: str) -> None:
         """Nothing."""
 
 
@@ -88,6 +95,10 @@ class Reporter:
             seconds = time.perf_counter() - started
             self.seconds[title] = self.seconds.get(title, 0.0) + seconds
             self._display.finish(title, seconds)
+
+    def tell(self, text: str) -> None:
+        """Say what is done, before something long begins."""
+        self._display.tell(text)
 
     def warn(self, texts: Sequence[str]) -> None:
         """Show what the steward should know before the run goes on."""

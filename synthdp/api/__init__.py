@@ -3,7 +3,7 @@
 from synthdp.api.audit import audit_release
 from synthdp.api.bundle import Bundle
 from synthdp.api.plan import BudgetPlan
-from synthdp.api.release import Release, resume
+from synthdp.api.release import Release, attack, resume
 from synthdp.api.spec import Spec
 
-__all__ = ["BudgetPlan", "Bundle", "Release", "Spec", "audit_release", "resume"]
+__all__ = ["BudgetPlan", "Bundle", "Release", "Spec", "attack", "audit_release", "resume"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from synthdp.api.bundle import Bundle
 from synthdp.api.cards import cards_html
@@ -80,7 +80,11 @@ class Release:
 
 @extra_named()
 def resume(
-    out: str | Path, df: pd.DataFrame | None = None, *, spec: str | Path | None = None
+    out: str | Path,
+    df: pd.DataFrame | None = None,
+    *,
+    spec: str | Path | None = None,
+    attack: Literal["now", "never"] = "now",
 ) -> Release:
     """Continue the interrupted release in the folder `out`, without paying again.
 
@@ -90,6 +94,7 @@ def resume(
             Nothing of them was kept, so that nobody can check it.
         spec: a file with a spec to go on by. It may differ in constraints, sampling and what else
             is done with released values.
+        attack: "never" to finish without the declared attack.
 
     Raises:
         OutputError: there is no interrupted release in `out`.
@@ -107,7 +112,33 @@ def resume(
     from synthdp.release.run import resume as resume_run
 
     spec_path, folder = None if spec is None else Path(spec), Path(out).absolute()
-    return Release.of_outcome(resume_run(folder, spec_path=spec_path, **_sealed(df)))
+    return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
+
+
+@extra_named()
+def attack(out: str | Path, df: pd.DataFrame | None = None) -> Release:
+    """Run the attack that the release in the folder `out` has put off, without paying.
+
+    The internal report and MLflow get its figures. It is on the rows as they are now: nothing was
+    kept that could tell whether they changed.
+
+    Args:
+        out: the output folder of the release.
+        df: the rows again, where the run began with a DataFrame.
+
+    Raises:
+        OutputError: no release in `out` has an attack to run.
+        DataError, GateError: as for a new release.
+
+    >>> import synthdp
+    >>> synthdp.attack("releases/clinic")
+    Traceback (most recent call last):
+    synthdp.errors.OutputError: .../releases/clinic holds no release whose attack is still to run
+      hint: an attack is put off with `synthdp release SPEC --attack later`
+    """
+    from synthdp.release.run import run_attack
+
+    return Release.of_outcome(run_attack(Path(out).absolute(), **_sealed(df)))
 
 
 def run_release(
@@ -117,6 +148,7 @@ def run_release(
     *,
     out: Path,
     force: bool,
+    attack: Literal["now", "later"] = "now",
 ) -> Release:
     """Run the spec `text`, whose relative paths start from the folder of `spec_path`.
 
@@ -131,7 +163,9 @@ def run_release(
     """
     from synthdp.release.run import release
 
-    return Release.of_outcome(release(spec_path, text=text, out=out, force=force, **_sealed(df)))
+    return Release.of_outcome(
+        release(spec_path, text=text, out=out, force=force, attack=attack, **_sealed(df))
+    )
 
 
 def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from synthdp.api.plan import BudgetPlan
 from synthdp.api.release import Release, run_release
@@ -146,6 +146,7 @@ class Spec:
         *,
         out: str | Path | None = None,
         force: bool = False,
+        attack: Literal["now", "later"] = "now",
     ) -> Release:
         """Run the release: measure, train, sample, write the bundle, and judge it.
 
@@ -160,6 +161,7 @@ class Spec:
             out: the output folder [default: `releases/<dataset id>`]; a relative one starts from
                 the working folder as it is now.
             force: replace a bundle that is there, or drop an interrupted run.
+            attack: "later" puts the declared attack off; `synthdp.attack` runs it.
 
         Raises:
             BudgetError: the ledger does not allow it. Nothing was spent.
@@ -174,8 +176,10 @@ class Spec:
         'dataframe'
         """
         spec = self if df is None else self.of_dataframe()
-        target = Path("releases") / spec.content.dataset.id if out is None else Path(out)
-        return run_release(spec.path, spec.text, df, out=target.absolute(), force=force)
+        target = (
+            Path("releases") / spec.content.dataset.id if out is None else Path(out)
+        ).absolute()
+        return run_release(spec.path, spec.text, df, out=target, force=force, attack=attack)
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""

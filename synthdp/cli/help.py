@@ -25,11 +25,14 @@ COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
         "release": (
             "synthdp release mytable.yaml",
             "synthdp release mytable.yaml --out releases/second --json",
+            "synthdp release mytable.yaml --attack later",
         ),
         "resume": (
             "synthdp resume releases/mytable",
             "synthdp resume releases/mytable --spec looser.yaml",
+            "synthdp resume releases/mytable --without attack",
         ),
+        "attack": ("synthdp attack releases/mytable",),
         "budget": (
             "synthdp budget mytable",
             "synthdp budget mytable --set-cap 3 1e-4",

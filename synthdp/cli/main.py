@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -24,8 +24,6 @@ from synthdp.cli.index import index
 from synthdp.cli.options import (
     Commands,
     Json,
-    Out,
-    SpecArgument,
     begin,
     say,
     show,
@@ -34,6 +32,7 @@ from synthdp.cli.options import (
     write_file,
 )
 from synthdp.cli.plan import plan
+from synthdp.cli.release import attack, release, resume
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, schema, validate
 from synthdp.errors import (
@@ -55,12 +54,11 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
-for command in (validate, schema, init, plan, answer, effect, copies, index, export):
+for command in (
+    *(validate, schema, init, plan, release, resume, attack),
+    *(answer, effect, copies, index, export),
+):
     app.command(**shown(command.__name__))(command)
-
-Force = Annotated[
-    bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")
-]
 
 
 def _show_version(asked: bool) -> None:
@@ -79,53 +77,6 @@ def _options(
     ] = False,
 ) -> None:
     pass  # the option acts by itself; without a command, Typer prints the help
-
-
-@app.command(**shown("release"))
-def release(
-    spec: SpecArgument, out: Out = None, force: Force = False, as_json: Json = False
-) -> None:
-    """Run a release: measure, train, sample, write the bundle, and judge it."""
-    from synthdp.cli.progress_bar import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.release.run import release as run_release
-
-    with ProgressDisplay() as display:
-        outcome = run_release(spec, out=out, force=force, reporter=Reporter(display))
-    _finish(outcome, as_json=as_json)
-
-
-@app.command(**shown("resume"))
-def resume(
-    out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")],
-    spec: Annotated[
-        Path | None,
-        typer.Option(
-            "--spec",
-            help=(
-                "Go on by this spec; it may differ in constraints, sampling and what else is done"
-                " with released values."
-            ),
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Continue an interrupted run without paying again."""
-    from synthdp.cli.progress_bar import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.release.run import resume as resume_run
-
-    with ProgressDisplay() as display:
-        outcome = resume_run(out, spec_path=spec, reporter=Reporter(display))
-    _finish(outcome, as_json=as_json)
-
-
-def _finish(outcome: Any, *, as_json: bool) -> None:
-    from synthdp.cli.text import outcome_facts, outcome_text
-
-    facts = outcome_facts(outcome)
-    show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
-    outcome.check_passed()
 
 
 @app.command(**shown("keygen"))

@@ -87,7 +87,11 @@ class ProgressDisplay:
 
     def warn(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(f"warning: {text}", markup=False, soft_wrap=True)
+        self.tell(f"warning: {text}")
+
+    def tell(self, text: str) -> None:
+        """Likewise, of good news."""
+        self._console.print(text, markup=False, soft_wrap=True)
 
     def _tell(self) -> None:
         """Until the end: a line of each stage whose last line, or whose start, is long enough

@@ -8,11 +8,14 @@ before anything is spent, and nothing is withheld because of rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack
 from synthdp.errors import GateError, OutputError
+from synthdp.files import parse_json, read_text, write_whole
 from synthdp.spec.model import Gate
 
 ATTACK_FIELDS = {
@@ -84,6 +87,20 @@ def _verdict(gate: Gate, figure: Figure | None) -> GateVerdict:
     if figure is None:
         return GateVerdict(gate, None)
     return GateVerdict(gate, figure.value, figure.source)
+
+
+def keep_decision(verdicts: Sequence[GateVerdict], path: Path) -> None:
+    """Keep the figures that decided, before a bundle is published: nothing decides that again."""
+    write_whole(path, json.dumps([[v.value, v.source] for v in verdicts]))
+
+
+def kept_decision(gates: Sequence[Gate], path: Path) -> tuple[GateVerdict, ...] | None:
+    """The verdicts of a run that has published; None where an earlier version kept none."""
+    try:
+        kept = parse_json(read_text(path))
+        return tuple(GateVerdict(g, v, s) for g, (v, s) in zip(gates, kept, strict=True))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def check_simulated(gates: Sequence[Gate], audit: AuditRecord | None) -> None:

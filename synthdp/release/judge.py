@@ -18,6 +18,7 @@ from synthdp.audit.membership import attack_rows, declared_facts
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import OutputError
 from synthdp.evaluate.dp_scores import DpScores, headline
 from synthdp.evaluate.fidelity import noisy_tv1
 from synthdp.evaluate.functional.suggest import SuggestionReport, suggest
@@ -83,6 +84,12 @@ class Judgement:
         """What of it is public."""
         return Judgement(self.tv1_noisy, self.scores, self.domain)
 
+    @property
+    def attack_stopped(self) -> bool:
+        """Whether this machine, or its cluster, stopped the attack: it can go on."""
+        found = None if self.attack is None else self.attack.for_steward()
+        return isinstance(found, NotJudged) and found.kind == OutputError.__name__
+
     def absent_for_steward(self) -> dict[str, str]:
         """The parts that could not be judged, each with the kind of the error."""
         parts = {
@@ -141,23 +148,26 @@ class Judge:
     drawn: DrawnTable
     reporter: Reporter
 
-    def for_gates(self) -> Judgement:
-        """What is public, and those figures on real rows that a gate is on."""
-        asked = {gate.metric for gate in self.job.spec.gates}
+    def released(self) -> Judgement:
+        """What is public: post-processing of released values."""
         groups = self._groups
         tv1 = self.drawn.codes.zip(self.fitted.marginals).map(
             lambda pair: noisy_tv1(
                 groups.of(pair[0]), [on_groups(t, groups) for t in pair[1]], groups.coarse
             )
         )
-        found = Judgement(tv1, self.drawn.scores, groups.coarse)
+        return Judgement(tv1, self.drawn.scores, groups.coarse)
+
+    def for_gates(self) -> Judgement:
+        """What is public, and those figures on real rows that a gate is on."""
+        found, asked = self.released(), {gate.metric for gate in self.job.spec.gates}
         if not asked.isdisjoint(EVALUATION_METRICS):
             with self.reporter.stage("judge for the gates") as progress:
                 found = replace(found, evaluation=self._evaluation(progress))
-        return self._attacked(found) if not asked.isdisjoint(ATTACK_METRICS) else found
+        return self.attacked(found) if not asked.isdisjoint(ATTACK_METRICS) else found
 
     def rest(self, found: Judgement) -> Judgement:
-        """All else that the spec asks for, beside what was `found` for its gates."""
+        """All else that the spec asks for, beside what was `found` for its gates; no attack."""
         if self.job.spec.evaluation.enabled:
             with self.reporter.stage("judge on real rows") as progress:
                 if found.evaluation is None:
@@ -166,9 +176,7 @@ class Judge:
         misfits = self.session.inspect(
             lambda table: table.misfits, reason="values outside the domain"
         )
-        found = replace(found, misfits=misfits)
-        enabled = self.job.spec.attacks.membership.enabled
-        return self._attacked(found) if enabled and found.attack is None else found
+        return replace(found, misfits=misfits)
 
     @cached_property
     def _groups(self) -> LevelGroups:
@@ -210,7 +218,8 @@ class Judge:
             reason="estimands on real rows",
         )
 
-    def _attacked(self, found: Judgement) -> Judgement:
+    def attacked(self, found: Judgement) -> Judgement:
+        """With the declared attack, on models that an interrupted one has trained, and more."""
         job = self.job
         with self.reporter.stage("attack") as progress:
             attack = self._seen(

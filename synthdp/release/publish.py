@@ -24,7 +24,7 @@ from synthdp.privacy.private import Released
 from synthdp.privacy.session import Session
 from synthdp.progress import Reporter, Steps
 from synthdp.release.drawn import DrawnTable
-from synthdp.release.gates import GateVerdict
+from synthdp.release.gates import GateVerdict, keep_decision
 from synthdp.release.internal import refused_report
 from synthdp.release.job import Job
 from synthdp.release.tracked import record_refusal
@@ -47,9 +47,11 @@ def settle_and_publish(
     """
     with reporter.stage("bundle") as progress:
         steps = Steps(len(WRITING), progress)
-        session.settle()
         if job.published:
+            session.settle()
             return job.bundle
+        keep_decision(verdicts, job.folder.decision)
+        session.settle()
         if not all(v.passed for v in verdicts):
             return None
         whole = drawn.synthetic.map(drawn.constraints.derived.added)

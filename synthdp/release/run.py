@@ -7,21 +7,19 @@ bundle stands nothing that looks at rows, unless a gate is on such a figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 
 from synthdp.audit.membership import check_cluster
-from synthdp.bundle.certificate.audit_record import audits_for_steward, public_audit
+from synthdp.bundle.certificate.audit_record import public_audit
 from synthdp.bundle.certificate.facts import planned_of
 from synthdp.bundle.folder import check_target
 from synthdp.bundle.signing.keys import load_signer
 from synthdp.bundle.write import foresee
 from synthdp.data.domain import Domain
-from synthdp.errors import BUDGET, BudgetError, OutputError, SynthdpError, VerifyError
+from synthdp.errors import BudgetError, OutputError, VerifyError
 from synthdp.graph.validation import GraphRefuted
 from synthdp.ledger.connect import (
     Account,
@@ -41,21 +39,34 @@ from synthdp.model.total import check_total
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter, Steps
+from synthdp.progress import Reporter
 from synthdp.release import run_folder
+from synthdp.release.afterwards import (
+    AttackWhen,
+    check_attacked,
+    check_waits,
+    how_to_resume,
+    judge_and_report,
+    put_off,
+    waiting,
+)
 from synthdp.release.amend import amended, check_spec
 from synthdp.release.drawn import DrawnTable, draw
-from synthdp.release.gates import GateVerdict, check_gates, check_simulated, simulated_figures
-from synthdp.release.internal import internal_report
+from synthdp.release.gates import (
+    GateVerdict,
+    check_gates,
+    check_simulated,
+    kept_decision,
+    simulated_figures,
+)
 from synthdp.release.job import Job, ReleaseOutcome
-from synthdp.release.judge import Judge, Judgement, NotJudged
+from synthdp.release.judge import Judge, Judgement
 from synthdp.release.open_session import open_session
 from synthdp.release.publish import settle_and_publish, unmet_with_hint, withhold_refuted
 from synthdp.release.run_folder import RunFolder
 from synthdp.release.tracked import record_judgement, record_publication
 from synthdp.spec.checks.traps import traps
 from synthdp.spec.load.loader import parse_spec, spec_text
-from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.tracker import Tracker, tracker
 from synthdp.verify.at_hand import check_nearby
 
@@ -68,13 +79,15 @@ def release(
     reporter: Reporter | None = None,
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
+    attack: AttackWhen = "now",
 ) -> ReleaseOutcome:
     """Run the spec at `spec_path` into `out`.
 
     `out` is `releases/<dataset id>` in the working folder by default.
 
     `text` is the spec's, where no file holds it; `spec_path` then only names the folder that its
-    paths start from. `given` holds the rows of a source of kind `dataframe`.
+    paths start from. `given` holds the rows of a source of kind `dataframe`. With `attack` "later"
+    the declared attack waits for `run_attack`.
 
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
@@ -84,7 +97,14 @@ def release(
         check_alone()
         reporter = reporter or Reporter()
         return _release(
-            account, spec_path, text=text, given=given, out=out, force=force, reporter=reporter
+            account,
+            spec_path,
+            text=text,
+            given=given,
+            out=out,
+            force=force,
+            reporter=reporter,
+            attack=attack,
         )
 
 
@@ -97,6 +117,7 @@ def _release(
     out: Path | None,
     force: bool,
     reporter: Reporter,
+    attack: AttackWhen,
 ) -> ReleaseOutcome:
     with reporter.stage("plan"):
         # Read once: what is run, kept and digested is one text.
@@ -117,7 +138,7 @@ def _release(
         check_nearby(entries, loaded.dataset.id, out)
         check_domain_from(loaded, entries)
         noted = tuple(other_ids(loaded, entries))
-        reporter.warn([*noted, *traps(loaded)])
+        reporter.warn([*noted, *traps(loaded), *waiting(loaded, out, attack)])
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
     folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
@@ -125,11 +146,11 @@ def _release(
         ledger,
         folder.run,
         folder.journal,
-        _resuming(loaded, out),
+        how_to_resume(loaded, out),
     )
     try:
         job = Job(loaded, domain, plan, ledger, folder, out, audit, given, signer)
-        return run(job, reporter, force=force)
+        return run(job, reporter, force=force, attack=attack)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
         # cannot say keeps the folder.
@@ -139,23 +160,18 @@ def _release(
         folder.close()
 
 
-def _resuming(spec: ReleaseSpec, out: Path) -> str:
-    """What continues a run of `spec` in `out`."""
-    if spec.dataset.source.kind == "dataframe":
-        return f"`synthdp.resume({str(out)!r}, df)` in Python, with the same rows,"
-    return f"`synthdp resume {out}`"
-
-
 def resume(
     out: Path,
     *,
     spec_path: Path | None = None,
     reporter: Reporter | None = None,
     given: Private[pd.DataFrame] | None = None,
+    attack: AttackWhen = "now",
 ) -> ReleaseOutcome:
     """Continue the interrupted run in `out` under its reservation.
 
-    `spec_path` names another spec to continue by.
+    `spec_path` names another spec to continue by. With `attack` "never" the declared attack is left
+    out.
 
     `given` holds the rows of a source of kind `dataframe`. They must be those that the run began
     with, in their order; nothing that was kept of the run could tell.
@@ -170,7 +186,7 @@ def resume(
         check_alone()
         folder = run_folder.reopen(out)
         try:
-            return _resume(account, folder, out, spec_path, reporter or Reporter(), given)
+            return _resume(account, folder, out, spec_path, reporter or Reporter(), given, attack)
         finally:
             folder.close()
 
@@ -182,6 +198,7 @@ def _resume(
     spec_path: Path | None,
     reporter: Reporter,
     given: Private[pd.DataFrame] | None,
+    attack: AttackWhen,
 ) -> ReleaseOutcome:
     if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
         hint = (
@@ -197,7 +214,7 @@ def _resume(
         ledger,
         folder.run,
         folder.journal,
-        _resuming(loaded, out),
+        how_to_resume(loaded, out),
     )
     check_nearby(ledger.entries(), loaded.dataset.id, out)
     if spec_path is None:
@@ -209,10 +226,31 @@ def _resume(
     plan = plan_for(loaded, domain)
     audit = public_audit(out, plan)
     job = Job(loaded, domain, plan, ledger, folder, out, audit, given, signer)
-    return run(job, reporter, force=True)
+    if attack == "never":
+        check_attacked(job, attack)
+    return run(job, reporter, force=True, attack=attack)
 
 
-def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
+def run_attack(
+    out: Path,
+    *,
+    reporter: Reporter | None = None,
+    given: Private[pd.DataFrame] | None = None,
+) -> ReleaseOutcome:
+    """Run the attack that a release into `out` has put off; its report is written anew.
+
+    The rows are read again, and nothing is spent. A release that waits for its attack is published
+    then, if its gates hold. `given` is as in `resume`.
+
+    Raises:
+        OutputError: no attack waits there.
+        SynthdpError: as `resume`.
+    """
+    check_waits(out)
+    return resume(out, reporter=reporter, given=given)
+
+
+def run(job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now") -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
     with _tracker_of(job) as log:
         with reporter.stage("bounds for groups"):
@@ -226,10 +264,9 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
         try:
             fitted, notes = _train(session, job, reporter)
             drawn = _draw(session, job, fitted, reporter)
+            check_attacked(job, attack)
             judge = Judge(session, job, fitted, drawn, reporter)
-            judgement = judge.for_gates()
-            figures = judgement.figures_for_steward() | simulated_figures(job.audit)
-            verdicts = check_gates(job.spec.gates, figures)
+            judgement, verdicts = _decide(judge)
             bundle = settle_and_publish(
                 session, job, fitted, drawn, verdicts, force=force, reporter=reporter
             )
@@ -239,10 +276,9 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
             raise unmet_with_hint(unmet, session, job) from None
         with reporter.stage("track"):
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
-        with _bundle_noted(job, bundle):
-            judgement = judge.rest(judgement)
-            report = _report(job, fitted, judgement, verdicts, reporter)
-        job.folder.remove()
+        judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
+        if not put_off(job, attack) and not judgement.attack_stopped:
+            job.folder.remove()  # else it has what the attack needs
         with reporter.stage("track"):
             record_judgement(log, job, fitted, judgement, report=report)
     return ReleaseOutcome(
@@ -252,24 +288,8 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
         verdicts,
         judgement.metrics_for_steward(),
         dict(reporter.seconds),
-        (*notes, *_tracking_warnings(log, job)),
+        (*notes, *put_off(job, attack), *_tracking_warnings(log, job)),
     )
-
-
-@contextmanager
-def _bundle_noted(job: Job, bundle: Path | None) -> Iterator[None]:
-    """Note on whatever ends the judging that the bundle stands, and how to do what is left."""
-    try:
-        yield
-    except BaseException as error:
-        if bundle is not None:
-            privacy = job.spec.privacy
-            error.add_note(
-                f"{BUDGET}epsilon {privacy.epsilon:g} at delta {privacy.delta:g} stays spent by run"
-                f" {job.folder.run}, and its bundle is whole: {bundle};"
-                f" {_resuming(job.spec, job.out)} judges it, and pays nothing again"
-            )
-        raise
 
 
 def _tracker_of(job: Job) -> Tracker:
@@ -300,37 +320,20 @@ def _train(session: Session, job: Job, reporter: Reporter) -> tuple[Fitted, list
     return fitted, notes
 
 
+def _decide(judge: Judge) -> tuple[Judgement, tuple[GateVerdict, ...]]:
+    """What the gates say, and the figures that they need; what was published is decided."""
+    job = judge.job
+    kept = kept_decision(job.spec.gates, job.folder.decision) if job.published else None
+    if kept is not None:
+        return judge.released(), kept
+    judgement = judge.for_gates()
+    figures = judgement.figures_for_steward() | simulated_figures(job.audit)
+    return judgement, check_gates(job.spec.gates, figures)
+
+
 def _draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> DrawnTable:
     with reporter.stage("sample") as progress:
         return draw(session, job, fitted, progress)
-
-
-def _report(
-    job: Job,
-    fitted: Fitted,
-    judgement: Judgement,
-    verdicts: Sequence[GateVerdict],
-    reporter: Reporter,
-) -> Path:
-    """Write the internal report; without the figures on real rows where they break it."""
-    with reporter.stage("report") as progress:
-        write = partial(
-            internal_report,
-            job.internal,
-            job,
-            fitted,
-            verdicts=verdicts,
-            audits=audits_for_steward(job.out, job.plan),
-            seconds=reporter.seconds,
-            begin=Steps(2, progress).begin,
-        )
-        try:
-            return write(judgement)
-        except (OSError, SynthdpError):
-            raise
-        except Exception as error:  # a table or a picture of what rows make odd
-            why = {"figures on real rows": str(NotJudged(type(error).__name__))}
-            return write(judgement.released, absent=why)
 
 
 def _tracking_warnings(log: Tracker, job: Job) -> list[str]:

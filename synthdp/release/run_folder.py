@@ -74,6 +74,11 @@ class RunFolder:
         """Coins and shadow models of the attack while it runs (see `attack_folder`)."""
         return self.journal / "shadows"
 
+    @property
+    def decision(self) -> Path:
+        """What the gates said before the bundle was written (`gates.kept_decision`)."""
+        return self.journal / "decision.json"
+
     def close(self) -> None:
         """Let others have the folder; a process that ends does so by itself."""
         _release(self.lock)
@@ -183,6 +188,16 @@ def how_to_continue(out: Path) -> str:
             where = "" if command.startswith("init ") else f" with --out {out}"
             return f"`synthdp {command}`, given as before{where}"
     return f"`synthdp resume {out}`"
+
+
+def kept_spec(out: Path) -> tuple[Path, str]:
+    """The path and the text of the spec of the interrupted run in `out`.
+
+    Raises:
+        OutputError: there is none, or its state was damaged.
+    """
+    state = _state(out / FOLDER)
+    return Path(str(state.get("spec_path", ""))), str(state.get("spec_text", ""))
 
 
 def _state(path: Path) -> dict[str, object]:

@@ -268,6 +268,7 @@ def test_the_page_of_commands_runs(reader: Reader) -> None:
         .replace("clinic", "mytable")
         .replace("epsilon: 3", "epsilon: 10")
         .replace("tracking: {enabled: false}", "")
+        .replace("membership: {enabled: false}", "membership: {rows: 40, pairs: 4, steps: 2}")
     )
     searched = whole.replace(
         "delta: 1e-5\n", "delta: 1e-5\n  shares: {measure: 0.2, graph: 0.2, train: 0.6}\n"

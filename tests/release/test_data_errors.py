@@ -97,7 +97,14 @@ BEFORE = (
     "check_target", "entries_of", "check_nearby", "check_domain_from", "open_ledger",
     "check_affordable", "open_session",
 )  # fmt: skip
-AFTER = ("try_constraints", "draw", "Judge", "check_gates", "settle_and_publish", "internal_report")
+AFTER = (
+    "try_constraints",
+    "draw",
+    "Judge",
+    "check_gates",
+    "settle_and_publish",
+    "judge_and_report",
+)
 FAILURES = (BudgetError("x"), OutputError("x"), DataError("x"), ValueError("canary"), OSError(28))
 
 

@@ -35,7 +35,7 @@ from synthdp.release import tracked
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.judge import Judgement
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import Gate, MembershipAttack, ReleaseSpec
+from synthdp.spec.model import Gate, ReleaseSpec
 from synthdp_attacks import ThreatModel
 from tests.release.conftest import table as frame_of
 
@@ -113,18 +113,10 @@ def test_the_attack_is_on_the_rows_that_were_fitted(
     session = SimpleNamespace(
         inspect=lambda fn, *, reason: Confidential(fn(rows), reason, key=_KERNEL_KEY)
     )
-    attacked = loaded.model_copy(
-        update={
-            "attacks": loaded.attacks.model_copy(
-                update={"membership": MembershipAttack(enabled=True)}
-            ),
-            "evaluation": loaded.evaluation.model_copy(update={"enabled": False}),
-        }
-    )
-    job = SimpleNamespace(spec=attacked, domain=None, folder=SimpleNamespace(shadows=tmp_path))
+    job = SimpleNamespace(spec=loaded, domain=None, folder=SimpleNamespace(shadows=tmp_path))
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=None))
     judge = judging.Judge(session, job, fitted, None, Reporter())  # type: ignore[arg-type]
-    judge.rest(Judgement(released(0.25)))
+    judge.attacked(Judgement(released(0.25)))
     np.testing.assert_array_equal(seen[0], rows.codes[10:])
 
 
@@ -386,7 +378,7 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
     monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
     monkeypatch.setattr(release_module, "open_ledger", open_ledger)
     monkeypatch.setattr(release_module, "check_affordable", lambda *_: None)
-    monkeypatch.setattr(release_module, "run", lambda job, reporter, *, force: job)
+    monkeypatch.setattr(release_module, "run", lambda job, reporter, **_: job)
     made: Any = tiny.write().release()
     held = SimpleNamespace(
         spec_path=tiny.spec,

@@ -31,9 +31,9 @@ MODES = ("none", "given", "validate", "learn", "predict")
 EDGES = ["sex -> smoker", "smoker -> visits"]
 ESTIMANDS: list[dict[str, Any]] = [
     {"kind": "table", "columns": ["sex", "smoker"]},
-    {"kind": "mean", "of": "age", "by": ["sex"]},
-    {"kind": "share", "of": "visits >= 3"},
-    {"kind": "count", "where": "age >= 65"},
+    {"kind": "question", "ask": "mean(age) by sex"},
+    {"kind": "question", "ask": "share(visits >= 3) where age >= 65"},
+    {"kind": "regression", "outcome": "visits", "terms": ["age", "smoker"]},
 ]
 GROUP_SIZES = plan.GROUP_SIZES
 
@@ -60,7 +60,7 @@ def any_spec(rng: np.random.Generator, rows: int) -> dict[str, Any]:
         "privacy": {
             "epsilon": float(f"{10 ** rng.uniform(-2, 2):.3g}"),
             "delta": float(f"{10 ** rng.uniform(-9, -4):.2g}"),
-            "adjacency": str(rng.choice(["add_remove", "replace_one"])),
+            "adjacency": "replace_one" if not person and rng.random() < 0.5 else "add_remove",
             "shares": {name: next(weighed) if w else 0 for name, w in parts.items()},
         },
         "graph": {"mode": mode} | ({"edges": EDGES} if mode in ("given", "validate") else {}),
@@ -165,7 +165,7 @@ def test_what_a_plan_cannot_say_is_an_error_before_it_costs_anything(
 
 @pytest.mark.parametrize(
     "seeds",
-    [range(36), pytest.param(range(1000, 1500), marks=pytest.mark.slow)],
+    [range(24), pytest.param(range(1000, 1500), marks=pytest.mark.slow)],
     ids=["few", "many"],
 )
 def test_no_valid_spec_ends_in_an_error_after_a_charge(

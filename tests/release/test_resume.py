@@ -49,6 +49,9 @@ class InterruptedAt:
     def finish(self, title: str, seconds: float) -> None:
         """Nothing to show."""
 
+    def tell(self, text: str) -> None:
+        """Nothing to show."""
+
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:

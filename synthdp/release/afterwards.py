@@ -1,0 +1,161 @@
+"""What follows the bundle: it is judged, the attack is run or put off, the steward gets a report.
+
+An attack is as long as eighty small releases, and nothing that is published depends on it, unless a
+gate is on its figures. So it may be put off (`later`), or left out when a run is resumed (`never`).
+What it needs is the run's folder, which stays until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from synthdp.bundle.certificate.audit_record import audits_for_steward
+from synthdp.errors import BUDGET, GateError, OutputError, SynthdpError
+from synthdp.progress import Steps
+from synthdp.release.gates import GateVerdict
+from synthdp.release.internal import internal_report
+from synthdp.release.job import Job
+from synthdp.release.judge import Judge, Judgement, NotJudged
+from synthdp.release.run_folder import FOLDER, STATE, how_to_continue, kept_spec
+from synthdp.report.internal.content import ATTACK
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ATTACK_METRICS, ReleaseSpec
+
+AttackWhen = Literal["now", "later", "never"]
+
+
+def how_to_resume(spec: ReleaseSpec, out: Path) -> str:
+    """What continues a run of `spec` in `out`."""
+    if spec.dataset.source.kind == "dataframe":
+        return f"`synthdp.resume({str(out)!r}, df)` in Python, with the same rows,"
+    return f"`synthdp resume {out}`"
+
+
+def how_to_attack(spec: ReleaseSpec, out: Path) -> str:
+    """What runs the attack that a release of `spec` into `out` has put off."""
+    if spec.dataset.source.kind == "dataframe":
+        return f"`synthdp.attack({str(out)!r}, df)` in Python, with the same rows,"
+    return f"`synthdp attack {out}`"
+
+
+def _gated(spec: ReleaseSpec) -> list[str]:
+    """Figures of the attack that a gate is on."""
+    return [gate.metric for gate in spec.gates if gate.metric in ATTACK_METRICS]
+
+
+def waiting(spec: ReleaseSpec, out: Path, attack: AttackWhen) -> list[str]:
+    """The warning that a bundle will wait for its attack."""
+    gated = _gated(spec)
+    if attack == "now" or not gated:
+        return []
+    return [
+        f"a gate is on {gated[0]}: nothing is published before {how_to_attack(spec, out)} has run"
+    ]
+
+
+def put_off(job: Job, attack: AttackWhen) -> list[str]:
+    """Says that the attack is still to run, if it is."""
+    if attack != "later" or not job.spec.attacks.membership.enabled:
+        return []
+    return [f"the attack is put off; {how_to_attack(job.spec, job.out)} runs it"]
+
+
+def check_attacked(job: Job, attack: AttackWhen) -> None:
+    """Check that no gate waits for an attack that is not run now.
+
+    Raises:
+        GateError: one does; what the run has measured is kept.
+    """
+    gated = _gated(job.spec)
+    if attack == "now" or not gated or job.published:
+        return
+    raise GateError(
+        f"there is no bundle yet: the gate on {gated[0]} waits for the attack",
+        hint=f"{how_to_attack(job.spec, job.out)} runs it and decides the gate",
+    )
+
+
+def check_waits(out: Path) -> None:
+    """Check that a release in `out` still has an attack to run.
+
+    Raises:
+        OutputError: none has.
+    """
+    if not (out / FOLDER / STATE).exists():
+        raise OutputError(
+            f"{out} holds no release whose attack is still to run",
+            hint="an attack is put off with `synthdp release SPEC --attack later`",
+        )
+    path, text = kept_spec(out)
+    if not parse_spec(text, path=str(path)).attacks.membership.enabled:
+        raise OutputError(
+            f"the release in {out} declares no attack",
+            hint=f"finish it with {how_to_continue(out)}",
+        )
+
+
+def judge_and_report(
+    judge: Judge,
+    found: Judgement,
+    verdicts: Sequence[GateVerdict],
+    bundle: Path | None,
+    *,
+    attack: AttackWhen,
+) -> tuple[Judgement, Path]:
+    """Judge the table beyond what its gates needed, and write the internal report."""
+    job = judge.job
+    with _bundle_noted(job, bundle):
+        found, absent = judge.rest(found), dict[str, str]()
+        if job.spec.attacks.membership.enabled and found.attack is None:
+            if attack == "now":
+                if bundle is not None:
+                    judge.reporter.tell(f"the bundle is there: {bundle}; the attack begins")
+                found = judge.attacked(found)
+            else:
+                (absent[ATTACK],) = put_off(job, attack) or ["left out when the run was resumed"]
+        return found, _report(judge, found, verdicts, absent)
+
+
+@contextmanager
+def _bundle_noted(job: Job, bundle: Path | None) -> Iterator[None]:
+    """Note on whatever ends the judging that the bundle stands, and how to do what is left."""
+    try:
+        yield
+    except BaseException as error:
+        if bundle is not None:
+            privacy = job.spec.privacy
+            error.add_note(
+                f"{BUDGET}epsilon {privacy.epsilon:g} at delta {privacy.delta:g} stays spent by run"
+                f" {job.folder.run}, and its bundle is whole: {bundle};"
+                f" {how_to_resume(job.spec, job.out)} judges it, and pays nothing again"
+            )
+        raise
+
+
+def _report(
+    judge: Judge, judgement: Judgement, verdicts: Sequence[GateVerdict], absent: dict[str, str]
+) -> Path:
+    """Write the internal report; without the figures on real rows where they break it."""
+    job = judge.job
+    with judge.reporter.stage("report") as progress:
+        write = partial(
+            internal_report,
+            job.internal,
+            job,
+            judge.fitted,
+            verdicts=verdicts,
+            audits=audits_for_steward(job.out, job.plan),
+            seconds=judge.reporter.seconds,
+            begin=Steps(2, progress).begin,
+        )
+        try:
+            return write(judgement, absent=absent)
+        except (OSError, SynthdpError):
+            raise
+        except Exception as error:  # a table or a picture of what rows make odd
+            why = {"figures on real rows": str(NotJudged(type(error).__name__))}
+            return write(judgement.released, absent=absent | why)

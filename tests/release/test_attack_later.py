@@ -1,0 +1,150 @@
+"""The attack may be put off until the bundle is there, and be left out of a run that is resumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import synthdp as face
+from synthdp.errors import OutputError
+from synthdp.progress import Reporter
+from synthdp.release import judge as judging
+from synthdp.release.judge import NotJudged
+from synthdp.verify.checks import verify_bundle
+from tests.release.conftest import table
+from tests.release.test_resume import InterruptedAt
+
+pytestmark = pytest.mark.check
+
+ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
+GATE = {"metric": "attack_auc_upper", "at_most": 0.99, "outside_guarantee": True}
+GATED = {"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}}
+
+
+@pytest.fixture
+def attacked(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the bundle was there as each attack began; the attack itself takes no time."""
+    seen: list[bool] = []
+
+    def attack(*_: Any, **__: Any) -> NotJudged:
+        seen.append(tiny.bundle.is_dir())
+        return NotJudged("Stub")
+
+    monkeypatch.setattr(judging, "attack_rows", attack)
+    return seen
+
+
+def absent(tiny: Any) -> dict[str, str]:
+    found: dict[str, str] = json.loads((tiny.out / "internal" / "internal.json").read_text())[
+        "absent"
+    ]
+    return found
+
+
+def test_an_attack_is_put_off_and_run_later(
+    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool]
+) -> None:
+    tiny.write(attacks=ATTACK)
+    done = synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later")
+    assert done.code == 0 and not attacked and verify_bundle(tiny.bundle).ok
+    assert absent(tiny) == {"attack": f"the attack is put off; `synthdp attack {tiny.out}` runs it"}
+    assert f"warning: the attack is put off; `synthdp attack {tiny.out}` runs it" in done.out
+    kinds, sums = tiny.kinds(), (tiny.bundle / "SHA256SUMS").read_text()
+    again = synthdp("attack", tiny.out)
+    assert again.code == 0 and attacked == [True]
+    assert absent(tiny) == {"attack": "not judged: Stub"}
+    assert tiny.kinds() == kinds and (tiny.bundle / "SHA256SUMS").read_text() == sums
+    assert not (tiny.out / ".run").exists()
+    none = synthdp("attack", tiny.out)
+    assert none.code == 2 and "holds no release whose attack is still to run" in none.err
+
+
+def test_an_attack_whose_workers_were_lost_goes_on(
+    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: Any, **__: Any) -> Any:
+        raise OutputError("no worker answers")
+
+    tiny.write(attacks=ATTACK)
+    with monkeypatch.context() as patch:
+        patch.setattr(judging, "attack_rows", lost)
+        done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 0 and absent(tiny) == {"attack": "not judged: OutputError"}
+    assert (tiny.out / ".run").exists() and not attacked
+    assert synthdp("attack", tiny.out).code == 0 and attacked == [True]
+    assert not (tiny.out / ".run").exists()
+
+
+def test_the_terminal_says_that_the_bundle_is_there_before_the_attack(
+    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool]
+) -> None:
+    tiny.write(attacks=ATTACK)
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 0 and attacked == [True]
+    told = done.err.index(f"the bundle is there: {tiny.bundle}; the attack begins")
+    assert told < done.err.index("attack: 0.0 s")
+
+
+@pytest.mark.parametrize("stage", ["sample", "attack"])
+def test_an_interrupted_run_is_finished_without_its_attack(
+    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], stage: str
+) -> None:
+    tiny.write(attacks=ATTACK)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.release(reporter=Reporter(InterruptedAt(stage, None)))
+    done = synthdp("resume", tiny.out, "--without", "attack")
+    assert done.code == 0 and not attacked and verify_bundle(tiny.bundle).ok
+    assert absent(tiny) == {"attack": "left out when the run was resumed"}
+    assert not (tiny.out / ".run").exists()
+
+
+def test_a_gate_on_the_attack_withholds_until_it_has_run(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(
+        judging,
+        "attack_rows",
+        lambda *_, **__: seen.append(tiny.bundle.exists()) or SimpleNamespace(declared=()),  # type: ignore[func-returns-value]
+    )
+    best = {"attack_auc_upper": judging.Figure(0.5)}
+    monkeypatch.setattr(judging, "attack_figures", lambda *_, **__: best)
+    monkeypatch.setattr(judging, "declared_facts", lambda report: ())
+    tiny.write(attacks=GATED, gates=[GATE])
+    waits = synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later")
+    told = f"nothing is published before `synthdp attack {tiny.out}` has run"
+    assert waits.code == 4 and not tiny.bundle.exists() and not seen
+    assert waits.err.index(told) < waits.err.index("read: ")
+    assert "the gate on attack_auc_upper waits for the attack" in waits.err
+    without = synthdp("resume", tiny.out, "--without", "attack")
+    assert without.code == 4 and not tiny.bundle.exists()
+    monkeypatch.setattr("synthdp.release.afterwards.internal_report", lambda *_, **__: tiny.spec)
+    monkeypatch.setattr("synthdp.release.run.record_judgement", lambda *_, **__: None)
+    done = synthdp("attack", tiny.out)
+    assert done.code == 0 and seen == [False] and verify_bundle(tiny.bundle).ok
+    assert tiny.kinds().count("reserve") == 1
+
+
+def test_python_puts_an_attack_on_a_dataframe_off(
+    tiny: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = face.Spec.load(tiny.write(attacks=ATTACK).spec)
+    frame = table().replace("", None)
+    made = spec.release(frame, out=tiny.out, attack="later")
+    assert made.bundle.verify().ok and not attacked
+    assert "synthdp.attack(" in absent(tiny)["attack"]
+    assert face.attack(tiny.out, frame).run == made.run and attacked == [True]
+
+
+def test_a_decision_that_was_published_is_not_made_again(
+    tiny: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.write(attacks=ATTACK, gates=[{"metric": "tv1", "at_most": 0.9, "outside_guarantee": True}])
+    made = tiny.release(attack="later")
+    monkeypatch.setattr(judging, "_evaluate", lambda *_: (_ for _ in ()).throw(ValueError))
+    outcome = face.attack(tiny.out)
+    assert outcome.gates == (("tv1", "at most 0.9"),) and not made.failed
