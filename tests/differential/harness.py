@@ -99,7 +99,7 @@ class Outcome:
         """Whether the table was refused in declared words, with nothing spent or left behind."""
         raised = self.shown.get("raised", b"").decode()
         left = any(name.startswith("file out/") for name in self.shown)
-        unspent = b"\n  budget: nothing was spent\n" in self.shown["printed"]
+        unspent = "notes: ['budget: nothing was spent']" in raised
         return bool(REFUSALS.match(raised)) and self.ended == "exit 5" and unspent and not left
 
 

@@ -59,7 +59,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Base, pd.DataFrame]:
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Base, pd.DataFrame]:
     """A release that refuses values outside of the domain."""
-    made = case_of("none", "csv", ["refuse"], np.random.default_rng(0), rows=ROWS)
+    made = case_of("none", "dataframe", ["refuse"], np.random.default_rng(0), rows=ROWS)
     assert made is not None
     case, table = made
     return Base.of(case, table[:ROWS], tmp_path_factory.mktemp("refusing") / "run"), table
@@ -134,6 +134,30 @@ def test_pairs_of_many_cases_are_not_told_apart(seed: int, figure: Callable[...,
     figure(
         "releases on neighbouring tables that are the same to the byte", found.pairs, found.pairs
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize(
+    ("mode", "source", "options"),
+    [
+        ("given", "csv", ["evaluation"]),
+        ("given", "parquet", ["dp scores", "ids"]),
+        ("predict", "arrow", ["evaluation"]),
+    ],
+)
+def test_tables_of_a_row_or_two_are_not_told_apart(
+    mode: str, source: str, options: list[str], rows: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    made = case_of(mode, source, options, rng, rows=rows)
+    assert made is not None
+    case, table = made
+    base = Base.of(case, table, tmp_path / "run")
+    for _ in range(4):
+        name, other = neighbour(table, rng, replace=False)
+        found = base.differences(other)
+        assert not found, f"{name}:\n{told(found)}"
 
 
 @pytest.mark.slow
