@@ -145,14 +145,15 @@ class _Display:
 
 
 class _Listener(logging.Handler):
-    """Writes down what is logged."""
+    """Writes down what is logged: by others from warnings on, since Dask tells its ports."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.name} {record.levelname} {record.getMessage()}")
+        if record.name.startswith("synthdp") or record.levelno >= logging.WARNING:
+            self.lines.append(f"{record.name} {record.levelname} {record.getMessage()}")
 
 
 @contextlib.contextmanager
