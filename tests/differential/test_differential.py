@@ -22,6 +22,11 @@ pytestmark = pytest.mark.check
 
 ROWS = 60
 LONG = {  # like others that CI sees
+    "a debug line shows a row",
+    "a gate without its figure",
+    "a spool file stays",
+    "an error of a library",
+    "the order of synthetic rows",
     "keys are asked for by each row",
     "progress over rows",
     "the published spec",
