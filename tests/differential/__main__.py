@@ -23,9 +23,9 @@ from tests.differential.cases import drawn
 from tests.differential.harness import Base, told
 from tests.differential.tables import neighbour
 
-PAIRS = 16  # neighbours of a first table
+PAIRS = 24  # neighbours of a first table
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a disk's fsync is most of the time
-EVERY = 20  # cases between two lines of progress
+EVERY = 10  # cases between two lines of progress
 
 
 @dataclass
@@ -77,27 +77,33 @@ def main() -> None:
     given = options.parse_args()
     cases = -(-given.pairs // PAIRS)
     seeds = [given.seed * 1_000_000 + i for i in range(cases)]
-    pairs, published, ends = Counter[str](), Counter[str](), Counter[str]()
-    seconds, differing = Counter[str](), 0
-    for number, done in enumerate(
-        results(seeds if given.only is None else [given.only], given.processes), 1
-    ):
-        pairs[done.mode] += done.pairs
-        published[done.mode] += done.pairs * done.published
-        seconds[done.mode] += done.seconds
+    found = list[Tried]()
+    try:
+        for done in results(seeds if given.only is None else [given.only], given.processes):
+            found.append(done)
+            for text in done.differing:
+                print(text, flush=True)
+            if len(found) % EVERY == 0:
+                print(f"{sum(d.pairs for d in found)} pairs so far", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted")
+    summary(found)
+    sys.exit(1 if any(done.differing for done in found) else 0)
+
+
+def summary(found: list[Tried]) -> None:
+    """Print pairs, published ones and CPU seconds by mode, and of all."""
+    ends = Counter[str]()
+    for done in found:
         ends[done.ended] += done.pairs
-        differing += len(done.differing)
-        for text in done.differing:
-            print(text, flush=True)
-        if number % EVERY == 0:
-            print(f"{pairs.total()} pairs, {differing} differ", flush=True)
-    for mode in sorted(pairs):
-        spent = seconds[mode] / pairs[mode]
-        print(f"{mode}: {pairs[mode]} pairs, {published[mode]} published, {spent:.2f} CPU s each")
-    ended = ", ".join(f"{n} {end}" for end, n in ends.most_common())
-    spent = seconds.total() / pairs.total()
-    print(f"{pairs.total()} pairs ({ended}), {differing} differ, {spent:.2f} CPU s each")
-    sys.exit(1 if differing else 0)
+    for mode in (*sorted({done.mode for done in found}), "all"):
+        own = [done for done in found if mode in (done.mode, "all")]
+        pairs = sum(done.pairs for done in own)
+        published = sum(done.pairs for done in own if done.published)
+        differ = sum(len(done.differing) for done in own)
+        spent = sum(done.seconds for done in own) / max(1, pairs)
+        print(f"{mode}: {pairs} pairs, {published} published, {differ} differ, {spent:.2f} CPU s")
+    print("the first tables ended: " + ", ".join(f"{n} {end}" for end, n in ends.most_common()))
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ class Outcome:
         """Whether the table was refused in declared words, with nothing spent or left behind."""
         raised = self.shown.get("raised", b"").decode()
         left = any(name.startswith("file out/") for name in self.shown)
-        unspent = b"\n  budget: nothing was spent\n" in self.shown["printed"]
+        unspent = "notes: ['budget: nothing was spent']" in raised
         return bool(REFUSALS.match(raised)) and self.ended == "exit 5" and unspent and not left
 
 
@@ -145,14 +145,15 @@ class _Display:
 
 
 class _Listener(logging.Handler):
-    """Writes down what is logged."""
+    """Writes down what is logged: by others from warnings on, since Dask tells its ports."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.name} {record.levelname} {record.getMessage()}")
+        if record.name.startswith("synthdp") or record.levelno >= logging.WARNING:
+            self.lines.append(f"{record.name} {record.levelname} {record.getMessage()}")
 
 
 @contextlib.contextmanager
