@@ -17,6 +17,7 @@ from functools import lru_cache
 import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from synthdp.privacy.composition import composed, epsilon_for
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
 
@@ -34,9 +35,9 @@ SMALLEST_EPSILON = 1e-6
 LARGEST_DELTA = 1 - 1e-8
 REMEMBERED = 8  # compositions, of some megabytes each
 REMEMBERED_EPSILONS = 4096
-# Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine
-# grid takes minutes.
-MAX_FINE = 25.0
+# Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above three, and a fine
+# grid takes seconds for the fifth digit.
+MAX_FINE = 1.0
 
 
 def compose(
@@ -63,10 +64,9 @@ def _remembered(
     one. Nobody changes what is returned.
     """
     width = COARSE if _wants_wide_grid(listed) else FINE
-    total = pld.identity(value_discretization_interval=width)
-    for event in listed:
-        total = total.compose(cost_of(event, adjacency, width))
-    return total
+    if not listed:
+        return pld.identity(value_discretization_interval=width)
+    return composed([(cost_of(event, adjacency, width), 1) for event in listed])
 
 
 def _wants_wide_grid(events: Sequence[dp_accounting.DpEvent]) -> bool:
@@ -88,7 +88,7 @@ def _epsilon(
     listed: tuple[dp_accounting.DpEvent, ...], delta: float, adjacency: Adjacency
 ) -> float:
     """Of events that are asked for again, by a plan, its certificate, its checks and its audit."""
-    return float(compose(listed, adjacency).get_epsilon_for_delta(min(delta, LARGEST_DELTA)))
+    return epsilon_for(compose(listed, adjacency), min(delta, LARGEST_DELTA))
 
 
 def delta_profile(
