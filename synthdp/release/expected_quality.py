@@ -162,7 +162,7 @@ def _margin_noise(
         if column.name in names
     )
     if levels == column.levels or not others or own == math.inf:
-        return (own**-2 + others) ** -0.5
+        return 1 / math.sqrt(own**-2 + others)
     size = column.levels / levels
     return own * math.sqrt(1 - own**2 / (size * own**2 + 1 / others))
 
