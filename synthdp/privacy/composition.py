@@ -54,8 +54,8 @@ def _composed(parts: Sequence[Part]) -> pld_pmf.DensePLDPmf:
 
     The transform goes round a circle of losses as long as a window that holds all but `TAIL` of the
     mass on either side. What is beyond it lies at other losses. Above, at most `TAIL` is thus
-    counted too low, and `TAIL` counts as lost for it; below, what moves only moves up [derived
-    here].
+    counted too low, and `TAIL` counts as lost for it; below, what moves only moves up
+    [derived here].
     """
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
