@@ -18,6 +18,7 @@ import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
+from synthdp.privacy.composition import composed, epsilon_for
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
 
@@ -37,9 +38,9 @@ REMEMBERED = 8  # compositions, of some megabytes each
 REMEMBERED_EPSILONS = 4096
 # What dp-accounting raises where all mass of a distribution is at infinity, or a loss overflows.
 BROKEN = (ArithmeticError, LookupError, ValueError)
-# Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine
-# grid takes minutes.
-MAX_FINE = 25.0
+# Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above three, and a fine
+# grid takes seconds for the fifth digit.
+MAX_FINE = 1.0
 
 
 def compose(
@@ -55,9 +56,9 @@ def compose(
     Raises:
         BudgetError: an event has no sound PLD under this adjacency, or the library gives none.
     """
-    if (composed := _remembered(tuple(events), adjacency)) is None:
+    if (total := _remembered(tuple(events), adjacency)) is None:
         raise BudgetError("the accountant gives no bound for these events together")
-    return composed
+    return total
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -69,13 +70,12 @@ def _remembered(
     almost no protection: that there is no bound is sound, and no error after a charge.
     """
     width = COARSE if _wants_wide_grid(listed) else FINE
+    if not listed:
+        return pld.identity(value_discretization_interval=width)
     try:
-        total = pld.identity(value_discretization_interval=width)
-        for event in listed:
-            total = total.compose(cost_of(event, adjacency, width))
+        return composed([(cost_of(event, adjacency, width), 1) for event in listed])
     except BROKEN:
         return None
-    return total
 
 
 def _wants_wide_grid(events: Sequence[dp_accounting.DpEvent]) -> bool:
@@ -97,12 +97,11 @@ def _epsilon(
     listed: tuple[dp_accounting.DpEvent, ...], delta: float, adjacency: Adjacency
 ) -> float:
     """Of events that are asked for again, by a plan, its certificate, its checks and its audit."""
-    composed = _remembered(listed, adjacency)
+    total = _remembered(listed, adjacency)
     try:
-        found = composed and composed.get_epsilon_for_delta(min(delta, LARGEST_DELTA))
+        return math.inf if total is None else epsilon_for(total, min(delta, LARGEST_DELTA))
     except BROKEN:
         return math.inf
-    return math.inf if found is None else float(found)
 
 
 def delta_profile(

@@ -37,7 +37,7 @@ MAX_GUESSES = 10  # before the search halves, which is sure
 TARGET_STEPS = 0.3  # of the network's
 TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
 FORM_NOISE = 1.5  # of forms of texts, times that of their sizes
-EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
+EPSILON_TOLERANCE = 5e-4  # the plan may leave this fraction of epsilon unspent
 
 
 def make_plan(

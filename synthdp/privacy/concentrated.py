@@ -19,6 +19,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.special import gammaln
 
+from synthdp.privacy.composition import composed
 from synthdp.privacy.loss_grid import LARGEST_EPSILON, NO_PROTECTION, nothing
 
 Floats = npt.NDArray[np.float64]
@@ -128,7 +129,7 @@ def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.Privacy
     )
     return min(
         as_zcdp,
-        each.self_compose(count),
+        composed([(each, count)]),
         key=lambda bound: float(bound.get_epsilon_for_delta(JUDGED_AT)),
     )
 

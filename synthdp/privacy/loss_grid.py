@@ -17,7 +17,6 @@ REACH = 12.0  # standard deviations of noise beyond which a mass of e^-72 is cou
 # 1.
 NO_PROTECTION = 1 - 1e-9
 LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
-FEW = 500  # losses, which are composed one by one, however far apart they lie
 LARGEST_LOSS = 600.0  # nats: larger losses count as endless, and gains beyond as no larger
 
 
@@ -61,12 +60,7 @@ def discrete_gaussian_pld(sigma: float, *, width: float) -> pld.PrivacyLossDistr
         return nothing(width)
     kept = np.maximum(losses[~lost], -LARGEST_LOSS)
     dense = on_grid(kept, mass[~lost], endless, width)
-    if len(kept) > FEW:
-        return pld.PrivacyLossDistribution(dense)
-    some = {dense._lower_loss + int(i): float(dense._probs[i]) for i in dense._probs.nonzero()[0]}
-    return pld.PrivacyLossDistribution(
-        pld_pmf.SparsePLDPmf(some, width, dense._infinity_mass, True)
-    )
+    return pld.PrivacyLossDistribution(dense)
 
 
 def nothing(width: float) -> pld.PrivacyLossDistribution:

@@ -331,7 +331,7 @@ def test_one_discrete_gaussian_is_the_librarys(sigma: float) -> None:
         assert ours.get_epsilon_for_delta(delta) == pytest.approx(epsilon, rel=1e-7, abs=1e-9)
 
 
-@pytest.mark.parametrize("sigma", [0.04])
+@pytest.mark.parametrize("sigma", [1e-6, 0.02, 0.04])
 def test_next_to_no_noise_is_no_protection(sigma: float) -> None:
     """Losses that are too large to be told count as endless."""
     event = dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(sigma), 3)

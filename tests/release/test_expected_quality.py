@@ -20,7 +20,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.graph.ci_tests.answer import Answer
-from synthdp.graph.margins import Probabilities, one_way_probabilities
+from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
 from synthdp.graph.prediction.groups import equal_groups
 from synthdp.graph.prediction.smoothing import axis, smoothed_pair
 from synthdp.graph.tables import NoisyTables
@@ -76,19 +76,37 @@ def test_columns_are_off_by_about_what_is_expected(rows: int) -> None:
     measure = plan_for(spec, domain).measure
     assert measure is not None
     expected, fit = quality(spec), expected_fit_rows(spec)
+    noise = [c.hidden_rows / 2 for c in expected.columns]  # of all tables with the column
     laws = [declining(c) for c in domain.columns]
     groups, found = equal_groups(domain, laws), list[float]()
     for _ in range(10):
         tables = [
             NoisyTable((c.name,), fit * law + rng.normal(0, sigma, c.levels), sigma)
-            for c, law, sigma in zip(domain.columns, laws, measure.sigmas, strict=True)
+            for c, law, sigma in zip(domain.columns, laws, noise, strict=True)
         ]
         # One column after another: a total that all of them share hides their own noise.
         for c, law, table in zip(domain.columns, laws, tables, strict=True):
             (own,) = one_way_probabilities([table], [c])
             found.append(np.abs(groups.sums(c.name, own - law)).sum() / 2)
     assert np.mean(found) == pytest.approx(expected.tv1, rel=0.5)
-    assert [c.hidden_rows for c in expected.columns] == [2 * s for s in measure.sigmas]
+    assert all(own < alone for own, alone in zip(noise, measure.sigmas, strict=True))
+
+
+def test_the_noise_of_a_column_is_that_of_all_tables_that_have_it() -> None:
+    pairs = [["age", "town"], ["town", "sick"]]
+    shares = {"measure": 0.3, "pairs": 0.3, "train": 0.4}
+    spec = spec_of(COLUMNS, privacy={**SEARCHED, "pairs": pairs, "shares": shares})
+    domain = Domain.from_spec(spec.columns)
+    plan = plan_for(spec, domain)
+    assert plan.measure is not None and plan.pairs is not None
+    tables = [
+        NoisyTable(names, np.zeros([domain[n].levels for n in names]), sigma)
+        for part in (plan.measure, plan.pairs)
+        for names, sigma in zip(part.tables, part.sigmas, strict=True)
+    ]
+    for column in quality(spec).columns:
+        own = pooled(tables, (column.column,)).sigma
+        assert column.hidden_rows == pytest.approx(2 * own)
 
 
 def test_more_rows_and_more_budget_promise_more() -> None:

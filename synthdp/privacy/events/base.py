@@ -16,6 +16,7 @@ import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
+from synthdp.privacy.composition import composed
 from synthdp.privacy.noise import NoiseKind
 
 Adjacency = Literal["add_remove", "replace_one"]
@@ -81,7 +82,7 @@ class EventKind:
         """Dominates `count` times the event: in closed form where there is one, so that nothing is
         rounded `count` times.
         """
-        return self.cost(adjacency, width).self_compose(count)
+        return composed([(self.cost(adjacency, width), count)])
 
     def zcdp(self, adjacency: Adjacency) -> float | None:
         """The zero-concentrated bound, of kinds whose cost is known by it alone: such bounds are

@@ -21,7 +21,7 @@ from synthdp.privacy.events.base import (
     positive,
     whole,
 )
-from synthdp.privacy.events.mixture import mixture_of_gaussians
+from synthdp.privacy.events.mixture import gaussian, mixture_of_gaussians
 
 MIN_NOISE = 0.02  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
 MIXTURE_WEIGHT = 0.1  # of its expected loss, as its grid is ten times as wide
@@ -86,9 +86,7 @@ class Gaussian(Adapter):
         return float(self.event.noise_multiplier**-2)
 
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return pld.from_gaussian_mechanism(
-            self.event.noise_multiplier / UNITS[adjacency], value_discretization_interval=width
-        )
+        return gaussian(self.event.noise_multiplier / UNITS[adjacency], width=width)
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float
@@ -140,13 +138,22 @@ class PoissonSampled(Adapter):
         is_gaussian = isinstance(inner, dp_accounting.GaussianDpEvent)
         return inner.noise_multiplier if is_gaussian else None
 
+    @property
+    def squared_mu(self) -> float:
+        """About that of one of many steps (`privacy.calibration._rough_training`)."""
+        once = min((self._noise or math.inf) ** -2, 50.0)
+        return float(self.event.sampling_probability**2 * math.expm1(once))
+
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         if self._noise is None:
             return super().cost(adjacency, width)
+        rate = self.event.sampling_probability
+        if adjacency == "add_remove":
+            return gaussian(self._noise, width=width, rate=rate)
         return pld.from_gaussian_mechanism(
             self._noise,
             value_discretization_interval=width,
-            sampling_prob=self.event.sampling_probability,
+            sampling_prob=rate,
             neighboring_relation=RELATION[adjacency],
         )
 
@@ -210,9 +217,7 @@ class MixtureOfGaussians(Adapter):
         if probabilities[-1] == 1:
             # All rows of a unit join: one Gaussian, of whose mixture the library finds no tail at
             # some noises.
-            return pld.from_gaussian_mechanism(
-                noise / moves[-1], value_discretization_interval=width
-            )
+            return gaussian(noise / moves[-1], width=width)
         return mixture_of_gaussians(noise, moves, probabilities, width=width)
 
     def widened(self, size: int) -> dp_accounting.DpEvent:

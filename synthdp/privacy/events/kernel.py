@@ -14,6 +14,7 @@ import attrs
 import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from synthdp.privacy.composition import composed
 from synthdp.privacy.concentrated import (
     LARGEST_PURE_EPSILON,
     bounded_range_pld,
@@ -32,6 +33,7 @@ from synthdp.privacy.events.base import (
     positive,
     whole,
 )
+from synthdp.privacy.events.mixture import gaussian
 from synthdp.privacy.loss_grid import discrete_gaussian_pld
 
 MAX_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
@@ -73,15 +75,15 @@ class DiscreteGaussianDpEvent(KernelEvent):
     noise = "discrete"
 
     @property
+    def squared_mu(self) -> float:
+        return (self.sensitivity / self.sigma) ** 2
+
+    @property
     def table_precision(self) -> float:
         return float(self.sigma) ** -2
 
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        rho = self.zcdp(adjacency)
-        if rho is not None:
-            return concentrated_pld(rho, width=width)
-        once = discrete_gaussian_pld(self.sigma, width=width)
-        return once if adjacency == "add_remove" else once.self_compose(2)
+        return self.repeated(1, adjacency, width)
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float
@@ -89,7 +91,8 @@ class DiscreteGaussianDpEvent(KernelEvent):
         rho = self.zcdp(adjacency)
         if rho is not None:
             return concentrated_pld(count * rho, width=width)
-        return self.cost(adjacency, width).self_compose(count)
+        once = discrete_gaussian_pld(self.sigma, width=width)
+        return composed([(once, count * UNITS[adjacency])])
 
     def zcdp(self, adjacency: Adjacency) -> float | None:
         """Of units of several rows alone: the cost of one row is known exactly."""
@@ -157,9 +160,7 @@ class RoundedGaussianDpEvent(KernelEvent):
         return float(self.sigma) ** -2
 
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return pld.from_gaussian_mechanism(
-            self.noise_multiplier(UNITS[adjacency]), value_discretization_interval=width
-        )
+        return gaussian(self.noise_multiplier(UNITS[adjacency]), width=width)
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache, reduce
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
 from synthdp.privacy.amplification import secret_sample_pld
+from synthdp.privacy.composition import composed
 from synthdp.privacy.concentrated import concentrated_pld
 from synthdp.privacy.events.base import (
     Adapter,
@@ -155,8 +156,9 @@ class All(Adapter):
                 each.append(cost_of(repeated, adjacency, width))
         if bounds:
             each.append(concentrated_pld(math.fsum(bounds), width=width))
-        identity = pld.identity(value_discretization_interval=width)
-        return reduce(lambda total, one: total.compose(one), each, identity)
+        if not each:
+            return pld.identity(value_discretization_interval=width)
+        return composed([(one, 1) for one in each])
 
     def _counted(self) -> Counter[dp_accounting.DpEvent]:
         counts: Counter[dp_accounting.DpEvent] = Counter()

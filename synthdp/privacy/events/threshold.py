@@ -6,6 +6,7 @@ import attrs
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 
+from synthdp.privacy.composition import composed
 from synthdp.privacy.events.base import UNITS, Adjacency, WorkLimits, positive
 from synthdp.privacy.events.kernel import KernelEvent, RoundedGaussianDpEvent, too_few
 
@@ -47,7 +48,7 @@ class ThresholdedGaussianDpEvent(KernelEvent):
             DifferentialPrivacyParameters(0.0, self.delta), value_discretization_interval=width
         )
         noisy = self.gaussian.repeated(count, adjacency, width)
-        return noisy.compose(lost.self_compose(count * UNITS[adjacency]))
+        return composed([(noisy, 1), (lost, count * UNITS[adjacency])])
 
     def too_narrow(self, rows: int) -> str | None:
         return too_few(self.sensitivity, rows)
