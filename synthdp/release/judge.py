@@ -183,33 +183,24 @@ class Judge:
         return groups_of(self.fitted.tables.value, self.job.domain)
 
     def _evaluation(self, progress: Advance) -> Confidential[EvaluationReport | NotJudged]:
-        spec = self.job.spec
         with one_thread():
-            return self._seen(
+            return self._on_sample(
                 lambda table: _evaluate(
-                    table.judged(spec.evaluation.max_rows),
-                    spec,
+                    table,
+                    self.job.spec,
                     self._groups,
                     self.drawn.codes.value,
                     self.drawn.synthetic.value,
                     self.fitted.graph.graph,
                     progress,
-                ),
-                reason="evaluation on real rows",
+                )
             )
 
     def _suggestions(self) -> Confidential[SuggestionReport | NotJudged]:
         spec, domain, synthetic = self.job.spec, self.job.domain, self.drawn.synthetic.value
         with one_thread():
-            return self._seen(
-                lambda table: suggest(
-                    spec,
-                    domain,
-                    table.judged(spec.evaluation.max_rows).frame,
-                    synthetic,
-                    rng=fresh_generator(),
-                ),
-                reason="columns that real rows say to be functions of others",
+            return self._on_sample(
+                lambda table: suggest(spec, domain, table.frame, synthetic, rng=fresh_generator())
             )
 
     def _estimands(self) -> Confidential[tuple[EstimandResult, ...] | NotJudged]:
@@ -236,16 +227,28 @@ class Judge:
             )
         return replace(found, attack=attack)
 
+    @cached_property
+    def _sample(self) -> Confidential[Table | NotJudged]:
+        """The rows that are judged: drawn once, where they lie in an engine."""
+        most = self.job.spec.evaluation.max_rows
+        return self._seen(lambda table: table.judged(most), reason="evaluation on real rows")
+
+    def _on_sample(self, look: Callable[[Table], T]) -> Confidential[T | NotJudged]:
+        def seen(table: Table | NotJudged) -> T | NotJudged:
+            return table if isinstance(table, NotJudged) else _guarded(look, table)
+
+        return self._sample.map(seen)
+
     def _seen(self, look: Callable[[Table], T], *, reason: str) -> Confidential[T | NotJudged]:
         """What `look` sees of the real rows."""
+        return self.session.inspect(lambda table: _guarded(look, table), reason=reason)
 
-        def guarded(table: Table) -> T | NotJudged:
-            try:
-                return look(table)
-            except Exception as error:  # whatever rows can make learners and attacks raise
-                return NotJudged(type(error).__name__)
 
-        return self.session.inspect(guarded, reason=reason)
+def _guarded(look: Callable[[Table], T], table: Table) -> T | NotJudged:
+    try:
+        return look(table)
+    except Exception as error:  # whatever rows can make learners and attacks raise
+        return NotJudged(type(error).__name__)
 
 
 def _evaluate(

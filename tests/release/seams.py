@@ -42,6 +42,7 @@ from synthdp.model.sampling import _TableDraw, drawn_last
 from synthdp.privacy import calibration
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
+from synthdp.release import afterwards
 from synthdp.release import judge as judging
 from synthdp.release import open_session as opening
 from synthdp.release.expected_estimands import expected_estimands
@@ -169,7 +170,14 @@ def _judge(spec: ReleaseSpec, session: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judging, "groups_of", lambda tables, domain: groups)
         domain = Domain.from_spec(spec.columns)
-        judging.judge(session, spec, domain, fitted, drawn, drawn, folder=Path(), reporter=reporter)
+        job: Any = SimpleNamespace(
+            spec=spec, domain=domain, folder=SimpleNamespace(shadows=Path()), published=False
+        )
+        table: Any = SimpleNamespace(codes=drawn, synthetic=drawn, scores=None)
+        judge = judging.Judge(session, job, fitted, table, reporter)
+        with patch.context() as quiet:
+            quiet.setattr(afterwards, "_report", lambda *_: Path())
+            afterwards.judge_and_report(judge, judge.released(), (), None, attack="now")
 
 
 def attacked(spec: ReleaseSpec) -> bool:
@@ -178,7 +186,7 @@ def attacked(spec: ReleaseSpec) -> bool:
     looked: Any = SimpleNamespace(map=lambda _: None)
     session = SimpleNamespace(inspect=lambda look, *, reason: looked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judging, "attack_release", lambda *_, **__: called.append(True))
+        patch.setattr(judging.Judge, "attacked", lambda _, found: called.append(True) or found)
         _judge(spec, session)
     return bool(called)
 

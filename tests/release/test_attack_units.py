@@ -23,6 +23,7 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential
 from synthdp.privacy.table import Table
+from synthdp.release import judge
 from synthdp.report.audits import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
@@ -73,7 +74,7 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, domain = spec_of(tiny), Domain.from_spec(spec_of(tiny).columns)
-    graph, seen = CausalGraph.from_spec(own.graph, domain.names), list[Any]()
+    seen = list[Any]()
     held_out = UNITS < 70
     table = Table(np.zeros((90, len(domain)), np.uint16), None, held_out, {}, UNITS)  # type: ignore[arg-type]
 
@@ -84,16 +85,16 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     def inspect(fn: Any, *, reason: str) -> Confidential[Any]:
         return Confidential(fn(table), reason, key=_KERNEL_KEY)
 
-    monkeypatch.setattr(membership, "attack_rows", attack)
-    with pytest.raises(Stop):
-        membership.attack_release(
-            SimpleNamespace(inspect=inspect),  # type: ignore[arg-type]
-            own,
-            domain,
-            graph,
-            folder=tmp_path,
-            progress=lambda done, total: None,
-        )
+    monkeypatch.setattr(judge, "attack_rows", attack)
+    parts = {
+        "session": SimpleNamespace(inspect=inspect),
+        "job": SimpleNamespace(spec=own, domain=domain, folder=SimpleNamespace(shadows=tmp_path)),
+        "fitted": SimpleNamespace(graph=SimpleNamespace(graph=None)),
+        "drawn": None,
+        "reporter": audit.Reporter(),
+    }
+    found = judge.Judge(**parts).attacked(judge.Judgement(None))  # type: ignore[arg-type]
+    assert found.absent_for_steward() == {judge.ATTACK: "not judged: Stop"}
     monkeypatch.setattr(audit, "attack_rows", attack)
     monkeypatch.setattr(audit, "audit_canaries", lambda *_, **__: None)
     monkeypatch.setattr(audit, "confirmed", lambda run: ())
