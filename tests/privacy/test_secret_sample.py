@@ -199,7 +199,7 @@ def test_extreme_noises_and_rates_are_finite_and_bound_the_closed_form(
 ) -> None:
     """Of a removed unit: q d(log(1 + (exp(e) - 1) / q)), d the curve of the Gaussian."""
     whole = pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-3)
-    cost = secret_sample_pld(whole, rate, width=1e-3)
+    cost = secret_sample_pld([whole], rate, width=1e-3)
     for pmf in (cost._pmf_remove, cost._pmf_add):
         assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1, abs=1e-5)
     for epsilon in (0.0, 0.01, 1.0, 5.0):
@@ -226,19 +226,50 @@ def test_an_added_unit_costs_what_the_curve_of_the_whole_training_says(rate: flo
         assert says == pytest.approx(left * whole.get_delta_for_epsilon(order), rel=3e-3, abs=1e-9)
 
 
-def test_a_group_of_units_has_a_coin_for_each() -> None:
-    """By integration of two units in a sample: none, one or both of them."""
-    rate, noise = 0.3, 0.9
-    edges = np.linspace(-9, 11, 200_001)
-    none, one, both = (np.diff(stats.norm.cdf(edges, m, noise)) for m in (0, 1, 2))
-    group = (1 - rate) ** 2 * none + 2 * rate * (1 - rate) * one + rate**2 * both
-    event = SecretSampleDpEvent(rate, dp_accounting.GaussianDpEvent(noise))
-    removed, added = stated(kind_of(event).widened(2))
-    assert (hockey_sticks(group, none) <= removed + 1e-9).all()
-    assert (hockey_sticks(none, group) <= added + 1e-9).all()
-    # One coin for both would be too little.
-    together = SecretSampleDpEvent(rate, dp_accounting.GaussianDpEvent(noise / 2))
-    assert (hockey_sticks(group, none) > stated(together)[0] + 1e-3).any()
+def group_of(size: int, rate: float, noise: float) -> Inner:
+    """A Gaussian sum of a group of which each unit is in by its own coin, on a sample of 1."""
+    edges = np.linspace(-9 * noise, 9 * noise + size, 200_001)
+    cells = [np.diff(stats.norm.cdf(edges, j, noise)) for j in range(size + 1)]
+    chances = stats.binom.pmf(np.arange(size + 1), size, rate)
+    group = sum((p * c for p, c in zip(chances, cells, strict=True)), np.zeros(len(edges) - 1))
+    event = kind_of(SecretSampleDpEvent(rate, dp_accounting.GaussianDpEvent(noise))).widened(size)
+    assert event is not None
+    return Inner(event, cells[0], group)
+
+
+@pytest.mark.parametrize(("size", "rate", "noise"), [(2, 0.3, 0.9), (2, 0.1, 1.5), (6, 0.02, 2.0)])
+def test_a_group_of_units_has_a_coin_for_each(size: int, rate: float, noise: float) -> None:
+    """By integration over how many of the group are in the sample: neither below nor, as one sum of
+    Gaussians is told, above.
+    """
+    inner = group_of(size, rate, noise)
+    assert faults(inner.event, 1.0, inner) == set()
+    # One coin for all of them would be too little, and one that is up where any is, too much.
+    together = dp_accounting.GaussianDpEvent(noise / size)
+    assert "removed: too little" in faults(SecretSampleDpEvent(rate, together), 1.0, inner)
+    any_of_them = SecretSampleDpEvent(1 - (1 - rate) ** size, together)
+    assert "removed: loose" in faults(any_of_them, 1.0, inner)
+
+
+def test_a_group_costs_no_less_than_two_steps_may_tell() -> None:
+    """Both steps see the same units of the group, by a grid of both noisy sums."""
+    rate, noise, step = 0.4, 1.0, 0.3
+    edges = np.linspace(-6 * noise, 6 * noise + 2, 801)
+    cells = [np.diff(stats.norm.cdf(edges, m, noise)) for m in range(3)]
+
+    def steps(units: int) -> Floats:
+        chances = stats.binom.pmf(np.arange(units + 1), units, step)
+        once = sum((p * c for p, c in zip(chances, cells, strict=False)), np.zeros(800))
+        return np.outer(once, once).ravel()
+
+    chances = stats.binom.pmf(np.arange(3), 2, rate)
+    group = sum((p * steps(j) for j, p in enumerate(chances)), np.zeros(800**2))
+    inner = unit_sampled_gaussian(noise_multiplier=noise, rate=step, rows=1, steps=2)
+    event = kind_of(SecretSampleDpEvent(rate, inner)).widened(2)
+    assert event is not None
+    assert not {"removed: too little", "added: too little"} & faults(
+        event, 1.0, Inner(event, steps(0), group)
+    )
 
 
 def test_a_plan_bounds_groups_as_verify_does() -> None:
@@ -246,11 +277,11 @@ def test_a_plan_bounds_groups_as_verify_does() -> None:
     plan = ReleasePlan(9.0, 1e-5, "add_remove", 1, train=replace(SETTINGS, rate=1.0, steps=1))
     (event,) = plan.events
     widened, one_coin = kind_of(event).widened(2), plan.train.event(2)
-    assert widened.rate == pytest.approx(1 - 0.5**2) and one_coin.rate == 0.5
+    assert (widened.rate, widened.units) == (0.5, 2) and one_coin.rate == 0.5
     group, one = (
         accounting.epsilon([e], delta=1e-5, adjacency="add_remove") for e in (widened, one_coin)
     )
-    assert plan._group_epsilon(2) == group > one + 0.1
+    assert plan._group_epsilon(2) == group < one - 0.1
 
 
 def test_a_replaced_unit_is_refused() -> None:

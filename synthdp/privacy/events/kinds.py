@@ -46,6 +46,7 @@ SAME = 1e-9  # relative: two rates that are computed differently
 # Width of the grid of losses on a secret sample, which makes them smaller: a finer one takes most
 # of the time of a plan, for the fifth digit of epsilon.
 INSIDE = 5e-4
+REMEMBERED = 20  # costs on all rows, of the sizes of groups that a certificate tells
 
 
 class Nothing(Adapter):
@@ -199,17 +200,24 @@ class All(Adapter):
         return "; and ".join(kind_of(part).words() for part in self.parts)
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _inside(event: dp_accounting.DpEvent, width: float) -> pld.PrivacyLossDistribution:
+    """Of what runs on a secret sample; each group asks for those of the smaller ones again."""
+    return cost_of(event, "add_remove", width)
+
+
 @attrs.frozen
 class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     """`event` on a secret sample of the units, drawn once for all of it: each unit is in by its own
     coin of chance `rate`, with all its rows.
 
-    `amplification` has the proof for a unit added or removed. No pair is known here that dominates
-    a replaced unit.
+    `amplification` has the proof for a unit added or removed, and for a group of `units`. No pair
+    is known here that dominates a replaced unit.
     """
 
     rate: float
     event: dp_accounting.DpEvent
+    units: int = 1
 
     name = "secret_sample"
 
@@ -225,22 +233,16 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         if adjacency != "add_remove":
             return super().cost(adjacency, width)
+        told = [self.event, *(kind_of(self.event).widened(j) for j in range(2, self.units + 1))]
         if self.rate == 1:
-            return cost_of(self.event, adjacency, width)
-        inner = cost_of(self.event, adjacency, max(width, INSIDE))
-        return secret_sample_pld(inner, self.rate, width=width)
+            return cost_of(told[-1], adjacency, width)
+        inners = [_inside(event, max(width, INSIDE)) for event in told]
+        return secret_sample_pld(inners, self.rate, width=width)
 
     def widened(self, size: int) -> dp_accounting.DpEvent | None:
-        """Each of `size` units has a coin of its own. Given that some of a group are in the sample,
-        its law is a mean over who is, each at most as far from that without them as the whole group
-        may be, and divergences are convex: the group costs what one unit does that is in the sample
-        with the probability that any of them is [derived here].
-        """
-        inner = kind_of(self.event).widened(size)
-        if inner is None:
-            return None
-        some = -math.expm1(size * math.log1p(-self.rate)) if self.rate < 1 else 1.0
-        return SecretSampleDpEvent(some, inner)
+        """Each of `size` units has a coin of its own."""
+        known = kind_of(self.event).widened(self.units * size) is not None
+        return SecretSampleDpEvent(self.rate, self.event, self.units * size) if known else None
 
     def too_narrow(self, rows: int) -> str | None:
         return kind_of(self.event).too_narrow(rows)
