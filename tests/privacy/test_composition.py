@@ -21,6 +21,10 @@ PARTS = {
         (gaussian(0.9, width=WIDTH, rate=0.05), 60),
         (gaussian(5.0, width=WIDTH), 1),
     ],
+    "losses that count as endless": [
+        (gaussian(0.03, width=WIDTH, rate=1e-3), 2),
+        (gaussian(3.0, width=WIDTH), 1),
+    ],
     "a threshold": [
         (gaussian(2.0, width=WIDTH), 2),
         (pld.from_privacy_parameters(
