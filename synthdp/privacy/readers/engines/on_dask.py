@@ -196,8 +196,9 @@ def _own_cluster(workers: int) -> Any:
     """Processes of this machine that nobody else can use.
 
     Whoever reaches a scheduler runs code on its workers, and other users of the machine reach its
-    ports. So each connection needs a certificate, which is made here and is in memory alone. No
-    page tells of tasks, whose sizes go by the rows.
+    ports. So each connection needs a certificate, which is made here; Dask writes its key into a
+    folder of this account alone while a process reads it. No page tells of tasks, whose sizes go by
+    the rows.
     """
     import dask
     from distributed import LocalCluster
