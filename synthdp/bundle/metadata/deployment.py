@@ -303,7 +303,8 @@ def _mechanisms(c: Certificate) -> list[str]:
 
 
 def _security(c: Certificate) -> str:
-    noises, lattice = (told(x.event for x in c.planned) for told in (noises_of, on_lattice))
+    events = [x.event for x in c.planned]
+    noises, lattice = noises_of(events), on_lattice(events)
     libraries = ["OpenDP (discrete Gaussian, exact on whole numbers)"] * ("discrete" in noises)
     libraries += ["Opacus"] * ("training" in lattice) + ["dp-accounting"]
     return (

@@ -206,7 +206,9 @@ def _own_cluster(workers: int) -> Any:
     from distributed import LocalCluster
 
     folder = tempfile.TemporaryDirectory(prefix="synthdp-", ignore_cleanup_errors=True)
-    pages = {f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")}
+    pages: dict[str, Any] = {
+        f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")
+    }
     with dask.config.set(pages | {"temporary-directory": folder.name}):
         cluster = LocalCluster(
             n_workers=workers,
