@@ -276,6 +276,7 @@ RULES: dict[str, Rule] = {
         "synthdp/tracking/store.py",
         "synthdp/tracking/registry.py",
         "synthdp/tracking/drawn_rows.py",
+        "synthdp/tracking/guard.py",
     ),
     "pickle": unpickling,
     "mechanisms": mechanism_outside_kernel,

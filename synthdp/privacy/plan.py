@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -46,6 +47,7 @@ SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 GROUP_SIZES = (1, 2, 3, 5, 10)
+USELESS = 50.0  # epsilon of a group, beyond which composing for larger ones takes seconds
 PROFILE_EPSILONS = (
     0.0,
     0.01,
@@ -192,13 +194,17 @@ class ReleasePlan:
     @cached_property
     def group_epsilons(self) -> dict[int, float]:
         """Epsilon at the plan's delta for groups of k units; infinite where no useful bound is
-        known.
+        known, and for those larger than a group whose bound is above `USELESS`.
 
         Under add/remove a group of k units is one unit with k times the rows, so the events are
         widened to it (`EventKind.widened`); under replace-one, for very large groups, and for
         events that cannot be widened, the generic group bound is used.
         """
-        return {k: self._group_epsilon(k) for k in GROUP_SIZES}
+        found = dict[int, float]()
+        for k in GROUP_SIZES:
+            hopeless = max(found.values(), default=0.0) > USELESS
+            found[k] = math.inf if hopeless else self._group_epsilon(k)
+        return found
 
     def _group_epsilon(self, size: int) -> float:
         rows = size * self.rows_per_unit

@@ -43,6 +43,7 @@ from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting, journal, plan, session
 from synthdp.privacy.dpsgd import training as dpsgd
 from synthdp.privacy.mechanisms import marginals as mechanisms
+from synthdp.release import afterwards
 from synthdp.release import publish as publishing
 from synthdp.release import run as release_module
 from synthdp.spec.load.loader import parse_spec
@@ -237,7 +238,7 @@ def arm_points(
         around(owner, name, label, reach)
     around(bundle_write, "write_csv", "table", reach)
     around(publishing, "write_bundle", "bundle", reach)
-    around(publishing, "internal_report", "internal report", reach)
+    around(afterwards, "internal_report", "internal report", reach)
     sys.addaudithook(points.audit)
 
 

@@ -154,7 +154,7 @@ def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path, here: None) 
     report = json.loads((folder / "out" / "internal" / "internal.json").read_text())
     assert 0 < report["evaluation"]["fidelity"]["tv1"] < 0.3 and report["evaluation"]["floor"]
     assert report["evaluation"]["metrics"]["tstr_auc"] > 0.6
-    (told,) = [note for note in report["notes"] if "engine dask" in note]
+    (told,) = [note for note in report["notes"] if "lie in engine dask" in note]
     assert "sample of at most 300" in told
     assert report["evaluation"]["pairs"]["real"] is not None
     (exact,) = [e["real"] for e in report["estimands"] if e["text"] == "count(age > 41)"]

@@ -62,7 +62,7 @@ class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has n
         raised = np.expm1(np.minimum(at if removed else -at, FARTHEST)) / rate
         seen = raised > -1  # on a sample no loss is as small, or none as large
         unsampled = np.log1p(np.where(seen, raised, 0.0)) if rate < 1 else at if removed else -at
-        beyond = -np.expm1(at) if removed else np.zeros(len(at))
+        beyond = -np.expm1(np.minimum(at, FARTHEST)) if removed else np.zeros(len(at))
         if removed:
             x = self._inverse_privacy_loss_without_subsampling_remove(unsampled)
         else:
