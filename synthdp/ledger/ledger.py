@@ -1,7 +1,7 @@
 """The budget ledger: an append-only hash chain of what every release reserved and spent.
 
 One table holds entries of seven kinds: `cap` (the most a dataset may spend), `reserve` (a run's
-fixed epsilon and delta, taken before any row is read), `charge` (one mechanism, written durably
+fixed epsilon and delta, taken before any mechanism looks), `charge` (one mechanism, written durably
 before it runs), `amend` (what is done with released values was changed), `settle` (the run is
 done), and two that make a run one run wherever its folder is copied: `lease` (a process has taken
 the run) and `kept` (the digest of the value that is used). Balances are always derived from the
@@ -144,7 +144,7 @@ class Ledger:
         cap: tuple[float, float] | None,
         body: dict[str, Any],
     ) -> Entry:
-        """Take (epsilon, delta) out of what is left for `dataset`, before any row is read.
+        """Take (epsilon, delta) out of what is left for `dataset`, before any mechanism looks.
 
         `cap` is what the spec declares; it becomes the dataset's cap at the first release and must
         agree with it later. A run reserves once: a second, equal request returns the reservation

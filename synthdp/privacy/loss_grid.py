@@ -45,7 +45,7 @@ def discrete_gaussian_pld(sigma: float, *, width: float) -> pld.PrivacyLossDistr
     2 x) / 2 sigma^2: single losses, each of known mass. Both directions have the same law, as x and
     1 - x exchange them. Noise reaches m with a probability of at most 2 exp(-m^2 / 2 sigma^2),
     which is counted as lost: E[exp(t x)] is at most exp(t^2 sigma^2 / 2), by the same completed
-    square and the same sum as in `concentrated.discrete_gaussian_rho`.
+    square and the same sum as in `concentrated.discrete_gaussian_rho` [derived here].
 
     >>> round(discrete_gaussian_pld(1.0, width=1e-3).get_epsilon_for_delta(1e-5), 1)
     4.4

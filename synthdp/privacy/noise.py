@@ -11,10 +11,11 @@ can record what a mechanism wanted to hide and hand it the same noisy values aga
 
 Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson
 `sampling` of batches and of secret samples, the `holdout` coins, and the `latent` coins inside a
-model, which protect nothing. Noise on planned tables, and that of searches, is OpenDP's: an exact
-integer sampler [Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy",
-arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself and never rounds a real
-number. The order of very many noisy scores has a sampler of its own (`gumbel_order`).
+model, which protect nothing. Noise on planned tables of units of one row, and on the choices of a
+search, is OpenDP's: an exact integer sampler [Canonne, Kamath, Steinke, "The Discrete Gaussian for
+Differential Privacy", arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself
+and never rounds a real number. The order of very many noisy scores has a sampler of its own
+(`gumbel_order`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The three kinds of value that touch the privacy boundary.
 
-`Private[T]`       sealed: only the session opens it. No accessor, no length, no pickle, one
+`Private[T]`       sealed: only the kernel opens it. No accessor, no length, no pickle, one
 constant repr.
 `Released[T]`      came out of a charged mechanism; carries its receipts; post-processing keeps
 them.
@@ -55,8 +55,8 @@ class _Sealed:
 
 @final
 class Private(_Sealed, Generic[T]):
-    """Rows behind a seal. Made by `privacy.source`, opened by `privacy.session` and by nothing
-    else.
+    """Rows behind a seal. A table is made by `privacy.source` and opened by `privacy.session`
+    alone; a DataFrame that is given is sealed and opened by its reader.
     """
 
     __slots__ = ("_open",)

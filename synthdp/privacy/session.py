@@ -1,4 +1,4 @@
-"""The only opener of sealed rows, with two doors.
+"""The only opener of sealed tables, with two doors.
 
 `release(mechanism, purpose=...)` matches the mechanism's event against the plan, charges the ledger
 durably, and only then lets the mechanism look; `release_together` does so for several, which then

@@ -71,7 +71,7 @@ def home(spec_path: Path) -> Path:
 def ledger_address(named: str | None, folder: Path) -> str:
     """The address of the ledger of a spec in `folder`.
 
-    `ledger.ledger` names it; the default is one file beside the spec.
+    `privacy.ledger` names it; the default is one file beside the spec.
     """
     return from_folder(named, folder) if named else sqlite_address(default_ledger(folder))
 

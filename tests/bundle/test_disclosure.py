@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from synthdp.bundle.certificate.effects import effects_svg
-from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.certificate.facts import Certificate, PlannedSpend
+from synthdp.bundle.certificate.limits_text import not_covered_markdown
 from synthdp.bundle.certificate.profile import EPSILONS, profile_svg
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.deployment import (
@@ -30,7 +31,11 @@ from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.privacy import accounting
-from synthdp.privacy.events.kinds import event_from_json
+from synthdp.privacy.events.gaussian import unit_sampled_gaussian
+from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
+from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, event_to_json
+from synthdp.privacy.events.sums import GaussianSumsDpEvent
+from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 PROFILE, PICTURE, DIAGRAM = "privacy/profile.json", "privacy/profile.svg", "privacy/effects.svg"
@@ -76,6 +81,31 @@ class TestRegistryRecord:
             deployment["basic"]["publication_date"]
             == json.loads((made / "privacy/ledger.json").read_text())["entries"][-1]["at"][:10]
         )
+
+    def test_noise_on_sums_is_told_from_that_of_a_training(self, made: Path) -> None:
+        """Sums of estimands have noise on a lattice as a training has, and need none."""
+        stated, spec = certificate(made), load_spec(made / "spec.yaml")
+        steps = unit_sampled_gaussian(noise_multiplier=2.0, rate=0.1, rows=1, steps=9)
+        events = {
+            "noise on sums": [GaussianSumsDpEvent(9.0, 1.5)],
+            "the training's noise": [SecretSampleDpEvent(0.5, steps)],
+            "the noise of training and of sums": [GaussianSumsDpEvent(9.0, 1.5), steps],
+            "": [RoundedGaussianDpEvent(9.0)],
+        }
+        for told, planned in events.items():
+            spends = tuple(
+                PlannedSpend(purpose=f"p{i}", mechanism="m", event=event_to_json(event))
+                for i, event in enumerate(planned)
+            )
+            own = stated.model_copy(update={"planned": spends})
+            limits = not_covered_markdown(own)
+            assert (f"{told} is a 64-bit Gaussian rounded to a public lattice" in limits) is bool(
+                told
+            )
+            content: Any = deployment_record(spec, own, day="2026-01-31")
+            mechanisms = content["deployment"]["implementation"]["mechanisms"]
+            assert ("Opacus" in mechanisms) is ("training" in told)
+            assert ("public lattice" in mechanisms) is bool(told)
 
     def test_is_yaml_as_the_registry_wants_it(self, made: Path) -> None:
         """No folded text, dates as text, and fields in the order of the schema."""

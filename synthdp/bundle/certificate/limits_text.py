@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from synthdp.bundle.certificate.facts import Certificate
-from synthdp.privacy.events.kinds import event_from_json, leaves
+from synthdp.privacy.events.base import EventKind
+from synthdp.privacy.events.kinds import OF_BATCHES, event_from_json, leaves
 from synthdp.privacy.noise import NoiseKind
 
 
@@ -83,7 +84,8 @@ def not_covered_markdown(c: Certificate) -> str:
     ]
     noises = noises_of(x.event for x in c.planned)
     if {"lattice", "rounded"} & noises:
-        lines.append(f"Floating-point arithmetic: {_arithmetic(noises)}")
+        lattice = on_lattice(x.event for x in c.planned)
+        lines.append(f"Floating-point arithmetic: {_arithmetic(noises, lattice)}")
     for gate in c.outside_gates:
         if gate.at_most is not None:
             bound = f"at most {gate.at_most:g}"
@@ -105,13 +107,13 @@ def _steward_alone(c: Certificate) -> str:
     )
 
 
-def _arithmetic(noises: Set[NoiseKind]) -> str:
-    """What is assumed of noise that is not discrete and exact; a release need not train."""
+def _arithmetic(noises: Set[NoiseKind], lattice: str) -> str:
+    """What is assumed of noise that is not discrete and exact; `lattice` is `on_lattice`."""
     exactly = "that the generator's Gaussians are exactly Gaussian is assumed"
-    if "lattice" not in noises:
+    if not lattice:
         return f"{exactly}. {_noise_on_tables(noises)}"
     return (
-        "the training's noise is a 64-bit Gaussian rounded to a public lattice, so the low bits of"
+        f"{lattice} is a 64-bit Gaussian rounded to a public lattice, so the low bits of"
         f" a result tell nothing; {exactly}. {_noise_on_tables(noises)}"
     )
 
@@ -163,5 +165,16 @@ def _other_releases(c: Certificate) -> str:
 
 def noises_of(events: Iterable[Mapping[str, Any]]) -> set[NoiseKind]:
     """The kinds of noise inside `events`."""
-    mechanisms = (leaf for event in events for leaf in leaves(event_from_json(event)))
-    return {leaf.noise for leaf in mechanisms if leaf.noise is not None}
+    return {leaf.noise for leaf in _leaves(events) if leaf.noise is not None}
+
+
+def on_lattice(events: Iterable[Mapping[str, Any]]) -> str:
+    """What inside `events` has Gaussian noise on a lattice: a training, sums, both; empty: none."""
+    trained = {leaf.name in OF_BATCHES for leaf in _leaves(events) if leaf.noise == "lattice"}
+    if len(trained) == 2:
+        return "the noise of training and of sums"
+    return "the training's noise" if True in trained else "noise on sums" if trained else ""
+
+
+def _leaves(events: Iterable[Mapping[str, Any]]) -> Iterator[EventKind]:
+    return (leaf for event in events for leaf in leaves(event_from_json(event)))

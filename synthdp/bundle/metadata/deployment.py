@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from synthdp.bundle.certificate.facts import Certificate
-from synthdp.bundle.certificate.limits_text import fitting, noises_of
+from synthdp.bundle.certificate.limits_text import fitting, noises_of, on_lattice
 from synthdp.bundle.certificate.text import describe_event
 from synthdp.bundle.wording import plain
 from synthdp.spec.model import Publication, ReleaseSpec
@@ -257,7 +257,7 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
     gated = (
         "Gates on figures from real rows were asked for; see the unprotected quantities."
         if c.outside_gates
-        else "No figure from real rows decided what was published."
+        else "No figure from real rows without noise decided what was published."
     )
     raked = "weighted to the noisy tables and resampled, " if spec.sampling.rake else ""
     return {
@@ -282,8 +282,9 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
             else "Not stated by the curator."
         ),
         "utility": (
-            "Figures on real rows are kept from the public, as they are not private."
-            " `marginals.json` holds noisy tables to compare with."
+            "Figures on real rows without noise are kept from the public, as they are not private."
+            " `marginals.json` holds noisy tables to compare with"
+            f"{', and the certificate scores that were paid for' if c.scores else ''}."
         ),
         "additional_information": (
             f"Run {c.run}. The bundle holds a certificate, ledger entries and checksums; `synthdp"
@@ -302,20 +303,20 @@ def _mechanisms(c: Certificate) -> list[str]:
 
 
 def _security(c: Certificate) -> str:
-    noises = noises_of(x.event for x in c.planned)
+    events = [x.event for x in c.planned]
+    noises, lattice = noises_of(events), on_lattice(events)
     libraries = ["OpenDP (discrete Gaussian, exact on whole numbers)"] * ("discrete" in noises)
-    libraries += ["Opacus"] * ("lattice" in noises)
+    libraries += ["Opacus"] * ("training" in lattice) + ["dp-accounting"]
     return (
-        f"Implemented by {c.program} with"
-        f" {', '.join(libraries)} and dp-accounting. "
+        f"Implemented by {c.program} with {', '.join(libraries)}. "
         + (
             "Noise on tables is a 64-bit Gaussian rounded to whole numbers. "
             if "discrete" not in noises
             else ""
         )
         + (
-            "Training's noise is a 64-bit Gaussian rounded to a public lattice. "
-            if "lattice" in noises
+            f"{lattice[0].upper()}{lattice[1:]} is a 64-bit Gaussian rounded to a public lattice. "
+            if lattice
             else ""
         )
         + "Keys of the generators come from the operating system. Not interactive; nothing was done"

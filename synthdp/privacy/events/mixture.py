@@ -54,8 +54,8 @@ class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has n
     """The library's Gaussian, whose loss is inverted at all points at once."""
 
     def get_delta_for_epsilon(self, epsilon: Any) -> Any:
-        """Delta at each of the epsilons: P(x) - exp(epsilon) Q(x), where the loss is epsilon at
-        x.
+        """Delta at each of the epsilons: P(x) - exp(epsilon) Q(x), where the loss is epsilon at x
+        [derived here; the loss is monotone].
         """
         at, rate = np.atleast_1d(np.asarray(epsilon, dtype=np.float64)), self.sampling_prob
         removed = self.adjacency_type == AdjacencyType.REMOVE

@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import ssl
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -133,6 +135,29 @@ def test_nobody_else_on_this_machine_reaches_the_own_cluster(tmp_path: Path) -> 
     for page in ("/info/main/workers.html", "/json/counts.json", "/metrics"):
         with pytest.raises(HTTPError, match="404"):
             urlopen(pages + page, timeout=20)
+
+
+@pytest.mark.check
+def test_the_own_cluster_works_in_a_folder_that_no_other_account_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask's own has one name for all accounts, whoever made it. There workers spill rows, and this
+    process would take modules from it.
+    """
+    theirs = tmp_path / "dask-scratch-space"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cluster = on_dask._own_cluster(1)
+    try:
+        spills = [worker.local_directory for worker in cluster.scheduler.workers.values()]
+        used = [Path(p) for p in (*sys.path, *spills) if Path(p).is_relative_to(tmp_path)]
+    finally:
+        cluster.close()
+    assert len(spills) == 1 and len(used) > 1
+    tops = {tmp_path / path.relative_to(tmp_path).parts[0] for path in used}
+    assert {top.stat().st_mode & 0o777 for top in tops} == {0o700}
+    assert not list(theirs.iterdir())
 
 
 @pytest.mark.check

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -196,15 +197,20 @@ def _own_cluster(workers: int) -> Any:
     """Processes of this machine that nobody else can use.
 
     Whoever reaches a scheduler runs code on its workers, and other users of the machine reach its
-    ports. So each connection needs a certificate, which is made here and is in memory alone. No
-    page tells of tasks, whose sizes go by the rows.
+    ports. So each connection needs a certificate, which is made here; Dask writes its key into a
+    folder of this account alone while a process reads it. No page tells of tasks, whose sizes go by
+    the rows. Workers spill rows into a folder of this account alone, from which Dask has Python
+    take modules, too: its own would be one below the machine's temporary folder, whoever made it.
     """
     import dask
     from distributed import LocalCluster
 
-    servers = ("scheduler", "worker")
-    with dask.config.set({f"distributed.{server}.http.routes": [] for server in servers}):
-        return LocalCluster(
+    folder = tempfile.TemporaryDirectory(prefix="synthdp-", ignore_cleanup_errors=True)
+    pages: dict[str, Any] = {
+        f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")
+    }
+    with dask.config.set(pages | {"temporary-directory": folder.name}):
+        cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             dashboard_address=None,
@@ -212,6 +218,8 @@ def _own_cluster(workers: int) -> Any:
             silence_logs=logging.CRITICAL,
             security=True,
         )
+    weakref.finalize(cluster, folder.cleanup)
+    return cluster
 
 
 def shown_scheduler(address: str) -> str:
