@@ -46,7 +46,7 @@ def test_defaults_and_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("variable a", "node a", "unknown variable 'a'"),
+        ("variable a", "node a", "n.bif:2:1: got 'node' where a block must stand"),
         ("table 0.25, 0.75", "table 0.25", "1 numbers where 2"),
         ("table 0.25, 0.75", "table 0.5, 0.75", "sum to 1"),
         ("table 0.25, 0.75", "table 0.25, many", "not a list of numbers"),
@@ -69,6 +69,6 @@ def test_mistakes_are_named(old: str, new: str, words: str, tmp_path: Path) -> N
 
 def test_not_a_network(tmp_path: Path) -> None:
     path = tmp_path / "n.bif"
-    path.write_text("hello")
+    path.write_text("network n { }")
     with pytest.raises(SynthdpError, match="no discrete variable"):
         read_bif(path)
