@@ -28,7 +28,7 @@ Source = Annotated[
     Path,
     typer.Argument(
         help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .bif,"
-        " .gml, .graphml, .txt of Tetrad)."
+        " .gml, .graphml, .tetrad, Tetrad's .txt)."
     ),
 ]
 Spec = Annotated[

@@ -61,6 +61,7 @@ SUFFIXES = {
     ".bif": "bif",
     ".gml": "gml",
     ".graphml": "graphml",
+    ".tetrad": "tetrad",
     ".txt": "tetrad",
 }
 """The format of a file by its suffix."""

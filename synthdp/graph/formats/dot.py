@@ -15,12 +15,13 @@ from itertools import product
 
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.draft import GraphDraft
-from synthdp.graph.formats.meaning import CIRCLES, DIRECTIONS, TRUE, UNSEEN
+from synthdp.graph.formats.meaning import CIRCLES, DIRECTIONS, TRUE
 from synthdp.graph.formats.tokens import DOT, Cursor, Token
 
 DAGITTY = ("dag", "pdag", "mag", "pag")
 KINDS = ("digraph", "graph", *DAGITTY)
 LINKS = (*DIRECTIONS, *CIRCLES)
+UNSEEN = {"l": "latent", "u": "unobserved"}  # DAGitty takes a letter for each
 MAX_NESTED = 50  # subgraphs in each other
 
 _Attributes = dict[str, str]
@@ -199,13 +200,14 @@ class _Reader(Cursor):
                     continue
                 key = self.name()
                 value = self.text_of(self.value()) if self.take_mark("=") else "1"
-                if self.dagitty and key.text.lower() in UNSEEN and value.lower() not in TRUE:
+                name = UNSEEN.get(key.text.lower(), key.text.lower())
+                if self.dagitty and name in UNSEEN.values() and value.lower() not in TRUE:
                     raise self.wrong(
                         f"{key.text}={value!r}: to DAGitty the node is unseen all the same",
                         hint=f"write {key.text} alone, or delete it",
                         at=key,
                     )
-                attributes[key.text.lower()] = value
+                attributes[name] = value
         return attributes
 
     def value(self) -> Token:

@@ -13,8 +13,7 @@ from synthdp.graph.formats.mistakes import Place, mistake
 Attributes = Mapping[str, str]
 """By name, in lower case."""
 
-# DAGitty's four, pgmpy's, and one more
-UNSEEN = ("latent", "unobserved", "l", "u", "latents", "unmeasured")
+UNSEEN = ("latent", "unobserved", "latents", "unmeasured")  # DAGitty has two, pgmpy the third
 SEEN = ("observed", "measured")  # DoWhy has the first
 NODE_TYPES = ("type", "node_type", "nodetype")
 DOWHY = "Unobserved Confounders"  # the label of the node that DoWhy adds
@@ -23,12 +22,19 @@ TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 DIRECTIONS = {"->": "forward", "<-": "back", "--": "none", "<->": "both"}
 """By link: Graphviz's word for it."""
 CIRCLES = ("@->", "<-@", "--@", "@--", "-@-", "@-@", "o->", "<-o", "o-o", "o--", "--o")
+ROUND = ("odot", "circle", "white_circle", "transparent_circle")
+PLAIN = ("none", "line", "tail")
 POINTED = (
     *("normal", "vee", "open", "empty", "onormal"),
     *("halfopen", "lnormal", "rnormal", "lvee", "rvee"),
+    *("arrow", "standard", "delta", "plain"),  # causaliq and yEd
 )
-YED = ("standard", "delta", "plain")  # yEd's arrows
-LINK_TYPES = {"directed": "->", "undirected": "--", "bidirected": "<->"}
+TYPES = {
+    **{kind: "->" for kind in ("directed", "->", "-->")},
+    **{kind: "<-" for kind in ("<-", "<--")},
+    **{kind: "--" for kind in ("undirected", "-", "--", "---")},
+    **{kind: "<->" for kind in ("bidirected", "<->")},
+}
 CIRCLE_HINT = (
     "give one graph: turn each such link into ->, <-, -- (direction unknown) or <-> (unseen common"
     " cause)"
@@ -71,56 +77,48 @@ def link_of(mark: str, attributes: Attributes, *, file: str, place: Place | None
         GraphFileError: an attribute decides it, and its value is not known; or a circle, which
             stands for several graphs.
     """
-    if mark in CIRCLES:
-        raise mistake(
-            file,
-            place,
-            f"a link {mark} with a circle stands for several graphs",
-            hint=CIRCLE_HINT,
-        )
     if "invis" in attributes.get("style", ""):
         return ""
-    part = next((key for key in ("lhead", "ltail") if key in attributes), None)
-    if part:
-        raise mistake(
-            file,
-            place,
-            f"{part}={attributes[part]!r}: a link that ends at a whole cluster",
-            hint="links join columns; write { a b } for several",
-        )
-    kind = next((attributes[k] for k in ("edge_type", "type") if k in attributes), "").lower()
-    way = attributes.get("dir", DIRECTIONS[LINK_TYPES.get(kind, mark)]).lower()
+    for key in ("edgetype", "edge_type", "type"):
+        told = attributes.get(key, "").lower()
+        if told and key != "type" and told not in (*TYPES, *CIRCLES):
+            hint = f"one of {', '.join(TYPES)}"
+            raise mistake(file, place, f"{key}={told!r} of a link", hint=hint)
+        mark = TYPES.get(told, told if told in CIRCLES else mark)
+    if mark in CIRCLES:
+        message = f"a link {mark} with a circle stands for several graphs"
+        raise mistake(file, place, message, hint=CIRCLE_HINT)
+    for key in ("lhead", "ltail"):
+        if key in attributes:
+            message = f"{key}={attributes[key]!r}: a link that ends at a whole cluster"
+            hint = "links join columns; write { a b } for several"
+            raise mistake(file, place, message, hint=hint)
+    ends = {"arrowtail": "sourceendpoint", "arrowhead": "targetendpoint"}  # the latter of causaliq
+    way = "both" if attributes.keys() & ends.values() else DIRECTIONS[mark]
+    way = attributes.get("dir", way).lower()
     if way not in DIRECTIONS.values():
-        raise mistake(
-            file, place, f"dir={way!r} of a link", hint=f"one of {', '.join(DIRECTIONS.values())}"
-        )
-    tail = _is_pointed("arrowtail", attributes, file=file, place=place)
-    head = _is_pointed("arrowhead", attributes, file=file, place=place)
+        hint = f"one of {', '.join(DIRECTIONS.values())}"
+        raise mistake(file, place, f"dir={way!r} of a link", hint=hint)
+    tail, head = (_is_pointed((*end,), attributes, file=file, place=place) for end in ends.items())
     if tail and "arrowtail" in attributes and "dir" not in attributes and way == "forward":
-        raise mistake(
-            file,
-            place,
-            "an arrowtail, which is drawn with dir=back or dir=both alone",
-            hint="say which with dir, or delete arrowtail",
-        )
+        message = "an arrowtail, which is drawn with dir=back or dir=both alone"
+        raise mistake(file, place, message, hint="say which with dir, or delete arrowtail")
     return _BY_ENDS[tail and way in ("back", "both"), head and way in ("forward", "both")]
 
 
-def _is_pointed(end: str, attributes: Attributes, *, file: str, place: Place | None) -> bool:
-    """Whether an end of a link is an arrow, else it is plain."""
-    shape = attributes.get(end, "normal").lower()
-    if shape in ("odot", "circle", "white_circle", "transparent_circle"):
-        raise mistake(
-            file,
-            place,
-            f"a link with a circle ({end}={shape}) stands for several graphs",
-            hint=CIRCLE_HINT,
-        )
-    if shape not in (*POINTED, *YED, "none"):
-        raise mistake(
-            file,
-            place,
-            f"{end}={shape!r}: what it says of the link is not known",
-            hint=f"none, normal or another arrow: {', '.join(POINTED)}",
-        )
-    return shape != "none"
+def _is_pointed(
+    keys: tuple[str, ...], attributes: Attributes, *, file: str, place: Place | None
+) -> bool:
+    """Whether an end of a link is an arrow, else it is plain. Unless told it is an arrow."""
+    for key in keys:
+        shape = attributes.get(key, "normal").lower()
+        if shape in ROUND:
+            message = f"a link with a circle ({key}={shape}) stands for several graphs"
+            raise mistake(file, place, message, hint=CIRCLE_HINT)
+        if shape not in (*POINTED, *PLAIN):
+            message = f"{key}={shape!r}: what it says of the link is not known"
+            hint = f"none, normal or another arrow: {', '.join(POINTED)}"
+            raise mistake(file, place, message, hint=hint)
+        if shape in PLAIN:
+            return False
+    return True

@@ -184,6 +184,8 @@ class Cursor:
         before = getattr(self, "token", None)
         if before is None or self.language.touching or before.end != token.start:
             return
+        if before.kind == "text" and self.last and self.last.marks("="):
+            return  # DAGitty's own files have  bb="0,0,1,1"A [exposure]
         if before.names and token.kind in ("word", "text", "html"):
             raise self.wrong(
                 f"{before.text!r} and {token.text!r} stand side by side, with nothing between",
