@@ -159,7 +159,10 @@ class GraphDraft:
                 not a mere cause, or a name that is none or given twice.
         """
         names = self._names()
-        links = {x.said: x for x in (replace(x, a=names[x.a], b=names[x.b]) for x in self._links)}
+        links: dict[tuple[str, ...], _Link] = {}
+        for x in self._links:
+            named = replace(x, a=names[x.a], b=names[x.b])
+            links.setdefault(named.said, named)
         unseen = {names[n] for n in self._nodes if self._is_unseen(n, names)}
         linked = {n for x in links.values() for n in (x.a, x.b)}
         self._refuse_stray(linked)
