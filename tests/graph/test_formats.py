@@ -345,6 +345,17 @@ MEANINGS = {
         f"seen: {mark}": (f"digraph {{ a [{mark}]; a -> b }}", "a>b", "")
         for mark in ("latent=false", "observed=yes", "e", "outcome", "adjusted", "selected")
     },
+    "unseen: DoWhy's label": (
+        'digraph { u [label="Unobserved Confounders"]; u -> a; u -> b }',
+        "",
+        "ab",
+    ),
+    "ends of causaliq": (
+        "digraph { a -> b [sourceEndpoint=arrow, targetEndpoint=line];"
+        " b -> c [sourceEndpoint=arrow] }",
+        "b>a",
+        "bc",
+    ),
     "labels of numbers": ("digraph { 0 [label=x]; 1 [label=y]; 0 -> 1 }", "x>y", ""),
     "numbers without labels": ("digraph { 0 -> 1 }", "0>1", ""),
     "labels of names": ('digraph { a [label="A long name"]; a -> b }', "a>b", ""),
@@ -437,6 +448,16 @@ def test_mistakes_in_graphml(file: str, text: str) -> None:
     assert not PYTHONS.search(str(caught.value))
 
 
+def test_defaults_of_graphml() -> None:
+    pytest.importorskip("defusedxml", reason="the extra [codebook] is not installed")
+    text = """<graphml><key id="o" for="node" attr.name="observed"><default>no</default></key>
+    <graph edgedefault="directed"><node id="u"/><node id="a"><data key="o">yes</data></node>
+    <node id="b"><data key="o">yes</data></node><edge source="u" target="a"/>
+    <edge source="u" target="b"/><edge source="a" target="b" directed="false"/></graph></graphml>"""
+    found = READERS["graphml"](text, file="x")
+    assert found.latent == (("a", "b"),) and found.undirected == (("a", "b"),)
+
+
 def test_arrows_of_yed() -> None:
     pytest.importorskip("defusedxml", reason="the extra [codebook] is not installed")
     arrows = (
@@ -472,6 +493,13 @@ def test_the_mark_of_a_windows_editor_is_no_letter(name: str, tmp_path: Path) ->
     text = texts[name] if name in texts else WRITERS[name](given)
     (tmp_path / f"g.{name}").write_text(f"\ufeff{text}", encoding="utf-8")
     assert read_graph(tmp_path / f"g.{name}").directed == (("a", "b"),)
+
+
+def test_a_file_of_too_many_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthdp.graph.formats.tokens.MAX_TOKENS", 9)
+    assert READERS["dot"]("digraph { a b c d e f }", file="x").nodes == tuple("abcdef")
+    with pytest.raises(GraphFileError, match=r"x:1:25: a file that is too long"):
+        READERS["dot"]("digraph { a b c d e f g }", file="x")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -58,14 +58,15 @@ class _Reader(ContentHandler):
         self.begun = self.directed = False
         self.keys: dict[str, str] = {}  # by identifier: the attribute's name
         self.defaults: dict[str, dict[str, str]] = {}  # by element: its attributes
-        self.kind = self.key = self.text = ""
+        self.kind = self.key = ""
+        self.parts: list[str] = []  # of the text since the last tag
         self.own: dict[str, str] = {}
         self.told: dict[str, str] = {}
         self.place: Place = (1, 1)
 
     def startElement(self, name: str, attrs: Any) -> None:
         tag, own = name.rpartition(":")[2], dict(attrs.items())
-        self.text = ""
+        self.parts = []
         if tag == "graph":
             if self.begun:
                 raise self.wrong("a second graph, or one inside a node", hint="one graph, flat")
@@ -85,24 +86,24 @@ class _Reader(ContentHandler):
             self.told |= {"dir": "both", **ends}
 
     def characters(self, content: str) -> None:
-        self.text += content
+        self.parts.append(content)
 
     def endElement(self, name: str) -> None:
-        tag = name.rpartition(":")[2]
+        tag, text = name.rpartition(":")[2], "".join(self.parts).strip()
         if tag == "default":
             for kind in ("node", "edge") if self.kind == "all" else (self.kind,):
-                self.defaults.setdefault(kind, {})[self.key] = self.text.strip()
-        elif tag == "data" and self.text.strip():
-            self.told[self.key] = self.text.strip()
+                self.defaults.setdefault(kind, {})[self.key] = text
+        elif tag == "data" and text:
+            self.told[self.key] = text
         elif tag == "NodeLabel":
-            self.told["label"] = self.text.strip()
+            self.told["label"] = text
         elif tag == "node":
             self.draft.add(self.own.get("id"), self.told, place=self.place)
         elif tag == "edge":
             ends = (self.own.get("source"), self.own.get("target"))
             directed = self.own.get("directed", str(self.directed)).lower() == "true"
             self.draft.join(ends, self.told, mark="->" if directed else "--", place=self.place)
-        self.text = ""
+        self.parts = []
 
     @property
     def here(self) -> Place:

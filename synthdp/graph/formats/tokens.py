@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from synthdp.graph.formats.mistakes import GraphFileError, Place, mistake
 
 COMMENTS = r"//[^\n]*+ | /\*.*?\*/"
+MAX_TOKENS = 2_500_000  # of a file; as many arrows as a spec may have, with a picture's attributes
 QUOTES = 'a name with other characters than letters, digits, _ and . goes in quotes: "a name"'
 _ESCAPE = re.compile(r"\\(\\|\"|\n)")
 _BRACKETS = re.compile("[<>]")
@@ -92,6 +93,7 @@ class Cursor:
     def __init__(self, text: str, *, file: str, language: Language) -> None:
         self.text, self.file, self.language = text, file, language
         self._line, self._begins = 1, 0  # of the line where the next token is looked for
+        self._count = 0
         self.last: Token | None = None
         self.token = self._read(0)
         self._ahead: Token | None = None
@@ -175,6 +177,10 @@ class Cursor:
                     content = self.language.unquote(content)
                 token = Token(content, kind, at, end, place)
                 self._refuse_touching(token)
+                self._count += 1
+                if self._count > MAX_TOKENS:
+                    hint = f"at most {MAX_TOKENS:,} words and signs"
+                    raise mistake(self.file, place, "a file that is too long", hint=hint)
                 return token
             at = end
         place = (self._line, at - self._begins + 1)
