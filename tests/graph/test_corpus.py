@@ -52,3 +52,8 @@ def test_the_corpus_has_each_file_once_and_each_format() -> None:
     read = {SUFFIXES[Path(told["file"]).suffix] for told in FILES if "refused" not in told}
     assert read >= {"dot", "dagitty", "bif", "gml", "graphml", "json", "tetrad"}
     assert all(told["origin"] and told["licence"] for told in FILES)
+
+
+def test_the_guide_has_every_suffix() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "graphs.md").read_text("utf-8")
+    assert [suffix for suffix in SUFFIXES if f"`{suffix}`" not in guide] == []

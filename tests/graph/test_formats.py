@@ -357,6 +357,7 @@ MEANINGS = {
         "bc",
     ),
     "labels of numbers": ("digraph { 0 [label=x]; 1 [label=y]; 0 -> 1 }", "x>y", ""),
+    "labels by Graphviz": ('strict digraph "" { node [label="\\N"]; 0 -> 1 }', "0>1", ""),
     "numbers without labels": ("digraph { 0 -> 1 }", "0>1", ""),
     "labels of names": ('digraph { a [label="A long name"]; a -> b }', "a>b", ""),
 }

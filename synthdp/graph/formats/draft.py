@@ -183,8 +183,9 @@ class GraphDraft:
         """By identifier: the node's name."""
         labels = {}
         for n, node in self._nodes.items():
-            told = node.attributes  # networkx labels a node by its number where it has no other
-            labels[n] = next((x for x in (told.get("label"), told.get("name")) if x and x != n), n)
+            # Graphviz writes \N for the identifier; networkx repeats it where it has no label.
+            label = node.attributes.get("label", "").replace("\\N", n)
+            labels[n] = next((x for x in (label, node.attributes.get("name")) if x and x != n), n)
         if not (self.labelled or self._numbered):
             return {n: n for n in labels}
         twice = next((label for label, many in Counter(labels.values()).items() if many > 1), None)

@@ -37,7 +37,7 @@ def read_tetrad(text: str, *, file: str) -> CausalGraph:
         elif not line.strip():
             continue
         elif section == "Graph Nodes":
-            for written in re.split("[,;]", line.strip()):
+            for written in filter(None, map(str.strip, re.split("[,;]", line))):
                 unseen = written.startswith("(") and written.endswith(")")
                 draft.add(written.strip("()[]"), {"latent": "1"} if unseen else {}, place=place)
         elif section == "Graph Edges":
