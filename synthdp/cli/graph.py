@@ -27,7 +27,8 @@ Format = Literal["yaml", "dot", "dagitty", "svg", "json"]
 Source = Annotated[
     Path,
     typer.Argument(
-        help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .bif)."
+        help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .bif,"
+        " .gml, .graphml, .tetrad, Tetrad's .txt)."
     ),
 ]
 Spec = Annotated[

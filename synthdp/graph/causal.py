@@ -275,9 +275,10 @@ class CausalGraph:
             latent = tuple(tuple(map(str, names)) for names in data["latent"])
             pag = links_of_json(data.get("pag"), nodes)
             return cls(nodes, (*edges, *unclear), groups, latent, pag)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            missing = f"no {error.args[0]!r}" if isinstance(error, KeyError) else "not of that form"
             raise SynthdpError(
-                f"not a graph in JSON: {error!r}", hint="expected keys nodes, edges, groups, latent"
+                f"not a graph in JSON: {missing}", hint="expected keys nodes, edges, groups, latent"
             ) from error
 
     def to_svg(self, *, title: str | None = None) -> str:

@@ -5,6 +5,7 @@ line and what is allowed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.edge import PROVENANCES, GraphEdge
 from synthdp.graph.formats import READERS, WRITERS, GraphFileError, read_graph
 from synthdp.graph.formats.bif import BayesianNetwork
-from synthdp.graph.formats.tokens import quoted, tokens
+from synthdp.graph.formats.dot_writing import quoted
 from synthdp.spec.model import Graph
 
 HOSTILE = (
@@ -51,7 +52,13 @@ HOSTILE = (
     "~",
     "null",
     "U1",
+    "marital-status",
+    "Unobserved Confounders",
+    "-x-",
+    "o'clock \"",
+    "%",
 )
+NUMBERS = ("0", "1", "n2", "3", "-4")
 KEEPS_ALL = ("dot", "json")
 
 
@@ -82,9 +89,12 @@ def through(name: str, graph: CausalGraph) -> CausalGraph:
     return READERS[name](WRITERS[name](graph), file=f"graph.{name}")
 
 
+@pytest.mark.parametrize("names", [HOSTILE, NUMBERS])
 @pytest.mark.parametrize("name", ["yaml", "dot", "dagitty", "json"])
-def test_a_dag_with_hostile_names_and_latent_causes_comes_back(name: str) -> None:
-    graph = dag(HOSTILE)
+def test_a_dag_with_hostile_names_and_latent_causes_comes_back(
+    name: str, names: tuple[str, ...]
+) -> None:
+    graph = dag(names)
     assert same(through(name, graph), graph, provenance=name in KEEPS_ALL)
 
 
@@ -143,7 +153,7 @@ def test_quoting_reads_back_or_is_refused(text: str) -> None:
     except GraphFileError:
         assert "\n" in text or "\\" in text
         return
-    assert [t.text for t in tokens(written, file="x")[:-1]] == [text]
+    assert READERS["dot"](f"graph {{ {written} }}", file="x").nodes == (text,)
 
 
 # --- YAML as in a spec ---
@@ -220,32 +230,34 @@ def test_other_programs_files(case: str) -> None:
 
 MISTAKES = {
     "g.dot": {
-        "digraph {\n a -> }": "g.dot:2: got '}' where a name",
-        "tree { a }": "g.dot:1: got 'tree' where the kind of graph",
-        'digraph {\n\n "a -> b }': "g.dot:3: a quotation mark that is never closed",
+        "digraph {\n a -> }": "g.dot:2:7: got '}' where a name",
+        "tree { a }": "g.dot:1:1: got 'tree' where the kind of graph",
+        'digraph {\n\n "a -> b }': "g.dot:3:2: a quotation mark that is never closed",
         "digraph { a -> b\n b -> c\n c -> a }": (
-            "g.dot:3: the arrows form a cycle: a -> b -> c -> a"
+            "g.dot:3:4: the arrows form a cycle: a -> b -> c -> a"
         ),
-        "digraph { a -> b\n b -> a }": "g.dot:2: a second link between",
-        "digraph {\n a -> a }": "g.dot:2: 'a' is linked to itself",
-        "pag {\n a @-> b }": "g.dot:2: a link @-> with a circle",
-        "dag { U [latent]\n a -> U U -> b }": "g.dot:2: unseen node 'U' is not only a cause",
-        "digraph {\n a:n -> b }": "g.dot:2: a port",
+        "digraph { a -> b\n b -> a }": "g.dot:2:4: a second link between",
+        "digraph {\n a -> a }": "g.dot:2:4: 'a' is linked to itself",
+        "digraph {\n a -> b [dir=both]; a -> a [dir=both] }": "g.dot:2:23: 'a' is linked to",
+        "pag {\n a @-> b }": "g.dot:2:4: a link @-> with a circle",
+        "dag { U [latent]\n a -> U U -> b }": "g.dot:2:4: unseen node 'U' is not only a cause",
+        "dag { U [latent]\n a <-> U }": "g.dot:2:4: unseen node 'U' is not only a cause",
+        "digraph {\n a:n -> b }": "g.dot:2:3: a port",
         "digraph { a -> b": "got 'the end of the file'",
-        "digraph {\n <b>x</b> }": "g.dot:2: unexpected '<'",
-        "digraph { } x": "after the graph's end",
+        "digraph {\n <b>x</b> }": "g.dot:2:2: got '<b>' where a name",
+        "digraph { a [label=<<b>] }": "g.dot:1:20: unexpected '<'",
+        "digraph { } x": "g.dot:1:13: 'x' after the graph's end",
     },
-    "g.gml": {"graph [ ]": "g.gml: the format is told by the file's name"},
-    "g.json": {"{\n": "g.json:2: this is not JSON", "{}": "expected keys nodes, edges"},
+    "g.json": {"{\n": "g.json:2:1: this is not JSON", "{}": "expected keys nodes, edges"},
     "g.bif": {
         "\nvariable a { type discrete [ 2 ] { x, y }; }\nprobability ( a | b ) { table 1; }": (
-            "g.bif:3: probability of a: unknown variable 'b'"
+            "g.bif:3:1: probability of a: unknown variable 'b'"
         ),
         "\nvariable a { type discrete [ 3 ] { x, y }; }": (
-            "g.bif:2: variable a: 3 different values announced, got x, y"
+            "g.bif:2:30: variable a: 3 different values announced, got x, y"
         ),
     },
-    "g.txt": {"a -> b": "g.txt: the format is told by the file's name"},
+    "g.csv": {"a -> b": "g.csv: the format is told by the file's name"},
 }
 
 
@@ -283,6 +295,214 @@ def test_mistakes_in_yaml_are_told_as_in_specs(text: str) -> None:
     assert YAML_MISTAKES[text] in str(caught.value)
 
 
+PYTHONS = re.compile(r"[A-Z][a-z]+Error|Traceback|Exception")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dag { blood-type -> x }",
+        "dag { a -> income-2010 }",
+        "digraph { a.b-c -> x }",
+        "digraph { x -> 2-hour }",
+        'digraph { a"b" -> x }',
+        'digraph { "a"b -> x }',
+        "digraph { x -> -y }",
+        "dag { a --> b }",
+    ],
+)
+def test_no_name_falls_apart(text: str) -> None:
+    with pytest.raises(GraphFileError, match=r"x:1:[0-9]+: (unexpected|.* side by side)") as caught:
+        READERS["dot"](text, file="x")
+    assert "quotes" in str(caught.value)
+
+
+def test_a_minus_belongs_to_a_number() -> None:
+    found = READERS["dot"]("digraph { -3 -> -.5; -.5 -> 2.5 }", file="x")
+    assert found.directed == (("-3", "-.5"), ("-.5", "2.5"))
+
+
+MEANINGS = {
+    "a list of nodes": ("digraph { a, b -> c, d }", "a>c a>d b>c b>d", ""),
+    "the same link twice": ("digraph { a -> b; a -> b; c -- d; d -- c }", "a>b c-d", ""),
+    "a text in HTML": ("digraph { a [label=<<b>x</b> <i>y</i>>]; a -> b }", "a>b", ""),
+    "a link that is not drawn": (
+        "digraph { a -> b; c; b -> c [style=invis]; a -> c }",
+        "a>b a>c",
+        "",
+    ),
+    "ends without arrows": ("digraph { a -> b [arrowhead=none] }", "a-b", ""),
+    "an end of an undirected link": ("graph { a -- b [dir=forward]; b -- c }", "a>b b-c", ""),
+    "both ends": ("digraph { edge [dir=both]; a -> b [arrowtail=none]; c -> b }", "a>b", "bc"),
+    "a line break of pydot": ('digraph { a -> b; "\\n"; "\\r\\n" }', "a>b", ""),
+    "links without a graph": ("a -> b <- c", "a>b c>b", ""),
+    "defaults of nodes": ("digraph { node [latent]; u; node [latent=0]; u -> {a b} }", "", "ab"),
+    **{
+        f"unseen: {mark}": (f"digraph {{ u [{mark}]; u -> a; u -> b; a -> b }}", "a>b", "ab")
+        for mark in ("latent", "l", "unobserved", "u", "Latent=true", 'observed="no"', "latents")
+    },
+    **{
+        f"seen: {mark}": (f"digraph {{ a [{mark}]; a -> b }}", "a>b", "")
+        for mark in ("latent=false", "observed=yes", "e", "outcome", "adjusted", "selected")
+    },
+    "unseen: DoWhy's label": (
+        'digraph { u [label="Unobserved Confounders"]; u -> a; u -> b }',
+        "",
+        "ab",
+    ),
+    "ends of causaliq": (
+        "digraph { a -> b [sourceEndpoint=arrow, targetEndpoint=line];"
+        " b -> c [sourceEndpoint=arrow] }",
+        "b>a",
+        "bc",
+    ),
+    "labels of numbers": ("digraph { 0 [label=x]; 1 [label=y]; 0 -> 1 }", "x>y", ""),
+    "labels by Graphviz": ('strict digraph "" { node [label="\\N"]; 0 -> 1 }', "0>1", ""),
+    "numbers without labels": ("digraph { 0 -> 1 }", "0>1", ""),
+    "labels of names": ('digraph { a [label="A long name"]; a -> b }', "a>b", ""),
+}
+
+
+@pytest.mark.parametrize("case", MEANINGS)
+def test_attributes_that_decide_are_read(case: str) -> None:
+    text, links, latent = MEANINGS[case]
+    found = READERS["dot"](text, file="x.dot")
+    read = {f"{e.cause}{'>' if e.directed else '-'}{e.effect}" for e in found.edges}
+    assert read == set(links.split())
+    assert [set(names) for names in found.latent] == ([set(latent)] if latent else [])
+    assert set("".join(found.nodes)) <= set("".join(links) + latent)
+
+
+REFUSED = {
+    "dag { a, b -> c }": "1:8: a comma between nodes",
+    "dag { a -> b [dir=back] }": "1:9: dir belongs to DOT",
+    "dag { u [latent=no] u -> a }": "1:10: latent='no': to DAGitty the node is unseen",
+    "dag { a -> heart rate\n}": "1:18: 'rate' stands beside a link",
+    "digraph { a [observed=maybe] a -> b }": "1:11: node 'a' has observed='maybe'",
+    "digraph { a [style=invis]; a -> b }": "1:11: node 'a' is not drawn",
+    "digraph { a -> b [arrowhead=tee] }": "1:13: arrowhead='tee'",
+    "digraph { a -> b [dir=up] }": "1:13: dir='up'",
+    "digraph { a -> b [arrowtail=normal] }": "1:13: an arrowtail, which is drawn with",
+    "digraph { a -> b [lhead=cluster_0] }": "1:13: lhead='cluster_0'",
+    "digraph { a -> b [edgetype=odd] }": "1:13: edgetype='odd'",
+    "digraph { 0 [label=x]; 1 [label=x]; 0 -> 1 }": "1:11: two nodes are named 'x'",
+    "digraph { a [label=<<b>x</b>] }": "1:20: unexpected '<'",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_attributes_that_are_not_understood_are_refused(text: str) -> None:
+    with pytest.raises(GraphFileError) as caught:
+        READERS["dot"](text, file="x")
+    assert f"x:{REFUSED[text]}" in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("a.json", '{"nodes": []}'),
+        ("a.json", '{"nodes": 1, "edges": [], "groups": {}, "latent": []}'),
+        ("a.json", '{"nodes": ["a"], "edges": [[]], "groups": {}, "latent": []}'),
+        ("a.json", '{"nodes": [], "edges": [], "groups": {}, "latent": [], "no_answer": [[1]]}'),
+        ("a.json", "[1]"),
+        ("a.json", '{"directed": true, "nodes": [{"id": "a"}], "links": [{"source": "a"}]}'),
+        ("a.json", '{"directed": true, "nodes": [{"id": []}], "links": []}'),
+        ("a.json", '{"directed": true, "nodes": ["a"], "links": []}'),
+        ("a.json", '{"nodes": [], "links": []}'),
+        ("a.json", '{"directed": true, "nodes": [{"id": 1}, {"id": "1"}], "links": []}'),
+        ("a.gml", "graph [ node [ id 0 ] node [ id 0 ] ]"),
+        ("a.gml", "graph [ edge [ source 0 ] ]"),
+        ("a.gml", "graph [ node [ id 0 ] edge [ source 0 target 7 ] ]"),
+        ("a.gml", "graph [ node 5 ]"),
+        ("a.gml", "nothing"),
+        ("a.txt", "a --> b"),
+        ("a.txt", "Graph Nodes:\na;b\n\nGraph Edges:\n1. a -> b\n"),
+        ("a.txt", "Graph Nodes:\na;b\n\nGraph Edges:\n1. a --> c\n"),
+        ("a.txt", "Graph Nodes:\na;b\n\nGraph Edges:\n1. a <-- b and more\n"),
+    ],
+)
+def test_no_message_is_a_python_error(file: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(SynthdpError) as caught:
+        read_graph(tmp_path / file)
+    assert not PYTHONS.search(str(caught.value)) and caught.value.hint
+    assert file.endswith(".json") or re.search(rf"{file}:[0-9]+:[0-9]+: ", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("<graphml><graph><node/></graph></graphml>", "1:17: a node has no name"),
+        ("<graphml><graph><node id='a'/><edge source='a'/></graph></graphml>", "1:31: a link"),
+        ("<graphml><graph/><graph/></graphml>", "1:18: a second graph"),
+        ("<graphml><graph><hyperedge/></graph></graphml>", "1:17: a hyperedge"),
+        ("<graphml>", "this is not XML"),
+        ("<a/>", "holds no graph"),
+        ("<!DOCTYPE x [<!ENTITY e 'f'>]><graphml/>", "declares types or entities"),
+    ],
+)
+def test_mistakes_in_graphml(file: str, text: str) -> None:
+    pytest.importorskip("defusedxml", reason="the extra [codebook] is not installed")
+    with pytest.raises(GraphFileError) as caught:
+        READERS["graphml"](file, file="x")
+    assert text in str(caught.value) and caught.value.hint
+    assert not PYTHONS.search(str(caught.value))
+
+
+def test_defaults_of_graphml() -> None:
+    pytest.importorskip("defusedxml", reason="the extra [codebook] is not installed")
+    text = """<graphml><key id="o" for="node" attr.name="observed"><default>no</default></key>
+    <graph edgedefault="directed"><node id="u"/><node id="a"><data key="o">yes</data></node>
+    <node id="b"><data key="o">yes</data></node><edge source="u" target="a"/>
+    <edge source="u" target="b"/><edge source="a" target="b" directed="false"/></graph></graphml>"""
+    found = READERS["graphml"](text, file="x")
+    assert found.latent == (("a", "b"),) and found.undirected == (("a", "b"),)
+
+
+def test_arrows_of_yed() -> None:
+    pytest.importorskip("defusedxml", reason="the extra [codebook] is not installed")
+    arrows = (
+        '<data key="e"><y:PolyLineEdge><y:Arrows source="{}" target="{}"/></y:PolyLineEdge></data>'
+    )
+    node = '<node id="n{}"><data key="d"><y:NodeLabel>{}</y:NodeLabel></data></node>'
+    links = (("n0", "n1", "none", "standard"), ("n1", "n2", "none", "none"))
+    edges = (
+        f'<edge source="{a}" target="{b}">{arrows.format(*ends)}</edge>' for a, b, *ends in links
+    )
+    nodes = "".join(node.format(i, name) for i, name in enumerate(("age", "dose", "heart rate")))
+    graph = f'<graphml><graph edgedefault="directed">{nodes}{"".join(edges)}</graph></graphml>'
+    found = READERS["graphml"](graph, file="x")
+    assert found.directed == (("age", "dose"),) and found.undirected == (("dose", "heart rate"),)
+    gml = """Creator "yFiles" graph [ directed 1 node [ id 0 label "a" ] node [ id 1 label "b" ]
+    node [ id 2 label "c" ] edge [ source 0 target 1 graphics [ targetArrow "standard" ] ]
+    edge [ source 1 target 2 graphics [ fill "#000000" ] ] ]"""
+    found = READERS["gml"](gml, file="x")
+    assert found.directed == (("a", "b"),) and found.undirected == (("b", "c"),)
+
+
+@pytest.mark.parametrize("name", ["yaml", "dot", "dagitty", "json", "bif", "gml", "txt", "graphml"])
+def test_the_mark_of_a_windows_editor_is_no_letter(name: str, tmp_path: Path) -> None:
+    two = "variable {} {{ type discrete [ 2 ] {{ x, y }}; }}\n"
+    texts = {
+        "bif": two.format("a") + two.format("b") + "probability (a) {} probability (b|a) {}",
+        "gml": "graph [ directed 1 node [ id a ] node [ id b ] edge [ source a target b ] ]",
+        "txt": "Graph Nodes:\na;b\n\nGraph Edges:\n1. a --> b\n",
+        "graphml": '<?xml version="1.0"?><graphml><graph edgedefault="directed"><node id="a"/>'
+        '<node id="b"/><edge source="a" target="b"/></graph></graphml>',
+    }
+    given = CausalGraph(("a", "b"), (GraphEdge("a", "b", directed=True, provenance="given"),))
+    text = texts[name] if name in texts else WRITERS[name](given)
+    (tmp_path / f"g.{name}").write_text(f"\ufeff{text}", encoding="utf-8")
+    assert read_graph(tmp_path / f"g.{name}").directed == (("a", "b"),)
+
+
+def test_a_file_of_too_many_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthdp.graph.formats.tokens.MAX_TOKENS", 9)
+    assert READERS["dot"]("digraph { a b c d e f }", file="x").nodes == tuple("abcdef")
+    with pytest.raises(GraphFileError, match=r"x:1:25: a file that is too long"):
+        READERS["dot"]("digraph { a b c d e f g }", file="x")
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(GraphFileError, match="cannot be read"):
         read_graph(tmp_path / "nowhere.dot")
@@ -293,5 +513,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(GraphFileError, match="nested too deeply"):
         read_graph(tmp_path / "deep.json")
     (tmp_path / "latin.dot").write_bytes(b"digraph {\n \xe4 }")
-    with pytest.raises(GraphFileError, match=r"latin\.dot:2: is not UTF-8"):
+    with pytest.raises(GraphFileError, match=r"latin\.dot:2:2: is not UTF-8"):
         read_graph(tmp_path / "latin.dot")

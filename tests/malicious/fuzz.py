@@ -1,5 +1,5 @@
-"""`python -m tests.malicious.fuzz spec|csv|bif|dot|dagitty|bundle [--coverage]`: made-up input
-for FUZZ_SECONDS (600), counted as JSON.
+"""`python -m tests.malicious.fuzz TARGET [--coverage]`: made-up input for FUZZ_SECONDS (600),
+counted as JSON. Targets: spec, csv, bundle, and each format of graph files that is read.
 
 Hypothesis changes a valid spec or table as a tree or a grid, then as text, then as bytes. With
 `--coverage` atheris (optional: `pip install atheris`) lets libFuzzer change bytes towards branches

@@ -56,7 +56,36 @@ probability ( b | a ) {
   (y) 0.25, 0.75;
 }
 """
-SUFFIXES = {"bif": ".bif", "dot": ".dot", "dagitty": ".dagitty"}
+GML = """graph [
+  directed 1
+  node [ id 0 label "a" ]
+  node [ id 1 label "b" graphics [ x 1.5 ] ]
+  node [ id 2 label "u" observed "no" ]
+  edge [ source 0 target 1 ]
+  edge [ source 2 target 0 graphics [ targetArrow "standard" ] ]
+  edge [ source 2 target 1 ]
+]
+"""
+GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
+<graphml><key id="d0" for="node" attr.name="label"><default>x</default></key>
+<graph edgedefault="directed"><node id="a"/><node id="b"><data key="d0">y</data></node>
+<edge source="a" target="b"/></graph></graphml>
+"""
+TETRAD = """Graph Nodes:
+a;b;(u)
+
+Graph Edges:
+1. a --> b
+2. u --> a [edge]:0.9;
+3. u --> b dd nl
+"""
+NODE_LINK = """{"directed": true, "multigraph": false, "graph": {},
+"nodes": [{"id": "a"}, {"id": "b", "observed": true}, {"id": "u", "latent": true}],
+"links": [{"source": "a", "target": "b"}, {"source": "u", "target": "b", "weight": 1.5}]}
+"""
+SEEDS = {"bif": NETWORK, "gml": GML, "graphml": GRAPHML, "tetrad": TETRAD, "json": NODE_LINK}
+SUFFIXES = {f: f".{f}" for f in ("bif", "dot", "dagitty", "gml", "graphml", "json")}
+SUFFIXES["tetrad"] = ".txt"
 SCRAPS = [
     "{",
     "}",
@@ -86,6 +115,11 @@ SCRAPS += [
     "variable ",
     "probability (",
     "type discrete [",
+    "node [",
+    "<node>",
+    "<!DOCTYPE x [",
+    "&quot;",
+    "1. a --> ",
     "default ",
     "subgraph {",
     "1e999",
@@ -156,7 +190,7 @@ def graph_target(name: str) -> Target:
 
 
 def _seed(name: str) -> str:
-    return NETWORK if name == "bif" else WRITERS[name](GRAPH)
+    return SEEDS[name] if name in SEEDS else WRITERS[name](GRAPH)
 
 
 @st.composite

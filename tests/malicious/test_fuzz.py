@@ -39,7 +39,7 @@ def run(*arguments: str, seconds: float, planted: str = "") -> subprocess.Comple
     )
 
 
-FILES = ["bif", "dot", "dagitty", "bundle"]
+FILES = ["bif", "dot", "dagitty", "gml", "graphml", "json", "tetrad", "bundle"]
 
 
 @pytest.mark.parametrize("target", ["spec", "csv", *FILES])
@@ -90,8 +90,8 @@ def broken(dataset, domain, *, folder, **rest):
 fuzz.read_private = broken
 """
 HANGS = """
-import re, synthdp.graph.formats.bif as bif
-bif._BLOCK = re.compile(r"variable\\s+(\\S+)\\s*\\{|probability\\s*\\(\\s*([^)|]+?)\\s*(?:\\|\\s*([^)]*?)\\s*)?\\)\\s*\\{")
+import re, synthdp.graph.formats.bif_text as bif
+bif.BIF.pattern = re.compile(r"(?P<skip>(?:\\s+)+(?!\\S))|(?P<mark>[{}()\\[\\],;|])|(?P<word>[^\\s{}()\\[\\],;|]+)|(?P<text> )")
 fuzz.fuzz_files.SECONDS = 2
 fuzz.fuzz_files.SCRAPS = ["probability (", " "]
 """  # noqa: E501

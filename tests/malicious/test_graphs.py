@@ -48,6 +48,20 @@ SLOW = {
         + " ".join(f"n{i} -> n{i + 1};" for i in reversed(range(20_000)))
         + " n20000 -> n19999 }",
     ),
+    "lists in each other": ("x.gml", "graph [ " + "x [ " * 100_000),
+    "a link of spaces": ("x.txt", f"Graph Nodes:\na\n\nGraph Edges:\n1. a{' ' * 100_000}--> b"),
+    "a section of spaces": ("x.txt", f"Graph{' ' * 100_000}"),
+    "elements in each other": ("x.graphml", "<graphml><graph>" + "<x>" * 100_000),
+    "a text in a thousand pieces": (
+        "x.graphml",
+        f"<graphml><key id='k'/><graph><data key='k'>{'a&#38;' * 200_000}</data></graph>",
+    ),
+    "entities in entities": (
+        "x.graphml",
+        '<!DOCTYPE x [<!ENTITY a "ha">'
+        + "".join(f'<!ENTITY a{i} "{f"&a{i - 1 or str()};" * 10}">' for i in range(1, 12))
+        + "]><graphml>&a11;</graphml>",
+    ),
 }
 
 

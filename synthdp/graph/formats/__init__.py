@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from synthdp import files as untrusted
-from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.formats.bif import parse_bif
-from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
-from synthdp.graph.formats.draft import GraphFileError, mistake
+from synthdp.graph.formats.bif_text import read_network_text
+from synthdp.graph.formats.dot import read_dot
+from synthdp.graph.formats.dot_writing import write_dagitty, write_dot
 from synthdp.graph.formats.edgelist import read_yaml, write_yaml
+from synthdp.graph.formats.gml import read_gml
+from synthdp.graph.formats.graphml import read_graphml
+from synthdp.graph.formats.json_graphs import read_json, write_json
+from synthdp.graph.formats.mistakes import GraphFileError, mistake
+from synthdp.graph.formats.tetrad import read_tetrad
 
 __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "read_text"]
 
 
-def read_json(text: str, *, file: str) -> CausalGraph:
-    """The graph of a bundle's `graph.json`.
-
-    Raises:
-        GraphFileError: with file and line.
-    """
-    try:
-        return CausalGraph.from_json(untrusted.parse_json(text))
-    except json.JSONDecodeError as error:
-        raise mistake(
-            file,
-            error.lineno,
-            f"this is not JSON: {error.msg}",
-            hint="expected a bundle's graph.json",
-        ) from None
-    except (SynthdpError, ValueError) as error:
-        raise mistake(file, None, str(error)) from None
-
-
-def write_json(graph: CausalGraph) -> str:
-    """A graph as the `graph.json` of a bundle."""
-    return json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n"
-
-
 def _read_network(text: str, *, file: str) -> CausalGraph:
-    """The graph of a Bayesian network in BIF.
+    """The graph of a Bayesian network in BIF; its tables are not looked at.
 
     Raises:
-        GraphFileError: with file and line.
+        GraphFileError: with file, line, column and what is allowed.
     """
-    try:
-        return parse_bif(text, file=file).graph()
-    except SynthdpError as error:
-        raise GraphFileError(error.message, hint=error.hint) from None
+    return read_network_text(text, file=file).graph()
 
 
 READERS: dict[str, Callable[..., CausalGraph]] = {
@@ -59,6 +35,9 @@ READERS: dict[str, Callable[..., CausalGraph]] = {
     "dagitty": read_dot,
     "json": read_json,
     "bif": _read_network,
+    "gml": read_gml,
+    "graphml": read_graphml,
+    "tetrad": read_tetrad,
 }
 """By format: (text, file=name) -> graph."""
 
@@ -69,7 +48,7 @@ WRITERS: dict[str, Callable[[CausalGraph], str]] = {
     "json": write_json,
     "svg": CausalGraph.to_svg,
 }
-"""By format: graph -> text. BIF, which holds tables, is only read."""
+"""By format: graph -> text. The others are only read."""
 
 SUFFIXES = {
     ".yaml": "yaml",
@@ -80,6 +59,10 @@ SUFFIXES = {
     ".dag": "dagitty",
     ".json": "json",
     ".bif": "bif",
+    ".gml": "gml",
+    ".graphml": "graphml",
+    ".tetrad": "tetrad",
+    ".txt": "tetrad",
 }
 """The format of a file by its suffix."""
 
@@ -111,14 +94,15 @@ def read_text(path: Path) -> str:
         GraphFileError: it cannot be read, is no plain file, too large, or not UTF-8.
     """
     try:
-        return untrusted.read_text(path)
+        return untrusted.read_text(path).removeprefix("\ufeff")  # Windows' editor writes it
     except OSError as error:
         raise mistake(
             str(path), None, f"cannot be read: {error.strerror}", hint="check the path"
         ) from None
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise mistake(str(path), line, "is not UTF-8 text", hint="save it as UTF-8") from None
+        before = error.object[: error.start]
+        place = (before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
+        raise mistake(str(path), place, "is not UTF-8 text", hint="save it as UTF-8") from None
     except ValueError as error:
         raise mistake(
             str(path), None, str(error), hint="give a plain file that holds one graph"

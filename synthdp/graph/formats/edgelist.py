@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from synthdp.errors import SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.edge import GraphEdge
-from synthdp.graph.formats.draft import GraphFileError
+from synthdp.graph.formats.mistakes import GraphFileError
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.open_pairs import LISTED
 from synthdp.spec.checks.cross_checks import CHECKS

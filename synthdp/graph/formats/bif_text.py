@@ -1,0 +1,287 @@
+"""The text of a BIF file: its variables, their parents, and the rows of their tables as written.
+
+It reads the grammar that network repositories write (bnlearn, pgmpy) and the dialect of JavaBayes:
+names and values in quotes, values parted by spaces, parents without a bar, `property` lines.
+Comments are skipped, intervals such as `(0.5, 1]` are values, and what is not understood is
+refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats.draft import GraphDraft
+from synthdp.graph.formats.mistakes import Place, mistake
+from synthdp.graph.formats.tokens import COMMENTS, Cursor, Language, Token
+
+QUOTED = 'a name with spaces, brackets or commas goes in quotes: "Age (years)"'
+MAX_QUOTED = 300  # characters of a list in a message
+_LETTER = r"[^\s{}()\[\],;|\"/]|/(?![/*])"
+BIF = Language(
+    skip=COMMENTS,
+    text=r'"[^"]*+"',
+    mark=r"[{}()\[\],;|]",
+    # A name may have parentheses without spaces: Age_(years). A keyword's own are none.
+    word=rf"probability(?=\s*+\() | (?:{_LETTER})(?:{_LETTER}|\((?:{_LETTER})*+\))*+",
+    unquote=lambda text: text[1:-1],
+)
+_COMMENT = re.compile(COMMENTS, re.VERBOSE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: its keyword or the parents' values, and its numbers as written."""
+
+    keyword: str
+    labels: tuple[str, ...]
+    numbers: str
+
+
+@dataclass(frozen=True)
+class Family:
+    """A `probability` block. Without a bar before the parents it is of JavaBayes' dialect."""
+
+    place: Place
+    parents: tuple[str, ...]
+    bar: bool
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class NetworkText:
+    """A file's variables with their values, and each one's family."""
+
+    file: str
+    levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
+
+    def graph(self) -> CausalGraph:
+        """The graph; it needs no tables.
+
+        Raises:
+            GraphFileError: the parents form a cycle.
+        """
+        draft = GraphDraft(self.file)
+        for name in self.levels:
+            draft.add(name, {})
+        for name in self.levels:
+            family = self.families[name]
+            for parent in family.parents:
+                draft.join((parent, name), {}, mark="->", place=family.place)
+        return draft.graph()
+
+
+def read_network_text(text: str, *, file: str) -> NetworkText:
+    """A BIF file's content.
+
+    Raises:
+        GraphFileError: with file, line, column and what is allowed.
+    """
+    network = _Reader(text, file=file, language=BIF).network()
+    if not network.levels:
+        raise mistake(
+            file,
+            None,
+            "no discrete variable found",
+            hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }",
+        )
+    for name, family in network.families.items():
+        listed = (name, *family.parents)
+        unknown = next((n for n in listed if n not in network.levels), None)
+        if unknown is not None:
+            message = f"unknown variable {unknown!r}; known: {shown(network.levels)}"
+            raise mistake(file, family.place, f"probability of {shown([name])}: {message}")
+        if len(set(listed)) < len(listed):
+            message = f"probability of {shown([name])}: a variable is named twice"
+            raise mistake(file, family.place, message, hint="one child, and each parent once")
+    missing = [n for n in network.levels if n not in network.families]
+    if missing:
+        raise mistake(
+            file,
+            None,
+            f"no probability block for {shown(missing)}",
+            hint="every variable needs one",
+        )
+    return network
+
+
+def shown(names: Iterable[str]) -> str:
+    """The first of some names, in a message."""
+    text = ", ".join(islice(names, 20))
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
+
+
+class _Reader(Cursor):
+    hint = "expected BIF: network, variable and probability blocks"
+
+    def network(self) -> NetworkText:
+        found = NetworkText(self.file)
+        while self.token.kind != "end":
+            if self.take_mark(";"):
+                continue
+            block = self.token
+            if not block.says("network", "variable", "probability"):
+                raise self.wrong(f"got {block.text!r} where a block must stand")
+            self.take()
+            if block.says("network"):
+                while not self.token.marks("{"):
+                    self.name()
+                self.block(lambda: self.other("property"))
+            elif block.says("variable"):
+                name = self.once(found.levels, "variable")
+                if not self.token.marks("{"):
+                    raise self.wrong(f"got {self.token.text!r} where '{{' must stand", hint=QUOTED)
+                found.levels[name] = self.levels(name)
+            else:
+                self.probability(found, block.place)
+        return found
+
+    def once(self, seen: Container[str], what: str) -> str:
+        """Take a name that has no such block yet."""
+        token = self.name()
+        if token.text in seen:
+            raise self.wrong(
+                f"{what} {shown([token.text])}: a second block for this variable",
+                hint="one block for each variable",
+                at=token,
+            )
+        return token.text
+
+    def block(self, statement: Callable[[], None]) -> None:
+        """`{ ... }` of statements, each of which `statement` takes."""
+        begin = self.token
+        self.expect("{")
+        while not self.take_mark("}"):
+            if self.token.kind == "end":
+                raise self.wrong(
+                    "a block that is never closed", hint="expected } after its content", at=begin
+                )
+            if not self.take_mark(";"):
+                statement()
+
+    def other(self, *allowed: str) -> None:
+        """Pass over a statement that says nothing of the network, up to its semicolon."""
+        if not self.token.says("property"):
+            raise self.wrong(
+                f"got {self.token.text!r} where one of {', '.join(allowed)} must stand"
+            )
+        while not self.token.marks(";"):
+            if self.token.kind == "end":
+                raise self.wrong("a property without a semicolon behind it")
+            self.take()
+
+    def levels(self, name: str) -> tuple[str, ...]:
+        found: list[tuple[str, ...]] = []
+
+        def statement() -> None:
+            if not self.token.says("type"):
+                self.other("type", "property")
+                return
+            self.take()
+            if not self.token.says("discrete"):
+                raise self.wrong(
+                    f"variable {shown([name])}: is not discrete",
+                    hint="expected  type discrete [ 2 ] { a, b };",
+                )
+            found.append(self.values_of_type(name))
+
+        at = self.token
+        self.block(statement)
+        if len(found) != 1:
+            raise self.wrong(
+                f"variable {shown([name])}: {len(found)} types",
+                hint="expected  type discrete [ 2 ] { a, b };",
+                at=at,
+            )
+        return found[0]
+
+    def values_of_type(self, name: str) -> tuple[str, ...]:
+        self.take()
+        self.expect("[")
+        count = self.name()
+        self.expect("]")
+        self.expect("{")
+        labels = self.listed("}")
+        number = count.text[:7]
+        if not number.isdecimal() or len(set(labels)) != len(labels) or len(labels) != int(number):
+            raise self.wrong(
+                f"variable {shown([name])}: {number} different values announced, got"
+                f" {shown(labels)}",
+                at=count,
+            )
+        return labels
+
+    def probability(self, found: NetworkText, place: Place) -> None:
+        self.expect("(")
+        name = self.once(found.families, "probability of")
+        bar = self.take_mark("|")
+        parents = []
+        while not self.take_mark(")"):
+            if not self.take_mark(","):
+                parents.append(self.parent())
+        rows: list[Row] = []
+        self.block(lambda: rows.extend(self.row()))
+        found.families[name] = Family(place, tuple(parents), bar or not parents, tuple(rows))
+
+    def parent(self) -> str:
+        if not self.token.names:
+            raise self.wrong(
+                f"got {self.token.text!r} where a parent's name must stand",
+                hint=QUOTED,
+            )
+        return self.take().text
+
+    def row(self) -> Iterator[Row]:
+        if self.token.says("table", "default"):
+            yield Row(self.take().text.lower(), (), self.numbers())
+        elif self.take_mark("("):
+            labels = self.listed(")")
+            yield Row("", labels, self.numbers())
+        else:
+            self.other("table", "default", "( values )", "property")
+
+    def numbers(self) -> str:
+        return _COMMENT.sub(" ", self.raw(";", within="{}"))
+
+    def listed(self, closing: str) -> tuple[str, ...]:
+        """Values up to `closing`: parted by commas, or by spaces where there is none.
+
+        An interval such as `(0.5, 1]` is one value.
+        """
+        parts: list[list[Token]] = [[]]
+        commas, inside = False, 0
+        while inside or not self.token.marks(closing):
+            if self.token.kind == "end" or self.token.marks("{", "}", ";", "|"):
+                raise self.wrong(f"got {self.token.text!r} where {closing!r} must stand")
+            token = self.take()
+            inside += token.marks("(", "[") - token.marks(")", "]")
+            if token.marks(",") and not inside:
+                commas = True
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        self.take()
+        if not commas:
+            parts = _single(parts[0])
+        return tuple(self.value(part) for part in parts if part)
+
+    def value(self, part: list[Token]) -> str:
+        if len(part) == 1:
+            return part[0].text
+        return " ".join(self.text[part[0].start : part[-1].end].split())
+
+
+def _single(tokens: list[Token]) -> list[list[Token]]:
+    """Each token, or interval, by itself."""
+    parts: list[list[Token]] = []
+    inside = 0
+    for token in tokens:
+        if not inside:
+            parts.append([])
+        parts[-1].append(token)
+        inside += token.marks("(", "[") - token.marks(")", "]")
+    return parts

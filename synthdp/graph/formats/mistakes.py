@@ -1,0 +1,28 @@
+"""A mistake in a graph file: `file:line:column: what`, with a hint on what is allowed."""
+
+from __future__ import annotations
+
+from synthdp.errors import SynthdpError
+
+MAX_MESSAGE = 2000  # characters
+Place = tuple[int, int]
+"""Line and column, from 1."""
+
+
+class GraphFileError(SynthdpError):
+    """A graph file cannot be read, or a graph cannot be written in a format."""
+
+    exit_code = 2
+
+
+def mistake(
+    file: str, place: Place | None, message: str, *, hint: str | None = None
+) -> GraphFileError:
+    """A mistake at a place of a file.
+
+    The middle of a long message is cut out: it may quote a name as long as the file.
+    """
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"
+    where = ":".join([file, *map(str, place or ())])
+    return GraphFileError(f"{where}: {message}", hint=hint)

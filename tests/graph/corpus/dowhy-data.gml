@@ -1,0 +1,1 @@
+graph[directed 1node[ id "y" label "y"]node[ id "W0" label "W0"] node[ id "W1" label "W1"]node[ id "Z0" label "Z0"]node[ id "v0" label "v0"]edge[source "v0" target "y"]edge[ source "W0" target "v0"] edge[ source "W1" target "v0"]edge[ source "Z0" target "v0"]edge[ source "W0" target "y"] edge[ source "W1" target "y"]node[ id "X0" label "X0"] edge[ source "X0" target "y"]]
