@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.checks.source_query import query_warnings
+from synthdp.spec.checks.telling_names import unit_warning
 from synthdp.spec.model import ReleaseSpec
 
 
 def traps(spec: ReleaseSpec) -> list[str]:
     """A warning for each trap, in words. Nothing here comes from rows."""
+    dropped, unit = getattr(spec.dataset.source, "drop", ()), spec.dataset.privacy_unit.kind
+    several = unit_warning(unit, dropped, list(spec.columns))
     return [
+        *([several] if several else []),
         *_targets_without_causes(spec),
         *_labels_without_graph(spec),
         *_sample_without_training(spec),
