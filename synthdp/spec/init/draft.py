@@ -136,7 +136,7 @@ def draft_spec(
     lines += [_FROM_PARQUET] if header.types else []
     told = {} if ask else remarks(header.names)
     for name, entry in columns.items():
-        lines += [f"  # {name}: {told[name].text}"] if name in told and _open(entry) else []
+        lines += [f"  # {name}: {told[name].text}"] if name in told and _unfinished(entry) else []
         lines += [f"  {yaml_value(name)}:", *yaml_map(entry, 4)]
     lines += ["", "privacy:", *yaml_map(budget, 2), GRAPH, *evaluation_lines(count)]
     return "\n".join(lines) + "\n"
@@ -178,7 +178,7 @@ def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
     return {**typed, **{key: Blank(fields[key].description or key) for key in needed}}
 
 
-def _open(entry: Mapping[str, Any]) -> bool:
+def _unfinished(entry: Mapping[str, Any]) -> bool:
     """Whether something of a column is left to be filled in."""
     return any(isinstance(value, Blank) for value in entry.values())
 
