@@ -76,7 +76,9 @@ def test_a_row_unit_beside_ids_is_warned_of_in_one_voice(
     )
     validated = [w for w in spec_warnings(spec) if "privacy_unit" in w]
     planned = [
-        w for w in plan_facts(spec, Balance("d", 0, 0, None, None))["warnings"] if "privacy_unit" in w
+        w
+        for w in plan_facts(spec, Balance("d", 0, 0, None, None))["warnings"]
+        if "privacy_unit" in w
     ]
     assert validated == planned
     assert [told in w for w in validated if told] == [True] * (told is not None)
