@@ -115,6 +115,19 @@ _UNSEEN: dict[str, Callable[[str], str]] = {
 }
 
 
+def same_but_for_case(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two names that differ in upper and lower case alone.
+
+    >>> same_but_for_case(["Age", "sex", "AGE"]), same_but_for_case(["age", "sex"])
+    (('Age', 'AGE'), None)
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if (first := seen.setdefault(name.casefold(), name)) != name:
+            return first, name
+    return None
+
+
 def many(count: int, noun: str, plural: str | None = None) -> str:
     """A number of things.
 

@@ -11,6 +11,7 @@ from synthdp.inference.effect_query import EffectQuery
 from synthdp.privacy.readers.checks import check_columns
 from synthdp.privacy.readers.chosen import choice
 from synthdp.sample.conditions import settings_of
+from synthdp.spec.checks.traps import traps
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.loader import parse_spec
@@ -108,3 +109,10 @@ def test_another_name_is_not_taken_for_a_declared_one() -> None:
         check_columns(["State", "Estate", "Grosse"], DOMAIN, None)
     assert "but for" not in str(caught.value) and "in place 3" in str(caught.value)
     assert "Grosse" not in str(caught.value)  # the first line may be a row
+
+
+def test_names_that_differ_in_case_alone_are_warned_of() -> None:
+    columns = {name: {"type": "boolean"} for name in ("Dose", "unit", "dose")}
+    (told,) = traps(build_spec(columns))
+    assert "'Dose' and 'dose' differ in upper and lower case alone" in told
+    assert traps(SPEC) == []
