@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import QueryError, SpecError
+from synthdp.inference.words import next_time
 from synthdp.sample.conditions import conditions_of, settings_of
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.names import listed_names, quoted, setting_of
@@ -60,9 +61,10 @@ def test_the_longest_name_is_meant_where_several_could_be() -> None:
 
 def test_no_message_has_a_stand_in_of_the_parser() -> None:
     columns = spec_of(["a`b", "lambda", "age"]).columns
-    with pytest.raises(QueryError) as caught:
+    with pytest.raises(QueryError, match="inside a name is written twice") as caught:
         parse_query("mean(`a`b`)", columns)
     assert "ƻ" not in str(caught.value)
+    assert 'privacy.pairs ["k=v", "a, b"]' in next_time(["k=v", "a, b"], 0)
     for text, told in (
         ("`a`b` > 3", "written twice"),
         ("`a``c` > 3", "unknown column 'a`c'"),

@@ -230,6 +230,8 @@ class _Reader:
             return f"write {quoted(text.strip())}, in backticks"
         if "," in text:
             return "only one column can stand here; ask about the other's values with `where`"
+        if "`" in text:
+            return "a backtick inside a name is written twice: `a``b`"
         return "e.g. age, or `age at visit`"
 
     def _miss(self, at: int, message: str, hint: str | None = None) -> None:
