@@ -47,6 +47,7 @@ def read(spec: ReleaseSpec, folder: Path) -> list[list[str]]:
         (b"Unnamed: 0|soil\n0|clay\n1|sand\n", ["Unnamed: 0"]),  # pandas, read and written again
         (b'"rownames","soil"\n"1","clay"\n"2","sand"\n', ["rownames"]),
         (b" ^soil\n1^clay\n2^sand\n", [" "]),
+        (b",soil,,\n1,clay,,\n2,sand,x,y\n", [""]),  # a sheet whose columns were cleared
     ],
 )
 def test_columns_of_row_numbers_are_dropped_with_a_word(

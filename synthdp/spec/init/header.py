@@ -195,7 +195,7 @@ def _header(
     delimiter: str = ",",
     types: Mapping[str, dict[str, Any]] | None = None,
 ) -> Header:
-    drop = tuple(name for name in names if _ROW_NUMBERS.fullmatch(name))
+    drop = tuple(dict.fromkeys(name for name in names if _ROW_NUMBERS.fullmatch(name)))
     kept = [name for name in names if name not in drop]
     rename = {name: plain for name in kept if (plain := _plain(name)) != name}
     _check(path, names, [rename.get(name, name) for name in kept], rows_apart=kind != "csv")
@@ -232,7 +232,7 @@ def _plain(name: str) -> str:
 
 def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart: bool) -> None:
     # Positions only: should the first line be a row after all, nothing of it is shown.
-    count = Counter(names)
+    count = Counter(name for name in names if name)  # those without one are dropped together
     twice = [i for i, name in enumerate(names, 1) if count[name] > 1]
     kept = Counter(plain)
     numbers = [] if rows_apart or _years(plain) else [n for n in plain if _NUMBER.fullmatch(n)]
