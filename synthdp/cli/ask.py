@@ -83,17 +83,21 @@ def effect(
     """
     from synthdp.cli.progress_bar import ProgressDisplay
 
-    columns = None if adjust is None else _columns(adjust)
     with ProgressDisplay():
         from synthdp.inference.effect import effect_of_bundle
         from synthdp.inference.effect_query import EffectQuery
 
+        columns = None if adjust is None else _columns(bundle, adjust)
         found = effect_of_bundle(bundle, EffectQuery(treatment, outcome, columns, reference, level))
     show(found.to_json(), as_json=as_json, text=lambda: str(found))
 
 
-def _columns(given: list[str]) -> tuple[str, ...]:
+def _columns(bundle: Path, given: list[str]) -> tuple[str, ...]:
     """Names of columns; the word none alone stands for no column."""
+    from synthdp.spec.expressions.names import listed_names
+    from synthdp.spec.load.loader import load_spec
+
     if given == ["none"]:
         return ()
-    return tuple(name.strip() for text in given for name in text.split(","))
+    known = load_spec(bundle / "spec.yaml").columns
+    return tuple(name for text in given for name in listed_names(text, known))

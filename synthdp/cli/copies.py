@@ -39,9 +39,13 @@ def copies(
     from synthdp.inference.copies import copies_of
     from synthdp.progress import Reporter
     from synthdp.sample.files import write_blocks
+    from synthdp.spec.expressions.names import listed_names
+    from synthdp.spec.load.loader import load_spec
 
     check_folder(out)
-    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    names = (
+        None if columns is None else listed_names(columns, load_spec(bundle / "spec.yaml").columns)
+    )
     with ProgressDisplay() as display, Reporter(display).stage("fit"):
         found = copies_of(bundle, m, columns=names, rows=rows, seed=seed)
     make_folder(out)

@@ -37,8 +37,14 @@ def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.release.private_init import private_init
+    from synthdp.spec.init.kept_answers import KeptAnswers, with_back
 
-    csv, request = request_of(options, ask)
+    if ask is None:
+        csv, request = request_of(options, None)
+    else:
+        kept = KeptAnswers(ask, options.out.with_name(f"{options.out.name}.answers"))
+        csv, request = with_back(kept, lambda: request_of(options, kept))
+        kept.forget()
     with ProgressDisplay() as display:
         found = private_init(request, csv, options.out, force=force, reporter=Reporter(display))
     facts = {"file": str(options.out)} | found.to_json()
@@ -72,13 +78,19 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
                 " spent"
             ),
         )
-    delimiter, names = read_header(csv)
+    header = read_header(csv)
+    names = header.names
+    if header.kind != "csv":
+        raise OutputError(
+            "--private reads CSV files alone",
+            hint="save the table as CSV in UTF-8; nothing was spent",
+        )
     if options.unit is None and ask:
         unit = ask_unit(ask, names)
     else:
         unit = _unit(options, names)
     if options.rows is None and ask:
-        rows = ask_rows(ask)
+        rows = ask_rows(ask, unit)
     elif options.rows is None:
         raise _missing("--rows", "the number of rows, as a constant that may be published")
     else:
@@ -86,7 +98,7 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
     usual = float(suggested_delta(int(rows["value"]))) / 10
     return csv, Request(
         path=Path(os.path.relpath(csv, options.out.parent)),
-        delimiter=delimiter,
+        header=header,
         columns=tuple(name for name in names if name != unit.get("column")),
         dataset=options.dataset or slug_of(csv),
         unit=unit,

@@ -117,7 +117,9 @@ Meaning = Annotated[
 
 
 def init(
-    csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
+    csv: Annotated[
+        Path | None, typer.Argument(help="A CSV or Parquet file; only its header is read.")
+    ] = None,
     builtin: Builtin = None,
     codebook: CodebookFile = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path(
@@ -138,7 +140,7 @@ def init(
     meaning: Meaning = None,
     as_json: Json = False,
 ) -> None:
-    """Write a draft spec from a CSV's header, and a code book where there is one; asks for units,
+    """Write a draft spec from a table's header, and a code book where there is one; asks for units,
     bounds and bins, never reads them from rows, and shows the levels they make. Answers are kept
     when it is interrupted. With --private it finds all that in the rows instead, at a price; give
     the command again to go on with an interrupted run.
@@ -174,7 +176,7 @@ def _draft(csv: Path, codebook: Path | None, out: Path, ask: Ask | None, rows: i
     from synthdp.spec.codebook import read_codebook
     from synthdp.spec.init.draft import draft_spec
     from synthdp.spec.init.header import read_header
-    from synthdp.spec.init.kept_answers import KeptAnswers
+    from synthdp.spec.init.kept_answers import KeptAnswers, with_back
 
     if not out.parent.is_dir():
         hint = "make it, or choose another --out"
@@ -183,15 +185,23 @@ def _draft(csv: Path, codebook: Path | None, out: Path, ask: Ask | None, rows: i
     if kept and kept.found:
         note = f"going on with {kept.found} answers of {kept.file}; delete it to begin anew"
         typer.echo(note, err=True)
+    if kept:
+        typer.echo("the answer < goes back to the question before; Ctrl-C keeps answers", err=True)
     book = None if codebook is None else read_codebook(codebook)
     if book is not None:
-        found = {column.name for column in book.of(read_header(csv)[1]).values()}
+        found = {column.name for column in book.of(read_header(csv).names).values()}
         if lacking := [column.name for column in book.columns if column.name not in found]:
             few = f"{', '.join(lacking[:10])}{' and more' if len(lacking) > 10 else ''}"
             typer.echo(f"not in {csv}, and left out: {few} (of {codebook})", err=True)
     relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
+
+    def draft() -> str:
+        return draft_spec(csv, ask=kept, rows=rows, path=relative, codebook=book)
+
+    for note in read_header(csv).notes:
+        say(f"note: {note}", err=True)
     try:
-        text = draft_spec(csv, ask=kept, rows=rows, path=relative, codebook=book)
+        text = with_back(kept, draft) if kept else draft()
     except (KeyboardInterrupt, typer.Abort):
         if kept and kept.given:
             note = f"{len(kept.given)} answers are kept in {kept.file}: the same command goes on"
@@ -220,15 +230,21 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
     from synthdp.cli.column_preview import column_facts
     from synthdp.cli.text import columns_text
     from synthdp.errors import SpecError
+    from synthdp.spec.checks.traps import traps
     from synthdp.spec.load.loader import parse_spec
 
+    columns, left, warnings = [], 0, list[str]()
     try:
-        columns, left = column_facts(parse_spec(text, path=str(out))), 0
+        spec = parse_spec(text, path=str(out))
+        columns, warnings = column_facts(spec), traps(spec)
     except SpecError as error:
-        columns, left = [], len(error.problems)
+        left = len(error.problems)
     facts = {"file": str(out), "complete": left == 0, "left": left, "columns": columns}
+    facts |= {"warnings": warnings}
     if as_json or columns:
         show(facts, as_json=as_json, text=lambda: columns_text(columns))
+    for warning in warnings:
+        say(f"warning: {warning}", err=True)
     ready = f"it is complete: run `synthdp plan {out}`, then `synthdp release {out}`"
     todo = (
         f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
@@ -237,6 +253,9 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
 
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
+    *notes, question = question.split("\n")
+    for note in notes:
+        say(note, err=True)
     choices = f" ({', '.join(allowed)})" if allowed else ""
     suffix = " " if question.endswith("?") and not choices and not default else ": "
     answer: str = typer.prompt(

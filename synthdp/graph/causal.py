@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
@@ -20,6 +19,7 @@ from synthdp.graph.meek import Pdag, cpdag_of, extend
 from synthdp.graph.open_pairs import LISTED, as_ranges, from_ranges
 from synthdp.graph.pag.marks import PagLink, links_of_json
 from synthdp.spec.model import Graph
+from synthdp.spec.wording import nearest
 
 
 @dataclass(frozen=True)
@@ -180,10 +180,9 @@ class CausalGraph:
             SynthdpError: there is no such column.
         """
         if name not in self.nodes:
-            near = get_close_matches(name, self.nodes, n=3, cutoff=0.4) or self.nodes[:10]
             raise SynthdpError(
                 f"graph: no column {name!r} among {len(self.nodes)}",
-                hint=f"for example {', '.join(near)}",
+                hint=nearest(name, self.nodes) or f"for example {', '.join(self.nodes[:10])}",
             )
         links = nx.Graph(e.pair for e in self.edges if e.structural)
         links.add_node(name)

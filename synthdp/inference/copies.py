@@ -25,6 +25,7 @@ from synthdp.inference.tables import measured
 from synthdp.privacy.noise import fresh_generator
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.wording import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +140,8 @@ def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tup
     if unknown or not named or len(set(named)) < len(named):
         raise OutputError(
             f"no columns to copy: {', '.join(unknown or named) or 'none is named'}",
-            hint=f"name some of {', '.join(domain.names)}, each once",
+            hint=next(filter(None, (nearest(name, domain.names) for name in unknown)), None)
+            or f"name some of {', '.join(domain.names)}, each once",
         )
     cells = law.groups.coarse.cells(named)
     if len(named) > MAX_COLUMNS or cells > MAX_CELLS:

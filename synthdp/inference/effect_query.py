@@ -10,6 +10,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
 from synthdp.inference.cells import Floats, value_bounds
 from synthdp.spec.model import ReleaseSpec, derived_of
+from synthdp.spec.wording import nearest
 
 MAX_LEVELS = 32
 """Most levels of a treatment."""
@@ -45,7 +46,8 @@ class EffectQuery:
         for name in named:
             if name not in known:
                 raise OutputError(
-                    f"{name!r} is no column that was counted", hint=f"one of {', '.join(known)}"
+                    f"{name!r} is no column that was counted",
+                    hint=nearest(name, known) or f"one of {', '.join(known)}",
                 )
         if len(set(named)) < len(named):
             raise OutputError(
@@ -62,10 +64,12 @@ class EffectQuery:
             )
         level = column.labels[1] if column.truth and self.level is None else self.level
         if level not in column.labels:
+            lacks = "" if level is None else f", and no level {level!r}"
             raise OutputError(
-                f"column {self.outcome!r} has no mean, and no level {level!r}: say of which one the"
-                " share is asked",
-                hint=f"--level, one of {', '.join(column.labels)}",
+                f"column {self.outcome!r} has no mean{lacks}: say of which level the share is"
+                " asked",
+                hint=nearest(level or "", column.labels)
+                or f"--level, one of {', '.join(column.labels)}",
             )
         return replace(self, level=level)
 
@@ -99,7 +103,7 @@ class EffectQuery:
         if self.reference is not None and self.reference not in labels:
             raise OutputError(
                 f"column {column.name!r} has no level {self.reference!r}",
-                hint=f"--reference, one of {', '.join(labels)}",
+                hint=nearest(self.reference, labels) or f"--reference, one of {', '.join(labels)}",
             )
         reference = 0 if self.reference is None else labels.index(self.reference)
         return [i for i in levels if i != reference], reference

@@ -12,6 +12,7 @@ from synthdp.inference.cells import CellRoles, value_bounds
 from synthdp.inference.figures import Figure, Value
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.query import Query
+from synthdp.spec.init.writing import yaml_value
 from synthdp.spec.model import Datetime, Integer, Number, ReleaseSpec
 from synthdp.spec.wording import many
 
@@ -59,9 +60,9 @@ def _tier(
 def next_time(columns: Sequence[str], several: int) -> str:
     """How to get an interval from the next release, and what it costs."""
     if len(columns) > 2:
-        table = f"estimands: [{{kind: table, columns: [{', '.join(columns)}]}}]"
+        table = f"estimands: [{{kind: table, columns: {yaml_value(list(columns))}}}]"
         return f"next time, measure it: {table}, for a share of the budget"
-    pair = f"next time, measure it: privacy.pairs [{', '.join(columns)}]"
+    pair = f"next time, measure it: privacy.pairs {yaml_value(list(columns))}"
     if not several:
         return f"{pair}, for a share of the budget"
     growth = ((several + 1) / several) ** 0.5 - 1

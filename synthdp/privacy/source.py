@@ -142,14 +142,20 @@ def read_texts(
     if not isinstance(source, CsvSource):
         raise DataError(f"columns without types are read from CSV files, not from {source.kind}")
 
-    def check(found: Sequence[str]) -> None:
-        if sorted(found) != sorted([*names, *([id_column] if id_column else [])]):
+    def choose(found: Sequence[str]) -> dict[int, str]:
+        read = {i: source.rename.get(name, name) for i, name in enumerate(found)}
+        kept = {i: name for i, name in read.items() if found[i] not in source.drop}
+        if sorted(kept.values()) != sorted([*names, *([id_column] if id_column else [])]):
             raise DataError("the header has changed since it was read", hint="begin again")
+        return kept
 
     raw = _guarded(
         source,
-        lambda: read_csv_file(
-            folder / source.path, delimiter=source.delimiter, missing=(), check=check
+        lambda: chosen_frame(
+            read_csv_file(
+                folder / source.path, delimiter=source.delimiter, missing=(), check=choose
+            ),
+            choose,
         ),
     )
     check_file(len(raw), dataset, delta)

@@ -37,6 +37,7 @@ from synthdp.progress import Reporter
 from synthdp.release.job import Job
 from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
+from synthdp.spec.checks.problem import stated
 from synthdp.spec.load.loader import parse_spec, spec_text
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import counts_only, engine_of
@@ -202,7 +203,8 @@ def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
     loaded = parse_spec(text, path=str(path))
     if mode is None and loaded.privacy.shares.graph == 0:
         hint = "use mode validate or learn, and give privacy.shares.graph a part of the budget"
-        message = "got 0; `synthdp graph orient` spends the graph's share"
+        wrote = stated(loaded, "privacy", "shares", "graph")
+        message = f"{wrote}; `synthdp graph orient` spends the graph's share"
         raise SpecError([SpecProblem(str(path), 1, 1, "privacy.shares.graph", message, hint)])
     if mode is not None and loaded.graph.mode != mode:
         hint = f"say graph.mode: {mode}, and give privacy.shares.graph a part of the budget"

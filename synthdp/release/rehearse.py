@@ -35,6 +35,7 @@ from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, unheard
 from synthdp.release.rehearsed_estimands import rehearsed_estimands
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 
@@ -110,7 +111,7 @@ def _answers(
     asked = pairs[:: max(1, math.ceil(len(pairs) / MAX_PAIRS))]
     numeric = [column.name for column in undated if column.ranged]
     kinds = {
-        "means": [f"mean({_quoted(name)})" for name in numeric],
+        "means": [f"mean({quoted(name)})" for name in numeric],
         "shares": [f"share({condition})" for condition in conditions.values()],
         "pair shares": [f"share({conditions[a]} and {conditions[b]})" for a, b in asked],
     }
@@ -153,14 +154,10 @@ def _judged(
 def _condition(column: ColumnDomain, values: npt.NDArray[np.float64]) -> str:
     """Some of the rows in the words of a question: of a number about half, from an edge on."""
     if column.truth:
-        return _quoted(column.name)
+        return quoted(column.name)
     if not column.ranged:
-        return f"{_quoted(column.name)} in ({column.labels[0]!r},)"
+        return f"{quoted(column.name)} in ({column.labels[0]!r},)"
     known = values[~np.isnan(values)]
     middle = float(np.median(known)) if len(known) else column.lower
     edge = min(column.edges, key=lambda e: abs(e - middle))
-    return f"{_quoted(column.name)} >= {edge:.12g}"
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"
+    return f"{quoted(column.name)} >= {edge:.12g}"

@@ -17,6 +17,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.bins import level_of
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.names import setting_of
 from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.model import Column
 from synthdp.spec.wording import nearest
@@ -54,15 +55,15 @@ def conditions_of(
     conditions: list[Expression] = []
     problems: list[SpecProblem] = []
     for text in given:
-        name, equal, value = text.partition("=")
+        name, value = setting_of(text, domain.names) or (text, None)
         known = domain[name] if name in domain.names else None
-        if known is not None and equal and (value[:1] != "=" or _setting(known, value)):
+        if known and value is not None and (value[:1] != "=" or _setting(known, value)):
             settings.append(text)
             continue
         condition, mistakes = parse(text, columns)
         if condition is not None:
             conditions.append(condition)
-        elif equal and value[:1] != "=" and not set("<>!") & set(name):
+        elif value is not None and value[:1] != "=" and not set("<>!") & set(name):
             settings.append(text)  # an unknown column, which is told below
         else:
             problems += [SpecProblem("--given", 1, m.at, text, m.message, m.hint) for m in mistakes]
@@ -88,9 +89,10 @@ def settings_of(
     found: dict[str, dict[str, Setting]] = {"--do": {}, "--given": {}}
     problems: list[SpecProblem] = []
     for option, text in [("--do", t) for t in do] + [("--given", t) for t in given]:
-        name, separator, value = text.partition("=")
-        setting = _setting(domain[name], value) if separator and name in domain.names else None
-        if not separator:
+        parted = setting_of(text, domain.names)
+        name, value = parted or (text, "")
+        setting = _setting(domain[name], value) if parted and name in domain.names else None
+        if parted is None:
             problems.append(SpecProblem(option, 1, 1, text, "needs the form COLUMN=VALUE"))
         elif name not in domain.names:
             hint = nearest(name, domain.names) or f"columns are {_some(domain.names)}"
@@ -107,7 +109,7 @@ def settings_of(
                 )
             )
         elif setting is None:
-            hint = f"it holds {_allowed(domain[name])}"
+            hint = f"it holds {allowed(domain[name])}"
             problems.append(
                 SpecProblem(
                     option, 1, 1, text, f"{value!r} is outside the domain of {name!r}", hint
@@ -135,7 +137,8 @@ def _setting(column: ColumnDomain, text: str) -> Setting | None:
     return Setting(level, column_kind(column).scalar(column, number))
 
 
-def _allowed(column: ColumnDomain) -> str:
+def allowed(column: ColumnDomain) -> str:
+    """What a column may hold, in words."""
     if not column.ranged:
         return _some(column.labels)
     bounds = f"{column.lower:g} to {column.upper:g}"

@@ -37,7 +37,9 @@ from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.sample.conditions import Setting, conditions_of, settings_of
+from synthdp.sample.contradictions import check_possible
 from synthdp.sample.interventions import check_interventions, intervention_warning
+from synthdp.spec.expressions.names import setting_of
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
 
@@ -133,7 +135,8 @@ class Sampler:
 
     def warning(self, do: Sequence[str]) -> str | None:
         """What to know of rows under these interventions; None if there is nothing."""
-        columns = {setting.partition("=")[0] for setting in do} & {*self.domain.names}
+        parted = (setting_of(setting, self.domain.names) for setting in do)
+        columns = {part[0] for part in parted if part} & {*self.domain.names}
         return intervention_warning(self.graph, sorted(columns)) if self.graph else None
 
     def sample(
@@ -152,7 +155,8 @@ class Sampler:
 
         Raises:
             SpecError: a setting names an unknown column or a value outside its domain, or a
-                condition cannot be read; every mistake is listed.
+                condition cannot be read, or no row of the domain fulfils it; every mistake is
+                listed.
             OutputError: next to no row has what is given, or fulfils the constraints; or `do` with
                 a model whose arrows claim no cause, or that rests on pairs without an answer.
 
@@ -164,6 +168,7 @@ class Sampler:
         """
         settings, expressions = conditions_of(given, self.columns, self.domain)
         fixed, observed = settings_of(do, settings, self.domain)
+        check_possible(expressions, {**fixed, **observed}, self.domain)
         conditions = Constraints(self.domain, expressions, self.constraints.derived)
         if self.graph is not None:
             check_interventions(self.graph, tuple(fixed))

@@ -6,6 +6,7 @@ Addresses may hold a password: none is printed, and no library's own words, whic
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from sqlalchemy.engine import Connection, Engine
 from synthdp.bundle.metadata.datapackage import CSV_NAME
 from synthdp.bundle.metadata.parquet import arrow_schema, row_groups
 from synthdp.bundle.wording import about_column
-from synthdp.errors import OutputError
+from synthdp.errors import OutputError, SpecError, VerifyError
 from synthdp.progress import Advance, unheard
+from synthdp.sample.columns_held import check_columns_held
 from synthdp.sample.export_marks import MARKS, mark, marked
 from synthdp.spec.addresses import reason, shown_address
 from synthdp.spec.load.loader import load_spec
@@ -65,7 +67,8 @@ def write_table(
 
     Raises:
         VerifyError: the bundle does not agree with itself; nothing was written.
-        OutputError: the address leads nowhere, the table exists, or the rows were refused.
+        OutputError: the address leads nowhere, the table exists, the database cannot hold the
+            columns, or the rows were refused.
     """
     shown = shown_address(address)
     try:
@@ -73,6 +76,8 @@ def write_table(
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError, ValueError) as error:
         kind = type(error).__name__
         raise OutputError(f"cannot read the address {shown} ({kind})", hint=FORM) from None
+    with suppress(SpecError, VerifyError, OSError):  # which the verification tells
+        check_columns_held(engine.dialect.name, tuple(load_spec(bundle / "spec.yaml").columns))
     verify_bundle(bundle, key=key)
     spec = load_spec(bundle / "spec.yaml")
     made = table_of(spec, name)

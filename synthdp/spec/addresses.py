@@ -57,6 +57,10 @@ _REASONS = {
     "its folder is missing, full or may not be written": ("unable to open database file",),
     "the file is no database": ("not a database",),
     "another process holds it": ("database is locked",),
+    "its tables are those of another version of MLflow": (
+        "out-of-date database schema",
+        "can't locate revision",
+    ),
 }
 
 

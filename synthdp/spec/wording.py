@@ -11,9 +11,10 @@ import difflib
 import math
 import re
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from unicodedata import category, normalize
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -68,9 +69,63 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelt one is probably meant to be."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return near[0] if near else {k.casefold(): k for k in known}.get(name.casefold())
+    """The known name that a misspelt one is probably meant to be.
+
+    Letters, and not their case or how accents are put together, say how near two names are.
+
+    >>> closest("male", ["Female", "Male"]), closest("bmj", ["id", "BMI"]), closest("x", ["age"])
+    ('Male', 'BMI', None)
+    """
+    folded: dict[str, list[str]] = {}
+    for one in known:
+        folded.setdefault(seen_as(one), []).append(one)
+    near = difflib.get_close_matches(seen_as(name), folded, n=1, cutoff=0.6)
+    return difflib.get_close_matches(name, folded[near[0]], n=1, cutoff=0)[0] if near else None
+
+
+def seen_as(name: str) -> str:
+    """A name as a hurried reader sees it: without case, unseen characters and spaces around it.
+
+    >>> seen_as(" Gro\u0308\u00dfe\u200b") == seen_as("GR\u00d6SSE")
+    True
+    """
+    letters = "".join(c for c in normalize("NFKC", name) if category(c) != "Cf")
+    return normalize("NFKC", " ".join(letters.casefold().split()))
+
+
+def look_alike(one: str, other: str) -> str | None:
+    """In what two different names differ that look the same; None where they do not look so.
+
+    >>> look_alike("Gro\u0308\u00dfe", "Gr\u00f6\u00dfe"), look_alike("age ", "age")
+    ('how accents are put together', 'spaces')
+    >>> look_alike("Age", "age"), look_alike("page", "age")
+    ('upper and lower case', None)
+    """
+    if one == other or seen_as(one) != seen_as(other):
+        return None
+    same = (how for how, plain in _UNSEEN.items() if plain(one) == plain(other))
+    return next(same, "spaces, case and signs that are hardly seen")
+
+
+_UNSEEN: dict[str, Callable[[str], str]] = {
+    "spaces": lambda name: " ".join(name.split()),
+    "upper and lower case": str.casefold,
+    "how accents are put together": lambda name: normalize("NFC", name),
+    "signs that are not seen": lambda name: "".join(c for c in name if category(c) != "Cf"),
+}
+
+
+def same_but_for_case(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two names that differ in upper and lower case alone.
+
+    >>> same_but_for_case(["Age", "sex", "AGE"]), same_but_for_case(["age", "sex"])
+    (('Age', 'AGE'), None)
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if (first := seen.setdefault(name.casefold(), name)) != name:
+            return first, name
+    return None
 
 
 def many(count: int, noun: str, plural: str | None = None) -> str:

@@ -33,7 +33,6 @@ from synthdp.files import missing_folders
 from synthdp.spec.addresses import (
     reason,
     shown_address,
-    sqlite_file,
     unreachable,
 )
 from synthdp.spec.wording import up
@@ -49,7 +48,7 @@ from synthdp.tracking.note import (
 )
 from synthdp.tracking.record import TrackingRecord
 from synthdp.tracking.registry import log_dataset, register
-from synthdp.tracking.store import opened, quiet
+from synthdp.tracking.store import live, mend, opened, quiet
 
 
 class MlflowTracker:
@@ -85,15 +84,12 @@ class MlflowTracker:
             self._client, (self._experiment, self._id) = opened(self._uri, self._find)
         except Exception as error:  # whatever the client, a database or a network has to say of it
             if self._required:
-                mend = (
-                    "move the file away"
-                    if sqlite_file(self._uri)
-                    else "check tracking.uri and that its server runs"
-                )
-                hint = f"{mend}, or set tracking.enabled: false; nothing was spent"
+                why, shown = reason(error), shown_address(self._uri)
+                said = error.message if isinstance(error, OutputError) else why
+                do = error.hint if isinstance(error, OutputError) else mend(self._uri, why)
                 raise OutputError(
-                    f"cannot open the MLflow store {shown_address(self._uri)}: {reason(error)}",
-                    hint=hint,
+                    f"cannot open the MLflow store {shown}: {said}",
+                    hint=f"{do}; or set tracking.enabled: false; nothing was spent",
                 ) from None
             self._lose(error)
         self.params(self._params)
@@ -217,7 +213,7 @@ class MlflowTracker:
 
     def _open_experiment(self) -> str:
         name = self._record.experiment
-        found = self._client.get_experiment_by_name(name)
+        found = live(self._client.get_experiment_by_name(name), name)
         if found is None:
             # A database store would put artefacts into the working directory; a server knows its
             # own place.
@@ -313,7 +309,8 @@ class MlflowTracker:
     def _lose(self, error: Exception) -> None:
         """Ask it nothing more: each question would take its time to fail."""
         self._client = None
-        self.warnings.append(f"MLflow: {shown_address(self._uri)} does not answer: {reason(error)}")
+        why = error.message if isinstance(error, OutputError) else reason(error)
+        self.warnings.append(f"MLflow: {shown_address(self._uri)} does not answer: {why}")
 
 
 def _status(kind: type[BaseException] | None) -> Status:

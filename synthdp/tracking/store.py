@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from synthdp.errors import OutputError
 from synthdp.files import claim_file, missing_folders
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 
@@ -28,6 +29,7 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
     A SQLite file is tried for some seconds: another release may be creating it.
 
     Raises:
+        OutputError: from `find`.
         Exception: as the client, a database or a network has it.
     """
     client, file, end = client_class(), sqlite_file(uri), time.monotonic() + OPEN_SECONDS
@@ -39,12 +41,51 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
                     _make(file, client)
                 found = client(tracking_uri=uri)
                 return found, find(found)
+            except OutputError:
+                raise  # ours: to try again changes nothing
             except (
                 Exception
             ) as error:  # such as: another release made the same experiment a moment ago
                 if file is None or time.monotonic() > end or "no database" in reason(error):
                     raise
                 time.sleep(0.2)
+
+
+def live(experiment: Any, name: str) -> Any:
+    """An experiment that runs can be made in; MLflow keeps deleted ones under their names.
+
+    Raises:
+        OutputError: it was deleted.
+    """
+    if experiment is not None and experiment.lifecycle_stage == "deleted":
+        raise OutputError(
+            f"experiment {name!r} of the MLflow store was deleted, and no run can be made in it",
+            hint=(
+                "restore it, with its earlier runs (`mlflow experiments restore --experiment-id"
+                f" {experiment.experiment_id}`), or name another in tracking.experiment"
+            ),
+        )
+    return experiment
+
+
+def mend(uri: str, why: str) -> str:
+    """What to do about a store that cannot be opened, by the reason that `reason` gives."""
+    if sqlite_file(uri) is None:
+        return "check tracking.uri and that its server runs"
+    return _MENDS.get(why, "name another file in tracking.uri: this one may hold earlier runs")
+
+
+_MENDS = {
+    "the file is no database": "move the file away, or name another in tracking.uri",
+    "another process holds it": "wait until that is done",
+    "the file may not be written": "allow writing it, or name another in tracking.uri",
+    "its disk is full": "make room",
+    "its folder is missing, full or may not be written": "see to the folder",
+    "its tables are those of another version of MLflow": (
+        "run `mlflow db upgrade` with the MLflow of this environment, after a copy of the file;"
+        " or name another in tracking.uri"
+    ),
+}
 
 
 def _make(file: Path, client: Any) -> None:

@@ -20,6 +20,7 @@ from synthdp.bundle.write import write_bundle
 from synthdp.cli.main import app
 from synthdp.errors import OutputError, VerifyError
 from synthdp.sample import export_marks, warehouse
+from synthdp.sample.columns_held import check_columns_held
 from synthdp.sample.warehouse import table_of, write_table
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Signing
@@ -101,6 +102,46 @@ def test_a_table_that_changed_since_its_export_is_not_replaced(made: Path, addre
     with pytest.raises(OutputError, match="other columns"):
         write_table(made, address, "clinic", replace=True)
     assert held(address)["id"].tolist() == [7]
+
+
+def test_what_a_database_cannot_hold_is_told_before_the_bundle_is_verified(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle"
+    shutil.copytree(made, bundle)
+    text = (bundle / "spec.yaml").read_text()
+    (bundle / "spec.yaml").write_text(
+        text.replace("\ncolumns:\n", "\ncolumns:\n  SMOKER: {type: boolean}\n")
+    )
+    assert {"smoker", "SMOKER"} <= set(load_spec(bundle / "spec.yaml").columns)
+
+    def late(*_: object, **__: object) -> None:
+        raise AssertionError("it was verified first")
+
+    monkeypatch.setattr(warehouse, "verify_bundle", late)
+    with pytest.raises(OutputError, match="differ in upper and lower case alone"):
+        write_table(bundle, f"sqlite:///{tmp_path / 'w.db'}", "clinic")
+    assert not (tmp_path / "w.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "names", "told"),
+    [
+        ("mysql", ["Dose", "dose"], "'Dose' and 'dose' differ"),
+        ("bigquery", ["a", "ÄRZTE", "ärzte"], "'ÄRZTE' and 'ärzte' differ"),
+        ("postgresql", ["Dose", "dose"], None),
+        ("postgresql", ["ü" * 32], "more than 63 bytes"),
+        ("sqlite", ["ü" * 100], None),
+        ("mssql", [f"q{i}" for i in range(1025)], "1,025 columns, and a table has 1,024"),
+        ("unheard-of", ["Dose", "dose"], None),
+    ],
+)
+def test_each_database_has_its_own_bounds(dialect: str, names: list[str], told: str | None) -> None:
+    if told is None:
+        check_columns_held(dialect, names)
+    else:
+        with pytest.raises(OutputError, match=told):
+            check_columns_held(dialect, names)
 
 
 def test_exports_are_noted_once_for_each_table(made: Path, address: str) -> None:

@@ -178,8 +178,8 @@ def test_init_names_the_file_as_the_spec_will_find_it(
     monkeypatch.chdir(tiny.folder)
     synthdp("init", "my tafel für alle.csv", "--out", "specs/draft.yaml", "--no-ask")
     draft = (tiny.folder / "specs/draft.yaml").read_text(encoding="utf-8")
-    (line,) = [line for line in draft.splitlines() if line.lstrip().startswith("path:")]
-    assert (tiny.folder / "specs" / yaml.safe_load(line)["path"]).exists()
+    source = yaml.safe_load(draft.replace("!fill_in", ""))["dataset"]["source"]
+    assert (tiny.folder / "specs" / source["path"]).exists()
 
 
 def test_init_previews_a_complete_draft_without_a_row(tiny: Any, synthdp: Any) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -132,6 +133,32 @@ def test_a_table_that_cannot_be_read_spends_nothing(
 
 
 # --- what it writes ---
+
+
+def test_row_numbers_and_odd_names_are_read_as_the_header_has_them(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    """R's row numbers are not looked at, and a name with a space before it is renamed."""
+    header, *rows = clinic.read_text().splitlines()
+    lines = [f",{header.replace('age', ' age')}", *(f"{i},{row}" for i, row in enumerate(rows))]
+    clinic.write_text("\n".join(lines) + "\n")
+    done = synthdp("init", clinic, *AMPLE)
+    assert done.code == 0, done.err
+    spec = load_spec(Path("draft.yaml"))
+    assert list(spec.columns) == ["sex", "age", "paid", "joined"]
+    assert isinstance(spec.dataset.source, CsvSource)
+    assert (spec.dataset.source.drop, spec.dataset.source.rename) == (("",), {" age": "age"})
+    assert spec.columns["age"].type == "integer"
+
+
+def test_parquet_is_refused_before_anything_is_spent(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    pd.DataFrame({"sex": ["f"]}).to_parquet("t.parquet")
+    done = synthdp("init", "t.parquet", *AMPLE)
+    assert (
+        done.code != 0 and "reads CSV files alone" in done.err and "nothing was spent" in done.err
+    )
 
 
 def test_the_draft_is_complete_and_to_the_letter(clinic: Path, synthdp: Callable[..., Any]) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from synthdp.errors import SpecError
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.cross_checks import check, cross_problems, part_problems
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Categorical, Graph, Integer, ReleaseSpec, Sampling
+from tests.builders import skeleton
 
 COMPLETE = load_spec(Path(__file__).with_name("complete_spec.yaml"))
 
@@ -333,3 +335,23 @@ def test_a_check_that_reads_a_lost_part_is_left_out(lost: str) -> None:
 @pytest.mark.parametrize("rows", [1, 9, 10, 999, 48_842, 10**6, 2 * 10**9])
 def test_the_suggested_delta_is_well_below_one_row(rows: int) -> None:
     assert 0.001 < float(suggested_delta(rows)) * rows <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ("{measure: 0.4, train: 0.6, graph: 0}", "privacy.shares.graph: got 0; graph mode"),
+        ("{measure: 0.4, train: 0.6}", "privacy.shares.graph: not written, and so 0; graph mode"),
+        ("{measure: 0.2, graph: 0.8}", "got 1.8 (measure 0.2 + graph 0.8 + train 0.8); train not"
+         " written, and so by default: write e.g. train: 0"),
+        ("{measure: 0.4, graph: 0.5, train: 0}", "shares must sum to 1, got 0.9 (measure 0.4 +"
+         " graph 0.5 + train 0)\n"),
+    ],
+)  # fmt: skip
+def test_what_was_not_written_is_not_told_as_got(shares: str, told: str) -> None:
+    text = yaml.safe_dump(
+        skeleton() | {"columns": {"age": {"type": "boolean"}}, "graph": {"mode": "learn"}}
+    ).replace("privacy:\n  ", f"privacy:\n  shares: {shares}\n  ")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, path="s.yaml")
+    assert told in f"{caught.value}\n"

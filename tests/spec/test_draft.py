@@ -13,8 +13,8 @@ from synthdp.bundle.metadata.readme import spec_yaml
 from synthdp.errors import DataError, SpecError
 from synthdp.spec.codebook import Codebook, Described
 from synthdp.spec.init.draft import draft_spec
-from synthdp.spec.init.header import read_header
-from synthdp.spec.init.kept_answers import KeptAnswers
+from synthdp.spec.init.header import Header, read_header
+from synthdp.spec.init.kept_answers import GoBackError, KeptAnswers, with_back
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import (
@@ -63,6 +63,10 @@ def table(tmp_path: Path) -> Callable[[bytes], Path]:
         (b"a\tb, x\tc", "\t", ("a", "b, x", "c")),
         (b'"say ""hi""",b', ",", ('say "hi"', "b")),
         (b"alone", ",", ("alone",)),
+        (b'5" pipe;b', ";", ('5" pipe', "b")),
+        (b'"first name" age "a,b"', " ", ("first name", "age", "a,b")),
+        (b"a^b:c,d", ",", ("a^b:c", "d")),
+        (b"when 12:30:00^b", "^", ("when 12:30:00", "b")),
         ("größe|b".encode(), "|", ("größe", "b")),
     ],
 )
@@ -75,7 +79,9 @@ def test_headers(
     end: bytes,
 ) -> None:
     rows = end + b"1,2\xff\xff" if end else b""
-    assert read_header(table(header + rows)) == (delimiter, names)
+    found = read_header(table(header + rows))
+    assert (found.kind, found.delimiter, found.names) == ("csv", delimiter, names)
+    assert not (found.drop or found.rename or found.types or found.notes)
 
 
 @pytest.mark.check
@@ -84,11 +90,16 @@ def test_headers(
     [
         (b"", "empty"),
         (b"\n1,2\n", "empty"),
-        (b"a,,c\n", r"column\(s\) 2 are empty"),
+        (b"a,--,c\n", r"column\(s\) 2 have a name without a letter"),
         (b"a,b,a\n", r"column\(s\) 1, 3 have a name that comes twice"),
         (b"39,canary-7391,77516\n", r"column\(s\) 1, 3 have a number"),
-        (b"a,=canary-7391\n", r"column\(s\) 2 have a name that starts like"),
-        (b"a, b\n", r"column\(s\) 2 begin or end with a space"),
+        (b"canary-7391,1971,39\n", r"column\(s\) 2, 3 have a number"),
+        (b"canary-7391,1999,1971,2003\n", r"column\(s\) 2, 3, 4 have a number"),  # in no order
+        (b"1971,1972\n", r"column\(s\) 1, 2 have a number"),
+        (b"a,b, a\n", r"column\(s\) 1, 3 have a name that comes twice"),
+        (b",\n", "no column has a name"),
+        (b"a, , \n", r"column\(s\) 2, 3 have a name that comes twice"),
+        (b",Unnamed: 0\n", "no column has a name"),
         (b'a,"b\nc"\n', "never closed"),
         (b"a,\xff\n", "UTF-8"),
         (b"a" * 1_000_001, "longer"),
@@ -264,6 +275,33 @@ def test_answers_outlive_an_interruption_wherever_it_comes(
     assert not file.exists()
 
 
+@pytest.mark.parametrize("at", range(1, len(ANSWERS)))
+def test_one_may_go_back_wherever_one_is(
+    table: Callable[[bytes], Path], tmp_path: Path, at: int
+) -> None:
+    """`<` asks the question before again, and what was answered till then stays."""
+    csv, file = table(b"a,b\n1,2\n"), tmp_path / "spec.yaml.answers"
+    whole = draft_spec(csv, ask=Script(*ANSWERS))
+    again = ANSWERS[at - 1 :] if ANSWERS[at - 1] != "maybe 9" else ANSWERS[at - 2 :]
+    script = Script(*ANSWERS[:at], " < ", *again)
+    kept = KeptAnswers(script, file)
+    assert with_back(kept, lambda: draft_spec(csv, ask=kept)) == whole and script.answers == []
+    asked = [question.split("\n")[-1] for question in script.asked]
+    before = at - 1 if ANSWERS[at - 1] != "maybe 9" else at - 2
+    assert asked[at + 1] == asked[before]
+
+
+def test_before_the_first_question_there_is_none(
+    table: Callable[[bytes], Path], tmp_path: Path
+) -> None:
+    script = Script("<", "<", *ANSWERS)
+    kept = KeptAnswers(script, tmp_path / "answers")
+    with_back(kept, lambda: draft_spec(table(b"a,b\n"), ask=kept))
+    assert script.asked[0] == script.asked[1] == script.asked[2] and script.answers == []
+    with pytest.raises(GoBackError):
+        KeptAnswers(Script("<"), tmp_path / "answers")("a?")
+
+
 def test_kept_answers_to_other_questions_are_not_given(
     table: Callable[[bytes], Path], tmp_path: Path
 ) -> None:
@@ -312,7 +350,7 @@ ODD_TEXTS = ["<fill in: x>", "!fill_in x", '!fill_in "row or id"', "<fill in: a,
 def test_a_text_of_the_form_of_a_blank_is_a_category() -> None:
     """Whatever many rows have, a draft of `init --private` loads, and has it as it was."""
     request = Request(
-        path=Path("t.csv"), delimiter=",", columns=("answer",), dataset="t",
+        path=Path("t.csv"), header=Header("csv", ("answer",)), columns=("answer",), dataset="t",
         unit={"kind": "row", "meaning": "one patient"},
         rows={"kind": "approximate", "value": 5000},
         epsilon=1.0, delta=1e-6, cap=(3.0, 1e-4),

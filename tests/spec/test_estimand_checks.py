@@ -260,7 +260,7 @@ def test_an_unseen_common_cause_is_refused() -> None:
         (
             '[{kind: question, ask: "mean(pay)"}]',
             "{measure: 0.2, train: 0.8}",
-            "privacy.shares.estimands: got 0; estimands need a share",
+            "privacy.shares.estimands: not written, and so 0; estimands need a share",
         ),
         (
             "[]",

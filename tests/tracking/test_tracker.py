@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from synthdp.tracking.note import (
     note,
     view_path,
 )
+from synthdp.tracking.store import OPEN_SECONDS
 from synthdp.tracking.tracker import NullTracker, Tracker, tracker
 
 pytestmark = pytest.mark.check
@@ -308,6 +313,58 @@ def test_unreachable_store_is_refused_before_anything_is_spent(store: Store) -> 
     ):
         pass
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_deleted_experiment_is_told_with_both_ways_out(store: Store) -> None:
+    """At once, and without a word of moving the store away, in which other runs are."""
+    named = store.spec.tracking.model_copy(update={"experiment": "ward 7"})
+    spec = store.spec.model_copy(update={"tracking": named})
+    with tracker(spec, folder=store.folder, run="before"):
+        pass
+    found = store.client.get_experiment_by_name("ward 7")
+    store.client.delete_experiment(found.experiment_id)
+    begun = time.monotonic()
+    with (
+        pytest.raises(OutputError) as caught,
+        tracker(spec, folder=store.folder, run="after"),
+    ):
+        pass
+    assert time.monotonic() - begun < OPEN_SECONDS
+    told = str(caught.value)
+    assert "experiment 'ward 7' of the MLflow store was deleted" in told
+    assert f"restore --experiment-id {found.experiment_id}" in told
+    assert "name another in tracking.experiment" in told and "nothing was spent" in told
+    assert "move" not in told
+    store.client.restore_experiment(found.experiment_id)
+    with tracker(spec, folder=store.folder, run="after"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("broken", "why", "do"),
+    [
+        ("text", "the file is no database", "move the file away"),
+        ("version", "tables are those of another version", "mlflow db upgrade"),
+    ],
+)
+def test_each_reason_of_a_closed_store_has_its_own_advice(
+    store: Store, tmp_path: Path, broken: str, why: str, do: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synthdp.tracking.store.OPEN_SECONDS", 0.0)
+    path = tmp_path / "mlflow.db"
+    if broken == "text":
+        path.write_text("no database\n" * 200)
+    else:
+        shutil.copy(store.folder / "mlflow.db", path)
+        with closing(sqlite3.connect(path)) as made:
+            made.execute("UPDATE alembic_version SET version_num = '181f10493468'")
+            made.commit()
+    with (
+        pytest.raises(OutputError, match=why) as caught,
+        tracker(store.spec, folder=tmp_path, run="x"),
+    ):
+        pass
+    assert do in str(caught.value)
 
 
 @pytest.mark.check

@@ -17,6 +17,7 @@ from synthdp.bundle.metadata.datacard import NOT_FOR
 from synthdp.bundle.metadata.front_matter import front_matter
 from synthdp.bundle.wording import code, plain
 from synthdp.spec.addresses import is_pattern
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.model import (
     ChosenColumns,
     Compute,
@@ -149,7 +150,7 @@ def _number_of_estimands(count: int) -> str:
 def _example_question(spec: ReleaseSpec) -> str:
     """A question that one measured column answers."""
     for name, column in spec.modelled.items():
-        if name.isidentifier() and isinstance(column, Integer | Number):
+        if quoted(name) == name and isinstance(column, Integer | Number):
             return f"mean({name})"
     return "count()"
 

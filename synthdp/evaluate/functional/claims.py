@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -40,13 +39,3 @@ class LevelsClaim:
     pairs: Mapping[float, float]
     text: str
     remark: str
-
-
-def named(name: str) -> str:
-    """A column's name as expressions write it.
-
-    >>> named("age"), named("p 1"), named("not")
-    ('age', '`p 1`', '`not`')
-    """
-    plain = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
-    return name if plain and name != "missing" else f"`{name}`"

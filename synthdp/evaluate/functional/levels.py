@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.evaluate.functional.claims import LevelsClaim, named
+from synthdp.evaluate.functional.claims import LevelsClaim
 from synthdp.evaluate.functional.values import (
     DAY,
     MIN_EVIDENCE,
@@ -17,6 +17,7 @@ from synthdp.evaluate.functional.values import (
     Values,
     known_in,
 )
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.model import Column
 
 FIRST_ROWS = 500
@@ -62,7 +63,7 @@ def level_claims(
         if any(_follows(a, m, b, pairs, names) for m in names):
             continue
         text = _implications(columns, values, a, b, found)
-        remark = f"each {named(a)} goes with one {named(b)}"
+        remark = f"each {quoted(a)} goes with one {quoted(b)}"
         if turned:
             remark += ", and the other way round: one of the two is enough"
         claims.append(LevelsClaim((a, b), "", found, text, remark))
@@ -117,9 +118,9 @@ def _implications(
     for value in sorted(set(found.values())):
         those = [_literal(columns[a], v) for v in often if found[v] == value]
         if those:
-            then = f"{named(b)} == {_literal(columns[b], value)}"
+            then = f"{quoted(b)} == {_literal(columns[b], value)}"
             apart = f"not in ({', '.join(those)})" if len(those) > 1 else f"!= {those[0]}"
-            parts.append(f"({named(a)} {apart} or {then})")
+            parts.append(f"({quoted(a)} {apart} or {then})")
     return " and ".join(parts) if len(parts) > 1 else ""
 
 
@@ -145,8 +146,8 @@ def cut_claims(
             found = ranges(values[a], values[b])
             if found is not None:
                 remark = (
-                    f"{named(b)} is {named(a)} cut into ranges; if a codebook says where, write"
-                    f" that as a constraint, e.g. {named(a)} > 10 or {named(b)} == 'low'"
+                    f"{quoted(b)} is {quoted(a)} cut into ranges; if a codebook says where, write"
+                    f" that as a constraint, e.g. {quoted(a)} > 10 or {quoted(b)} == 'low'"
                 )
                 yield LevelsClaim((a, b), CUT, found, "", remark)
 
@@ -198,8 +199,8 @@ def calendar_claims(
                 if found is not None:
                     text = _by_year(date, name, column, found) if part == "year" else ""
                     remark = (
-                        f"{named(name)} is a function of the {part} of {named(date)}: leave it out"
-                        " of the spec, and compute it from the released dates"
+                        f"{quoted(name)} is a function of the {part} of {quoted(date)}: leave it"
+                        " out of the spec, and compute it from the released dates"
                     )
                     yield LevelsClaim((date, name), part, found, text, remark)
                     break
@@ -233,6 +234,6 @@ def _by_year(date: str, name: str, column: Column, found: Mapping[float, float])
     parts = []
     for year, value in found.items():
         first, next_ = f"'{int(year):04d}-01-01'", f"'{int(year) + 1:04d}-01-01'"
-        outside = f"{named(date)} < {first} or {named(date)} >= {next_}"
-        parts.append(f"({outside} or {named(name)} == {_literal(column, value)})")
+        outside = f"{quoted(date)} < {first} or {quoted(date)} >= {next_}"
+        parts.append(f"({outside} or {quoted(name)} == {_literal(column, value)})")
     return " and ".join(parts) if len(parts) > 1 else ""

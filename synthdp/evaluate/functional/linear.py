@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from synthdp.evaluate.functional.claims import DerivedClaim, named
+from synthdp.evaluate.functional.claims import DerivedClaim
 from synthdp.evaluate.functional.values import (
     MIN_ROWS,
     Floats,
@@ -23,6 +23,7 @@ from synthdp.evaluate.functional.values import (
     rounding,
     written_rounding,
 )
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.model import Column
 
 FIT_ROWS = 1000
@@ -211,17 +212,17 @@ def solved(relation: Relation, name: str, dates: set[str]) -> str | None:
     constant, dated = relation.constant / own, [n for n in others if n in dates]
     if _number(constant) is None:
         return None
-    parts = [(c, named(n)) for n, c in others.items() if n not in dates]
+    parts = [(c, quoted(n)) for n, c in others.items() if n not in dates]
     if name in dates:
         if len(dated) != 1 or others[dated[0]] != 1:
             return None
-        parts.insert(0, (Fraction(1), named(dated[0])))
+        parts.insert(0, (Fraction(1), quoted(dated[0])))
     elif dated:
         later = [n for n in dated if others[n] > 0]
         if len(dated) != 2 or sum(others[n] for n in dated) != 0:
             return None
         earlier = next(n for n in dated if n not in later)
-        parts.insert(0, (others[later[0]], f"({named(later[0])} - {named(earlier)})"))
+        parts.insert(0, (others[later[0]], f"({quoted(later[0])} - {quoted(earlier)})"))
     if not constant and len(parts) > 1 and all(c < 0 for c, _ in parts):
         return f"-({' + '.join(_scaled(-c, text) for c, text in parts)})"
     parts.sort(key=lambda part: part[0] < 0)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from synthdp.evaluate.functional.claims import OrderClaim, named
+from synthdp.evaluate.functional.claims import OrderClaim
 from synthdp.evaluate.functional.values import (
     MIN_EVIDENCE,
     MIN_ROWS,
@@ -15,6 +15,7 @@ from synthdp.evaluate.functional.values import (
     Values,
     known_in,
 )
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.model import Column, Ranged
 
 FIRST_ROWS = 500
@@ -42,7 +43,7 @@ def order_claims(
         if upper is not None:
             above[b if upper == a else a].add(upper)
     return [
-        OrderClaim((low, high), f"{named(low)} <= {named(high)}")
+        OrderClaim((low, high), f"{quoted(low)} <= {quoted(high)}")
         for low, highs in above.items()
         for high in sorted(highs, key=list(columns).index)
         if not any(high in above[between] for between in highs)

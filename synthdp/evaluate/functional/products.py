@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthdp.evaluate.functional.claims import DerivedClaim, named
+from synthdp.evaluate.functional.claims import DerivedClaim
 from synthdp.evaluate.functional.linear import COARSE, EXACT
 from synthdp.evaluate.functional.values import Floats, Values, rounding, written_rounding
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.model import Column
 
 FIRST_ROWS = 64
@@ -50,7 +51,7 @@ def product_claims(
             for k, coarse in tried.equal(a, b, sign):
                 group = frozenset((names[a], names[b], names[k]))
                 if k not in (a, b) and group not in related:
-                    text = f"{named(names[a])} {sign} {named(names[b])}"
+                    text = f"{quoted(names[a])} {sign} {quoted(names[b])}"
                     ways.setdefault(group, []).append((coarse * cost, names[k], text))
     return [
         DerivedClaim(

@@ -19,7 +19,7 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.evaluate.functional.checking import agree, apart_of
-from synthdp.evaluate.functional.claims import DerivedClaim, LevelsClaim, OrderClaim, named
+from synthdp.evaluate.functional.claims import DerivedClaim, LevelsClaim, OrderClaim
 from synthdp.evaluate.functional.levels import (
     CUT,
     calendar_claims,
@@ -42,6 +42,7 @@ from synthdp.evaluate.functional.values import (
 )
 from synthdp.evaluate.functional.writing import Writer
 from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.expressions.operands import LARGEST, calculation
 from synthdp.spec.model import ReleaseSpec
 
@@ -181,7 +182,7 @@ class _Screen:
             elif ways:
                 name, text, counts = ways[0]
                 remark = (
-                    f"{named(name)} is {text}; as a derived column the spec would be refused:"
+                    f"{quoted(name)} is {text}; as a derived column the spec would be refused:"
                     f" {writer.derived(name, text).refusal}"
                 )
                 yield Suggestion("words", claim.columns, "", remark, *counts)

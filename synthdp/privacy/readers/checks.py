@@ -16,6 +16,7 @@ from synthdp.spec.model import (
     PrivacyUnit,
     Source,
 )
+from synthdp.spec.wording import look_alike
 
 
 def check_misfits(
@@ -128,7 +129,9 @@ def check_columns(
             hint="give every column a name of its own",
         )
     found, problems, hints = set(names), [], []
-    if not wanted & found:
+    numbered = dict(zip(names, places or range(len(names)), strict=True))
+    alike = told_alike(wanted - found, {n: i for n, i in numbered.items() if n not in wanted})
+    if not wanted & found and not alike:
         raise DataError(
             "the table has none of the declared columns",
             hint="the first line of a CSV names its columns; check it, and the delimiter",
@@ -143,7 +146,7 @@ def check_columns(
         )
     strange = {
         i + 1: name
-        for i, name in zip(places or range(len(names)), names, strict=True)
+        for name, i in numbered.items()
         if name not in wanted and name not in domain.derived
     }
     if strange:
@@ -157,8 +160,23 @@ def check_columns(
         )
     if problems:
         raise DataError(
-            f"the table does not fit the spec: {'; '.join(problems)}", hint="; ".join(hints)
+            f"the table does not fit the spec: {'; '.join([*problems, *alike])}",
+            hint="; ".join(hints),
         )
+
+
+def told_alike(declared: Iterable[str], places: Mapping[str, int]) -> list[str]:
+    """Names of the table, by place from 0, that differ unseen from one that is declared.
+
+    >>> told_alike(["age"], {"sex": 0, "Age ": 1})
+    ["the name in place 2 is 'age' but for spaces, case and signs that are hardly seen"]
+    """
+    return [
+        f"the name in place {place + 1} is {name!r} but for {how}"
+        for name in sorted(declared)
+        for found, place in places.items()
+        if (how := look_alike(found, name))
+    ][:20]
 
 
 def few(texts: Iterable[str]) -> str:

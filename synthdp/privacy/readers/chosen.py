@@ -11,7 +11,7 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError
-from synthdp.privacy.readers.checks import check_columns, few
+from synthdp.privacy.readers.checks import check_columns, few, told_alike
 from synthdp.spec.model import ChosenColumns, ParquetSource, Source, SqlSource
 
 Choose = Callable[[Sequence[str]], dict[int, str]]
@@ -33,8 +33,10 @@ def choice(source: Source, domain: Domain, id_column: str | None) -> Choose:
             return dict(enumerate(names))
         wanted = [*source.drop, *source.rename]
         if lost := [name for name in wanted if name not in set(names)]:
+            alike = told_alike(lost, {name: i for i, name in enumerate(names)})
+            told = f"dataset.source drops or renames {few(map(repr, lost))}, which the table lacks"
             raise DataError(
-                f"dataset.source drops or renames {few(map(repr, lost))}, which the table lacks",
+                "; ".join([told, *alike]),
                 hint="names must be the source's own, letter by letter; take out what it lacks",
             )
         kept = {

@@ -13,6 +13,7 @@ import csv
 import io
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -146,11 +147,8 @@ def _header(file: BinaryIO, delimiter: str) -> tuple[str, ...]:
             hint="save the table as CSV in UTF-8",
         )
     names = tuple(next(csv.reader(io.StringIO(text), delimiter=delimiter), ()))
-    if len(set(names)) < len(names):
-        seen: dict[str, int] = {}
-        for name in names:
-            seen[name] = seen.get(name, 0) + 1
-        twice = [str(i) for i, name in enumerate(names, start=1) if seen[name] > 1]
+    seen = Counter(name for name in names if name)  # several without a name can be dropped
+    if twice := [str(i) for i, name in enumerate(names, start=1) if seen[name] > 1]:
         raise DataError(
             f"the header repeats a name, at positions {', '.join(twice[:20])}",
             hint="give every column a name of its own",
@@ -164,8 +162,8 @@ def _check_lines(table: pa.Table) -> None:
     A quotation mark that is never closed takes other rows into its field, so that one row would
     decide how others are read. No category holds a line break, so nothing that is declared is lost.
     """
-    for name in table.column_names:
-        if any(pc.any(pc.match_substring(table.column(name), end)).as_py() for end in ("\n", "\r")):
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if any(pc.any(pc.match_substring(column, end)).as_py() for end in ("\n", "\r")):
             raise DataError(
                 f"a value of column {name!r} holds a line break, and a row of a CSV file is one"
                 " line",
@@ -180,12 +178,13 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     """The same cells of the same types: nothing is converted, since that would look at whole
     columns.
     """
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
-            name: pd.Series(pd.arrays.ArrowExtensionArray(table.column(name)))
-            for name in table.column_names
+            place: pd.Series(pd.arrays.ArrowExtensionArray(column))
+            for place, column in enumerate(table.columns)
         }
     )
+    return frame.set_axis(table.column_names, axis="columns")
 
 
 def read_parquet_files(path: Path, *, choose: ChooseNames, check_rows: CheckRows) -> pd.DataFrame:

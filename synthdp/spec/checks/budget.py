@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.model import ReleaseSpec
 
 MAX_PAIR_CELLS = 1 << 18  # of a measured table
@@ -44,13 +44,15 @@ def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if shares.train == 0 and spec.graph.mode != "predict":
         yield CrossProblem(
             (*where, "train"),
-            "got 0; the model cannot be trained without a share of the budget",
+            f"{stated(spec, *where, 'train')}; the model cannot be trained without a share of the"
+            " budget",
             "most of the budget belongs here, e.g. 0.8; only graph mode predict needs none",
         )
     if shares.measure == 0:
         yield CrossProblem(
             (*where, "measure"),
-            "got 0; the noisy marginals that everything starts from need a share",
+            f"{stated(spec, *where, 'measure')}; the noisy marginals that everything starts from"
+            " need a share",
             "e.g. 0.2",
         )
 
@@ -60,7 +62,7 @@ def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if pairs and share == 0:
         yield CrossProblem(
             ("privacy", "shares", "pairs"),
-            "got 0; measuring pairs needs a share",
+            f"{stated(spec, 'privacy', 'shares', 'pairs')}; measuring pairs needs a share",
             "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}",
         )
     if share > 0 and not pairs:
@@ -115,7 +117,7 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if names and share == 0 and spec.graph.mode != "predict":
         yield CrossProblem(
             ("privacy", "shares", "targets"),
-            "got 0; the targets' stage needs a share",
+            f"{stated(spec, 'privacy', 'shares', 'targets')}; the targets' stage needs a share",
             "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}",
         )
     if share > 0 and not names:
@@ -153,7 +155,8 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             hint = "most of the budget belongs here; leave out shares, and it gets 0.8 of it"
         yield CrossProblem(
             ("privacy", "shares", "graph"),
-            f"got 0; graph mode {mode} looks at the data and needs a share of the budget",
+            f"{stated(spec, 'privacy', 'shares', 'graph')}; graph mode {mode} looks at the data and"
+            " needs a share of the budget",
             hint,
         )
     if mode in ("none", "given") and share > 0:

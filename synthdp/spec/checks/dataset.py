@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from synthdp.spec.addresses import is_url
-from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.model import (
     ADDRESS,
     CONTROL,
@@ -59,7 +59,7 @@ def attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         hint = "set attacks.membership.rows lower, or enabled: false"
         yield CrossProblem(
             ("attacks", "membership", "rows"),
-            f"got {attack.rows}, more than the declared {rows} rows",
+            f"{stated(spec, 'attacks', 'membership', 'rows')}, more than the declared {rows} rows",
             hint,
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from synthdp.errors import QueryError
 from synthdp.spec.checks.clips import clip_problems
 from synthdp.spec.checks.evaluation import effect_problems
-from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.checks.regression import regression_problems
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import counted, parse_query
@@ -34,7 +34,7 @@ def share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if spec.estimands and part == 0 and "shares" in spec.privacy.model_fields_set:
         yield CrossProblem(
             where,
-            "got 0; estimands need a share of the budget",
+            f"{stated(spec, *where)}; estimands need a share of the budget",
             "e.g. 0.15, taken from the others; or delete estimands",
         )
     if part > 0 and not spec.estimands:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Effect, ReleaseSpec, category_types
 from synthdp.spec.model.evaluation import DISCLOSURE_SHARE
@@ -27,7 +27,10 @@ def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             hint,
         )
     if evaluation.disclosure == "private" and share == 0:
-        message = "got 0; scores that are published need a share of the budget, above 0 and below 1"
+        wrote = stated(spec, "evaluation", "disclosure_share")
+        message = (
+            f"{wrote}; scores that are published need a share of the budget, above 0 and below 1"
+        )
         yield CrossProblem(
             ("evaluation", "disclosure_share"),
             message,
@@ -48,7 +51,7 @@ def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
         yield CrossProblem(
             ("evaluation", "holdout"),
-            "got 0; classifiers for the targets need test rows",
+            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows",
             "e.g. holdout: 0.2",
         )
 

@@ -9,7 +9,7 @@ import graphlib
 import itertools
 from collections.abc import Iterator
 
-from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.model import Edge, ReleaseSpec
 from synthdp.spec.model.graph import MAX_PARENTS
 
@@ -177,8 +177,8 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name, causes in count.items():
         if graph.mode == "learn" and causes > graph.max_parents:
             message = (
-                f"got {graph.max_parents}, but the given arrows already lead {causes} causes to"
-                f" {name!r}"
+                f"{stated(spec, 'graph', 'max_parents')}, but the given arrows already lead"
+                f" {causes} causes to {name!r}"
             )
             hint = f"set it to {causes} or more"
             if causes > MAX_PARENTS:

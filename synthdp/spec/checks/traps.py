@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.checks.source_query import query_warnings
+from synthdp.spec.checks.telling_names import unit_warning
 from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.wording import same_but_for_case
 
 
 def traps(spec: ReleaseSpec) -> list[str]:
     """A warning for each trap, in words. Nothing here comes from rows."""
+    dropped, unit = getattr(spec.dataset.source, "drop", ()), spec.dataset.privacy_unit.kind
+    several = unit_warning(unit, dropped, list(spec.columns))
     return [
+        *([several] if several else []),
+        *_twins(spec),
         *_targets_without_causes(spec),
         *_labels_without_graph(spec),
         *_sample_without_training(spec),
         *query_warnings(spec),
     ]
+
+
+def _twins(spec: ReleaseSpec) -> Iterator[str]:
+    """Names that differ in case alone: many databases and programs take one for the other."""
+    if twins := same_but_for_case(spec.columns):
+        yield (
+            f"columns: {twins[0]!r} and {twins[1]!r} differ in upper and lower case alone; SQLite,"
+            " MySQL, SQL Server and others hold one of them, so that `synthdp export` is refused"
+            " there"
+        )
 
 
 def _targets_without_causes(spec: ReleaseSpec) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.expressions.parsed import Calculation, ExpressionMistake
 from synthdp.spec.expressions.source_text import ALLOWED, SourceText, UnreadableExpression, each
 from synthdp.spec.expressions.truth import Numbers, arithmetic, negative
@@ -175,7 +176,7 @@ class OperandReader:
                 if c.startswith(name) and c in self.source.text and not c.isidentifier()
             ]
             hint = (
-                f"write `{longer[0]}`, in backticks"
+                f"write {quoted(longer[0])}, in backticks"
                 if longer
                 else nearest(name, self.columns)
                 or f"columns are {', '.join(list(self.columns)[:20])}"

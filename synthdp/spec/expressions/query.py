@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import pairwise
 from typing import Literal, NoReturn
 
 from synthdp.errors import QueryError
+from synthdp.spec.expressions.constants import calculated, constants_of
 from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.names import IN_BACKTICKS, quoted, unquoted
 from synthdp.spec.expressions.parsed import Expression, ExpressionMistake
 from synthdp.spec.expressions.source_text import SourceText
 from synthdp.spec.model import Column, derived_of
-from synthdp.spec.model.columns import EPOCH
 from synthdp.spec.wording import got, nearest
 
 Statistic = Literal["share", "count", "mean", "quantile"]
@@ -37,9 +36,9 @@ FORM = (
     "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN, P), then"
     " perhaps `where CONDITION`, then perhaps `by COLUMN`"
 )
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+_QUOTED = re.compile(rf"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|{IN_BACKTICKS}")
 _HEAD = re.compile(r"\s*(\w+)\s*\(")
-_NAME = re.compile(r"\s*(?:`([^`]*)`|([^\W\d]\w*))\s*\Z")
+_NAME = re.compile(rf"\s*(?:{IN_BACKTICKS}|([^\W\d]\w*))\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -167,13 +166,13 @@ class _Reader:
         if expression is not None:
             source = SourceText(part.text)
             tree = source.parsed()
-            for node in _calculated(tree):
+            for node in calculated(tree):
                 self._miss(
                     part.start + _place(part.text, node),
                     "tables are not asked about calculations, or about two columns compared",
                     "compare a column with a constant, e.g. age >= 65",
                 )
-            self.constants += _constants(tree)
+            self.constants += constants_of(tree)
         return expression
 
     def _column_and_p(self, statistic: Statistic, inside: _Part) -> tuple[str | None, float]:
@@ -198,10 +197,10 @@ class _Reader:
         column = self.columns[name]
         needed = ("number",) if statistic == "mean" else ("number", "date")
         if column.operand not in needed:
-            hint = f"ask for quantile({name}, 0.5)"
+            hint = f"ask for quantile({quoted(name)}, 0.5)"
             if column.operand == "text":
                 first = got(next(iter(column.labels), ""))
-                condition = name if column.truth else f"{name} == {first}"
+                condition = quoted(name) if column.truth else f"{quoted(name)} == {first}"
                 hint = f"ask for a share, e.g. share({condition})"
             self._miss(
                 part.start + 1, f"column {name!r} has no {statistic}: it holds no numbers", hint
@@ -214,7 +213,7 @@ class _Reader:
         if match is None:
             self._miss(at, "the name of one column is needed here", self._how_named(part.text))
             return None
-        name = match[1] if match[1] is not None else match[2]
+        name = unquoted(match[1]) if match[1] is not None else match[2]
         if name not in self.columns:
             shown = ", ".join(list(self.columns)[:20])
             hint = nearest(name, self.columns) or f"columns are {shown}"
@@ -228,9 +227,11 @@ class _Reader:
     def _how_named(self, text: str) -> str:
         """How to name one column in the place of `text`, which is no name."""
         if text.strip() in self.columns:
-            return f"write `{text.strip()}`, in backticks"
+            return f"write {quoted(text.strip())}, in backticks"
         if "," in text:
             return "only one column can stand here; ask about the other's values with `where`"
+        if "`" in text:
+            return "a backtick inside a name is written twice: `a``b`"
         return "e.g. age, or `age at visit`"
 
     def _miss(self, at: int, message: str, hint: str | None = None) -> None:
@@ -238,35 +239,6 @@ class _Reader:
 
     def _stop(self, at: int, message: str, hint: str | None = None) -> NoReturn:
         raise QueryError(self.text, [ExpressionMistake(at, message, hint)])
-
-
-def _constant(node: ast.expr) -> bool:
-    if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        return all(map(_constant, node.elts))
-    if isinstance(node, ast.UnaryOp):
-        return _constant(node.operand)
-    return isinstance(node, ast.Constant)
-
-
-def _calculated(tree: ast.expr) -> Iterator[ast.expr]:
-    """The parts of a condition that calculate, or compare two columns."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
-            sides = [node.left, *node.comparators]
-            yield from (b for a, b in pairwise(sides) if not (_constant(a) or _constant(b)))
-            yield from (s for s in sides if not (_constant(s) or isinstance(s, ast.Name)))
-        elif isinstance(node, ast.Compare) and not isinstance(node.left, ast.Name):
-            yield node.left
-
-
-def _constants(tree: ast.expr) -> Iterator[float]:
-    """The numbers, and the dates in days since 1970, that a condition compares with."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            yield from (float(node.value), -float(node.value))  # a sign is a node of its own
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            with suppress(ValueError, TypeError):
-                yield (datetime.fromisoformat(node.value) - EPOCH).total_seconds() / 86_400
 
 
 def _place(text: str, node: ast.expr) -> int:

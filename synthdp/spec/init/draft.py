@@ -1,4 +1,4 @@
-"""A commented draft spec from the header of a CSV file, for `synthdp init`.
+"""A commented draft spec from the header of a table, for `synthdp init`.
 
 What the header does not say - types, bounds, categories, the privacy unit - is asked for, or left
 as a `Blank` for the loader to refuse place by place. Nothing is ever taken from rows.
@@ -6,12 +6,14 @@ as a `Blank` for the loader to refuse place by place. Nothing is ever taken from
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from synthdp.spec.checks.budget import suggested_delta
+from synthdp.spec.checks.telling_names import likely_id, remarks
 from synthdp.spec.codebook.described import Codebook, entry_of
-from synthdp.spec.init.header import read_header
+from synthdp.spec.init.header import Header, read_header
 from synthdp.spec.init.questions import (
     Ask,
     ask_about,
@@ -74,9 +76,16 @@ _COLUMNS = f"""\
 columns:"""  # noqa: E501
 
 
+_FROM_PARQUET = """\
+  # Types are the Parquet file's own, where it has any. Numbers that are codes are categorical."""
+
 UNIT_TO_FILL = {
     "kind": Blank("row or id"),
     "meaning": Blank("what one row, or one id, is, e.g. one person"),
+}
+_ID_TO_FILL = {
+    "max_rows": Blank("most rows of one id that are used; noise grows with it: 1, if that will do"),
+    "meaning": Blank("what one id is, e.g. one patient"),
 }
 _ROWS_TO_FILL = {
     "kind": Blank("public or approximate"),
@@ -98,7 +107,9 @@ def draft_spec(
     path: Path | None = None,
     codebook: Codebook | None = None,
 ) -> str:
-    """A draft spec for the table in `csv`, as YAML text. Only the header line of the file is read.
+    """A draft spec for the table in `csv`, as YAML text.
+
+    Only the header of a CSV file is read, or the schema of Parquet.
 
     With `ask`, everything needed is asked for and the draft loads; without, it holds blanks
     (`!fill_in "..."`). `rows`: their number, as a constant that may be published, where it is known
@@ -108,49 +119,74 @@ def draft_spec(
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.
     """
-    delimiter, names = read_header(csv)
-    unit = ask_unit(ask, names) if ask else UNIT_TO_FILL
-    stated = ask_rows(ask, known=rows) if ask else _rows(rows)
+    header = read_header(csv)
+    unit = ask_unit(ask, header.names) if ask else _unit(header.names)
+    stated = ask_rows(ask, unit, known=rows) if ask else _rows(rows)
     count = stated["value"] if isinstance(stated["value"], int) else None
-    released = [name for name in names if name != unit.get("column")]
-    columns, dropped = _columns(released, ask, codebook)
-    source: dict[str, Any] = {"kind": "csv", "path": (path or csv).as_posix()}
-    source |= {"delimiter": delimiter} | ({"drop": dropped} if dropped else {})
-    absent: list[Any] = ["", *(codebook.missing_values if codebook else ())]
-    if ask and not codebook and any(entry["missing"] for entry in columns.values()):
-        absent = ask_missing(ask)
+    columns, dropped = _columns(header, unit.get("column"), ask, codebook)
+    source = header.source(path or csv, dropped)
+    if header.kind == "csv":
+        source["missing_values"] = ["", *(codebook.missing_values if codebook else ())]
+        if ask and not codebook and any(entry["missing"] for entry in columns.values()):
+            source["missing_values"] = ask_missing(ask)
     about = ask_about(ask) if ask else {}
     budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
-    source["missing_values"] = absent
-    lines = [_OPENING, *dataset_lines(path or csv, source, unit, stated, about=about)]
-    lines += ["", _COLUMNS, *([_FROM_CODEBOOK] if codebook else [])]
+    section = dataset_lines(path or csv, source, unit, stated, about=about, notes=header.notes)
+    lines = [_OPENING, *section, "", _COLUMNS, *([_FROM_CODEBOOK] if codebook else [])]
+    lines += [_FROM_PARQUET] if header.types else []
+    told = {} if ask else remarks(header.names)
     for name, entry in columns.items():
+        lines += [f"  # {name}: {told[name].text}"] if name in told and _unfinished(entry) else []
         lines += [f"  {yaml_value(name)}:", *yaml_map(entry, 4)]
     lines += ["", "privacy:", *yaml_map(budget, 2), GRAPH, *evaluation_lines(count)]
     return "\n".join(lines) + "\n"
 
 
 def _columns(
-    names: list[str], ask: Ask | None, codebook: Codebook | None
+    header: Header, unit: str | None, ask: Ask | None, codebook: Codebook | None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """The entries of columns, and the names of those that are dropped.
 
-    A code book's columns that identify somebody are dropped, whatever their type.
+    A code book's columns that identify somebody are dropped, whatever their type. The column
+    `unit`, which has ids, is neither.
     """
     columns, dropped = dict[str, dict[str, Any]](), list[str]()
-    described = codebook.of(names) if codebook else {}
-    for name in names:
+    described, told = codebook.of(header.names) if codebook else {}, remarks(header.names)
+    for name in header.names:
         known = described.get(name)
+        if name == unit:
+            continue
         entry: dict[str, Any] | None = entry_of(known) if known else {}
         if known and known.identifies:
             entry = None
         elif ask:
-            entry = ask_column(ask, name, entry)
+            typed = header.types.get(name)
+            entry = ask_column(ask, name, entry, typed=typed, remark=told.get(name))
         if entry is None:
             dropped.append(name)
         else:
-            columns[name] = entry or _COLUMN_TO_FILL
+            columns[name] = entry or _to_fill(header.types.get(name, {}))
     return columns, dropped
+
+
+def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a column of which no more than its type is known, if that."""
+    if not typed:
+        return dict(_COLUMN_TO_FILL)
+    fields = COLUMN_TYPES[typed["type"]].model_fields
+    needed = [key for key, field in fields.items() if field.is_required() and key not in typed]
+    return {**typed, **{key: Blank(fields[key].description or key) for key in needed}}
+
+
+def _unfinished(entry: Mapping[str, Any]) -> bool:
+    """Whether something of a column is left to be filled in."""
+    return any(isinstance(value, Blank) for value in entry.values())
+
+
+def _unit(names: Sequence[str]) -> dict[str, Any]:
+    """The privacy unit: of ids, where a name sounds like one."""
+    column = likely_id(names)
+    return UNIT_TO_FILL if column is None else {"kind": "id", "column": column} | _ID_TO_FILL
 
 
 def _rows(count: int | None) -> dict[str, Any]:

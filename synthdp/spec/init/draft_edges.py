@@ -33,21 +33,27 @@ WIDE = 1000  # times the smallest step: money over such a range is cut at 1, 2, 
 
 
 def suggested_edges(
-    *, lower: float, upper: float, whole: bool, unit: str = "", spikes: Sequence[float] = ()
+    *,
+    lower: float,
+    upper: float,
+    whole: bool,
+    unit: str = "",
+    spikes: Sequence[float] = (),
+    money: bool = False,
 ) -> tuple[float, ...]:
     """Left ends of bins from `lower` to `upper`, ascending.
 
     The first one is `lower`, or the next whole number where `lower` is a spike.
 
-    `whole`: the values are whole numbers. Needs `lower < upper`. Nothing where spikes leave nothing
-    to be binned.
+    `whole`: the values are whole numbers. `money`: they are amounts of it, whatever `unit` is.
+    Needs `lower < upper`. Nothing where spikes leave nothing to be binned.
     """
     first = lower + 1 if whole and lower in spikes else lower
     if first == upper and upper in spikes:
         return ()
     inner = (
         _decades(lower, upper)
-        if _is_wide_money(lower, upper, unit)
+        if _is_wide(lower, upper) and (money or re.fullmatch(MONEY, unit.strip().lower()))
         else _multiples(lower, upper, _width(lower, upper, whole=whole, unit=unit))
     )
     edges = [first, *(e for e in inner if first < e < upper)]
@@ -90,13 +96,8 @@ def _multiples(lower: float, upper: float, width: Fraction) -> list[float]:
     return [float(k * width) for k in range(first, math.ceil(Fraction(upper) / width))]
 
 
-def _is_wide_money(lower: float, upper: float, unit: str) -> bool:
-    return (
-        lower >= 0
-        and upper >= WIDE
-        and upper >= WIDE * max(lower, 1)
-        and re.fullmatch(MONEY, unit.strip().lower()) is not None
-    )
+def _is_wide(lower: float, upper: float) -> bool:
+    return lower >= 0 and upper >= WIDE * max(lower, 1)
 
 
 def _decades(lower: float, upper: float) -> list[float]:

@@ -7,17 +7,27 @@ typed, which is about the table and not of its rows.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from synthdp.files import write_whole
 from synthdp.spec.init.questions import Ask
+
+_T = TypeVar("_T")
+BACK = "<"
+"""The answer that goes back to the question before."""
+
+
+class GoBackError(Exception):
+    """The question before is to be asked again."""
 
 
 class KeptAnswers:
     """An `Ask` that gives kept answers again as long as the same questions are asked.
 
-    From the first other question on it asks, and what was kept beyond it is forgotten.
+    From the first other question on it asks, and what was kept beyond it is forgotten. The answer
+    `BACK` raises `GoBackError`; the draft is then begun anew, after `back`.
     """
 
     def __init__(self, ask: Ask, file: Path) -> None:
@@ -29,22 +39,38 @@ class KeptAnswers:
     def __call__(
         self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None
     ) -> str:
+        asked = question
+        # A question that is asked again begins with what was wrong: the answer to it did not fit.
+        if self.given and question.endswith(self.given[-1][0]) and question != self.given[-1][0]:
+            asked = self.given.pop()[0]
         if self.left and self.left[0][0] == question:
             answer = self.left.pop(0)[1]
         else:
             self.left = []
             answer = self.ask(question, allowed=allowed, default=default)
-        # A question that is asked again begins with what was wrong: the answer to it did not fit.
-        if self.given and question.endswith(self.given[-1][0]) and question != self.given[-1][0]:
-            question = self.given.pop()[0]
-        self.given.append((question, answer))
+            if answer.strip() == BACK:
+                raise GoBackError
+        self.given.append((asked, answer))
         if not self.left:
             write_whole(self.file, json.dumps(self.given, ensure_ascii=False, indent=1))
         return answer
 
+    def back(self) -> None:
+        """Give all answers again but the last one."""
+        self.left, self.given = self.given[:-1], []
+
     def forget(self) -> None:
         """Remove the file: the draft is written."""
         self.file.unlink(missing_ok=True)
+
+
+def with_back(kept: KeptAnswers, make: Callable[[], _T]) -> _T:
+    """What `make` makes of answers, begun anew whenever one goes back."""
+    while True:
+        try:
+            return make()
+        except GoBackError:
+            kept.back()
 
 
 def _kept(file: Path) -> list[tuple[str, str]]:

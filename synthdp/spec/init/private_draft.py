@@ -14,6 +14,7 @@ from typing import Any
 
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.init.draft import GRAPH
+from synthdp.spec.init.header import Header
 from synthdp.spec.init.writing import dataset_lines, evaluation_lines, yaml_map, yaml_value
 
 OTHER = "other"  # the category of what was not found
@@ -64,12 +65,12 @@ class FoundColumn:
 class Request:
     """What `synthdp init --private` is asked for; all of it is public.
 
-    `path` is the CSV file as seen from the draft's folder, `columns` those of its header without
+    `path` is the CSV file as seen from the draft's folder, `columns` those of its `header` without
     the id. `epsilon` and `delta` are for finding, `cap` for all that the dataset may spend.
     """
 
     path: Path
-    delimiter: str
+    header: Header
     columns: tuple[str, ...]
     dataset: str
     unit: Mapping[str, Any]
@@ -123,9 +124,15 @@ def private_draft(
 
 
 def _dataset(request: Request, missing: list[Any]) -> list[str]:
-    path, delimiter = request.path.as_posix(), request.delimiter
-    source = {"kind": "csv", "path": path, "delimiter": delimiter, "missing_values": missing}
-    return dataset_lines(request.path, source, request.unit, request.rows, name=request.dataset)
+    source = request.header.source(request.path) | {"missing_values": missing}
+    return dataset_lines(
+        request.path,
+        source,
+        request.unit,
+        request.rows,
+        name=request.dataset,
+        notes=request.header.notes,
+    )
 
 
 def _columns(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:

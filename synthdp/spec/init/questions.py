@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
+from synthdp.spec.checks.telling_names import Remark, is_id, is_money, likely_id, unit_warning
 from synthdp.spec.init.draft_edges import describe_edges, suggested_edges
 from synthdp.spec.init.writing import Blank
 from synthdp.spec.load.yaml_tree import Scalar, plain
@@ -42,18 +43,22 @@ def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
         "What is protected: each row (right only if no person has several rows), or everything of"
         " one id?"
     )
-    kind = _choice(ask, question, ("row", "id"), None)
+    likely = likely_id(names)
+    kind = _choice(ask, question, ("row", "id"), None if likely is None else "id")
     if kind == "row":
+        told = unit_warning("row", names, ())
+        note = f"warning: {told} (< goes back).\n" if told else ""
         return {
             "kind": "row",
-            "meaning": _until_fit(ask, "What is one row, e.g. one person?", _text),
+            "meaning": _until_fit(ask, f"{note}What is one row, e.g. one person?", _text),
         }
     column = _choice(
-        ask, "Which column holds the id? It is neither modelled nor released.", names, None
+        ask, "Which column holds the id? It is neither modelled nor released.", names, likely
     )
     most = _until_fit(
         ask,
-        "At most how many rows of one id are used?",
+        "At most how many rows of one id are used? Noise grows with it: 1, unless most ids have"
+        " several that are needed.",
         _fits(Annotated[Whole, Field(ge=1, le=64)]),
     )
     return {
@@ -64,8 +69,8 @@ def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def ask_rows(ask: Ask, *, known: int | None = None) -> dict[str, Any]:
-    """The `rows` section; a number that is `known` is not asked for."""
+def ask_rows(ask: Ask, unit: Mapping[str, Any], *, known: int | None = None) -> dict[str, Any]:
+    """The `rows` section, of what the `unit` leaves; a number that is `known` is not asked for."""
     kind = _choice(
         ask,
         "Is the exact number of rows public, or only approximately known?",
@@ -75,6 +80,12 @@ def ask_rows(ask: Ask, *, known: int | None = None) -> dict[str, Any]:
     if known is not None:
         return {"kind": kind, "value": known}
     question = "How many rows does the table have, as a constant that may be published?"
+    if unit["kind"] == "id":
+        few = "as many as ids" if unit["max_rows"] == 1 else f"at most {unit['max_rows']} of each"
+        question = (
+            f"How many rows are used, {few} (not all that the table has), as a constant that may be"
+            " published?"
+        )
     return {
         "kind": kind,
         "value": _until_fit(
@@ -112,26 +123,38 @@ def ask_about(ask: Ask) -> dict[str, str]:
 
 
 def ask_column(
-    ask: Ask, name: str, known: Mapping[str, Any] | None = None
+    ask: Ask,
+    name: str,
+    known: Mapping[str, Any] | None = None,
+    *,
+    typed: Mapping[str, Any] | None = None,
+    remark: Remark | None = None,
 ) -> dict[str, Any] | None:
     """One entry of `columns`, or None for a column that is dropped.
 
-    `known` is what a code book says; only what it leaves to be filled in is asked for. A column is
-    asked from the start where the answers do not fit together.
+    `known` is what a code book says; only what it leaves to be filled in is asked for. `typed` is
+    what the file's own types say, which is offered. `remark` is told with the first question. A
+    column is asked from the start where the answers do not fit together.
     """
     stated = {key: value for key, value in (known or {}).items() if not isinstance(value, Blank)}
     if stated and stated == known:
         return stated
-    kind = stated.get("type") or _choice(ask, f"{name}: which type?", (*COLUMN_TYPES, DROP), None)
+    kind, typed = stated.get("type"), typed or {}
+    if not kind:
+        told = f"{name}: {remark.text}\n" if remark else ""
+        likely = DROP if is_id(name) else typed.get("type")
+        kind = _choice(ask, f"{told}{name}: which type?", (*COLUMN_TYPES, DROP), likely)
     if kind == DROP:
         return None
+    if kind == typed.get("type"):
+        stated = {**typed, **stated}
     note = ""
     for _ in range(TRIES):
         entry = {"type": kind, **_details(ask, f"{note}{name}", kind, stated)}
         try:
             TypeAdapter[Any](Column).validate_python(entry)
         except ValidationError as error:
-            note = f"{first_words(error)}. "
+            note = f"{first_words(error)}.\n"
             continue
         return entry
     raise _give_up(name)
@@ -196,6 +219,7 @@ def _edges(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> lis
         whole=not COLUMN_TYPES[said["type"]].continuous,
         unit=said.get("unit", ""),
         spikes=[float(s) for s in said.get("spikes", ())],
+        money=is_money(name),
     )
     if not suggested:
         return []
@@ -230,7 +254,7 @@ def _until_fit(
         try:
             return fit(answer if answer or default is None else default)
         except _RefusedError as error:
-            note = f"{error}. "
+            note = f"{error}.\n"
     raise _give_up(question)
 
 

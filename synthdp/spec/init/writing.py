@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +67,21 @@ def dataset_lines(
     *,
     name: str | None = None,
     about: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> list[str]:
-    """The `dataset` section of a CSV file.
+    """The `dataset` section of a file.
 
     `name` is its id, by default from the file's. `about` has its title, description and licence.
+    `notes` are on the source.
     """
     said = {"title": csv.stem, **(about or {})}
     open_ends = [f"  # {key}: {hint}" for key, hint in _ABOUT.items() if key not in said]
-    missing = (
+    missing = [
         f"    missing_values: {yaml_value(source['missing_values'])}  # all texts that stand for a"
         " missing value, such as NA or ?, but in quotes"
-    )
+        for key in source
+        if key == "missing_values"  # Parquet has a mark for what is missing, and no texts
+    ]
     return [
         "dataset:",
         f"  id: {yaml_value(name or slug_of(csv))}  # key of the ledger: all releases of this"
@@ -85,14 +89,13 @@ def dataset_lines(
         *yaml_map(said, 2),
         *open_ends,
         "  source:",
+        *(f"    # {note}" for note in notes),
         *yaml_map({k: v for k, v in source.items() if k != "missing_values"}, 4),
-        missing,
+        *missing,
         _UNIT,
         *yaml_map(unit, 4),
-        (
-            "  rows:  # a declared constant, never counted; approximate if the exact number is not"
-            " public"
-        ),
+        "  rows:  # a declared constant, never counted; approximate if the exact number is not"
+        f" public{'; of the rows that max_rows leaves' if unit['kind'] == 'id' else ''}",
         *yaml_map(rows, 4),
     ]
 

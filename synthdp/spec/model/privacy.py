@@ -55,7 +55,13 @@ class Shares(Model):
                 for name, share in self.model_dump().items()
                 if share or name not in ("pairs", "targets", "estimands")
             )
-            raise wrong(("", f"shares must sum to 1, got {total:g} ({parts})"))
+            left = [n for n, x in self.model_dump().items() if x and n not in self.model_fields_set]
+            unsaid = (
+                f"; {' and '.join(left)} not written, and so by default: write e.g. {left[-1]}: 0"
+                if left
+                else ""
+            )
+            raise wrong(("", f"shares must sum to 1, got {total:g} ({parts}){unsaid}"))
         return self
 
 
