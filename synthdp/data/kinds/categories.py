@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -42,9 +43,10 @@ class CategoryKind(ColumnKind[_C]):
         return ColumnDomain(name, self.type, column.labels + tail, column.missing)
 
     def meaning(self, domain: ColumnDomain) -> Meaning:
-        """The position of the label that is the value's text."""
-        known = positions(domain)
-        return lambda value: known.get(category_text(value), math.nan)
+        """The position of the label that is the value's text, or that the text is mapped to."""
+        labels, text = positions(domain), self.text_of(domain)
+        known = labels | {source: labels[label] for source, label in domain.sources}
+        return lambda value: known.get(text(value), math.nan)
 
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """Positions as levels; what is no category is the first one."""
@@ -130,6 +132,17 @@ class BooleanKind(CategoryKind[Boolean]):
     """Two texts, which other formats have a type for."""
 
     type: ClassVar[str] = "boolean"
+
+    def text_of(self, domain: ColumnDomain) -> Callable[[Any], str | None]:
+        """A typed truth value has the text of its side, whichever the spec gives it."""
+        false, true = domain.labels[:2]
+
+        def text(value: Any) -> str | None:
+            if isinstance(value, bool | np.bool_):
+                return true if value else false
+            return category_text(value)
+
+        return text
 
     def frictionless(self, column: Boolean) -> dict[str, Any]:
         """A boolean with its two texts."""
