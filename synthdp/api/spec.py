@@ -57,9 +57,9 @@ class Spec:
         >>> synthdp.Spec.load("clinic.yaml").content.columns["age"].upper
         110
         """
-        from synthdp.spec.load.loader import spec_text
+        from synthdp.spec.load.loader import own_text
 
-        return cls(spec_text(Path(path)), path=path)
+        return cls(own_text(Path(path)), path=path)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], *, folder: str | Path = BEGUN_IN) -> Spec:
@@ -89,11 +89,13 @@ class Spec:
         'dataframe'
         """
         from synthdp.errors import OutputError
+        from synthdp.spec.load.lists import with_lists
 
         if not Path(folder).is_dir():
             hint = "give the folder that has, or is to have, the dataset's ledger"
             raise OutputError(f"there is no folder {folder}", hint=hint)
-        return cls(_yaml(content), path=Path(folder) / NO_FILE)
+        path = Path(folder) / NO_FILE
+        return cls(with_lists(_yaml(content), path=NO_FILE, folder=Path(folder)), path=path)
 
     @extra_named()
     def plan(self, *, what_if: Sequence[float] = (), rehearse: bool = False) -> BudgetPlan:

@@ -145,7 +145,7 @@ def test_times_of_day_are_categories_by_their_text(kind: pa.DataType) -> None:
     ],
 )
 def test_times_of_day_are_no_numbers_and_no_dates(column: Column) -> None:
-    with pytest.raises(DataError, match="column 'c' .* times of day, which type") as caught:
+    with pytest.raises(DataError, match="times of day, which type") as caught:
         read(column, pa.array([time(8)]))
     assert "minutes since midnight" in str(caught.value)
 

@@ -89,7 +89,7 @@ class ColumnKind(ABC, Generic[_C]):
         """
 
     def text_of(self, domain: ColumnDomain) -> Callable[[Any], str | None]:
-        """A function of one value: its text, which is compared with categories and missing codes."""
+        """A function of one value: its text, as compared with categories and missing codes."""
         return category_text
 
     def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:

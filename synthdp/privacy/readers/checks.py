@@ -56,6 +56,8 @@ def _written_as(source: Source, columns: Sequence[ColumnDomain]) -> str:
     kinds = [kind for kind in COLUMN_KINDS.values() if kind.type in types]
     told = list(dict.fromkeys(k.read_as + (k.read_as_csv if text_alone else "") for k in kinds))
     if isinstance(source, CsvSource):
+        if source.decimal == "," and types & {"integer", "number"}:
+            told.append("decimals stand behind a comma, as in 1200,5 (dataset.source.decimal)")
         missing = (
             ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values)
             or "nothing"
