@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -290,11 +291,7 @@ class DatetimeKind(RangeKind[Datetime]):
 
     def frictionless(self, column: Datetime) -> dict[str, Any]:
         """A date, or a date and time, with its bounds."""
-        pattern = DATE_FORMATS[column.resolution]
-        bounds = {
-            "minimum": column.lower.strftime(pattern),
-            "maximum": column.upper.strftime(pattern),
-        }
+        bounds = {"minimum": _iso(column, column.lower), "maximum": _iso(column, column.upper)}
         return {"type": "date" if column.resolution == "day" else "datetime", "constraints": bounds}
 
     def croissant(self, column: Datetime) -> str:
@@ -315,6 +312,10 @@ class DatetimeKind(RangeKind[Datetime]):
 
     def in_words(self, column: Datetime, *, most: int) -> str:
         """Bounds and resolution."""
-        pattern = DATE_FORMATS[column.resolution]
-        lower, upper = column.lower.strftime(pattern), column.upper.strftime(pattern)
-        return f"{lower} to {upper}, to the {column.resolution}"
+        bounds = f"{_iso(column, column.lower)} to {_iso(column, column.upper)}"
+        return f"{bounds}, to the {column.resolution}"
+
+
+def _iso(column: Datetime, instant: datetime) -> str:
+    """An instant as values are written. Python's `strftime` writes the year 1 as 1 on Linux."""
+    return instant.isoformat(timespec="seconds")[: 10 if column.resolution == "day" else None]
