@@ -199,7 +199,8 @@ def test_a_row_that_misses_everything_is_a_row_for_every_reader(
         columns = {name: {"type": "boolean", "missing": True} for name in names}
         folder = tmp_path / str(len(names))
         folder.mkdir()
-        spec = ReleaseSpec.model_validate(skeleton() | {"columns": columns})
+        content = skeleton(licence="CC0-1.0") | {"columns": columns}
+        spec = ReleaseSpec.model_validate(content)
         write(spec, folder, certificate)
         assert (folder / CSV_NAME).read_text().splitlines()[1] in ('""', ",")
         assert problems(spec, folder) == []
