@@ -142,6 +142,36 @@ class Spec:
         return BudgetPlan.of_facts(facts)
 
     @extra_named()
+    def inspect(self, df: pd.DataFrame | None = None, *, examples: bool = False) -> pd.DataFrame:
+        """What does not fit the spec in its rows: `rows` by `column` and `kind`.
+
+        Outside the guarantee, and for the steward's eyes: do not publish it. It costs no budget.
+
+        Args:
+            df: the rows, in place of `dataset.source`.
+            examples: add `examples`, the five commonest values of each and their rows.
+
+        Raises:
+            DataError: the source cannot be read, or has other columns.
+            OutputError: examples were asked for, and `compute.engine` keeps the rows elsewhere.
+
+        >>> import pandas as pd, synthdp
+        >>> df = pd.read_csv("clinic.csv", dtype="str")
+        >>> synthdp.Spec.load("clinic.yaml").inspect(df).empty
+        True
+        """
+        import pandas as pd
+
+        from synthdp.privacy.readers.dataframe import seal_dataframe
+        from synthdp.release.misfits import misfits_for_steward
+
+        spec = self if df is None else self.of_dataframe()
+        given = None if df is None else seal_dataframe(df)
+        found = misfits_for_steward(spec.content, spec.path, given=given, examples=examples)
+        columns = ["column", "kind", "rows", *(["examples"] if examples else [])]
+        return pd.DataFrame([vars(misfit) for misfit in found], columns=columns)
+
+    @extra_named()
     def release(
         self,
         df: pd.DataFrame | None = None,

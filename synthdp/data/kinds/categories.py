@@ -48,11 +48,14 @@ class CategoryKind(ColumnKind[_C]):
         known = labels | {source: labels[label] for source, label in domain.sources}
         return lambda value: known.get(text(value), math.nan)
 
+    def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
+        """None of the categories."""
+        return {"category": np.isnan(read.numbers) & ~read.absent}
+
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """Positions as levels; what is no category is the first one."""
-        unknown = np.isnan(read.numbers)
-        outside = int(unknown.sum() - read.absent.sum())
-        codes = np.where(unknown, 0.0, read.numbers).astype(np.uint16)
+        outside = int(self.misfits(domain, read)["category"].sum())
+        codes = np.where(np.isnan(read.numbers), 0.0, read.numbers).astype(np.uint16)
         return finish(domain, codes, read.absent, wrong_type=0, outside=outside)
 
     def decode(

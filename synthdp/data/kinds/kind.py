@@ -101,6 +101,10 @@ class ColumnKind(ABC, Generic[_C]):
         return None
 
     @abstractmethod
+    def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
+        """Which values that are not missing do not fit, by kind; none is of two kinds."""
+
+    @abstractmethod
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """Levels of what was read, row by row; misfits are clamped and counted."""
 

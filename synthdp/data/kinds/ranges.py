@@ -60,12 +60,21 @@ class RangeKind(ColumnKind[_C]):
         """Numbers that are none of the type's, wherever they lie."""
         return np.zeros(len(numbers), dtype=bool)
 
+    def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
+        """Of another type, with a fraction, beyond a bound."""
+        numbers, fraction = read.numbers, self.unfit(read.numbers)
+        beyond = (numbers < domain.lower) | (numbers > domain.upper)
+        return {
+            "type": np.isnan(numbers) & ~read.absent,
+            "fraction": fraction,
+            "bound": beyond & ~fraction,
+        }
+
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """The level of each number, clamped to the range; what is no number is the lower bound."""
         numbers, absent = read.numbers, read.absent
-        wrong = (np.isnan(numbers) & ~absent) | self.unfit(numbers)
+        found = {kind: int(mask.sum()) for kind, mask in self.misfits(domain, read).items()}
         clean = np.where(np.isnan(numbers), domain.lower, numbers)
-        outside = (clean < domain.lower) | (clean > domain.upper)
         # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be
         # the same in both.
         clean = np.clip(clean, domain.lower, domain.upper) + 0.0
@@ -73,8 +82,8 @@ class RangeKind(ColumnKind[_C]):
             domain,
             level_of(domain, clean),
             absent,
-            wrong_type=int(wrong.sum()),
-            outside=int((outside & ~wrong).sum()),
+            wrong_type=found["type"] + found["fraction"],
+            outside=found["bound"],
             numbers=clean,
         )
 

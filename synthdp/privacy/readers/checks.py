@@ -40,8 +40,9 @@ def check_misfits(
             f"values outside the declared domain in column{'s' if len(bad) > 1 else ''}"
             f" {', '.join(map(repr, bad))}",
             hint=(
-                f"{_written_as(dataset.source, [domain[name] for name in bad])}; correct the domain"
-                " or the data, or accept clamping with `dataset.out_of_domain: clamp`"
+                f"{_written_as(dataset.source, [domain[name] for name in bad])}; `synthdp inspect"
+                " SPEC` counts them for your eyes; correct the domain or the data, or accept"
+                " clamping with `dataset.out_of_domain: clamp`"
             ),
         )
     return misfits
