@@ -57,9 +57,9 @@ class Spec:
         >>> synthdp.Spec.load("clinic.yaml").content.columns["age"].upper
         110
         """
-        from synthdp.spec.load.loader import spec_text
+        from synthdp.spec.load.loader import own_text
 
-        return cls(spec_text(Path(path)), path=path)
+        return cls(own_text(Path(path)), path=path)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], *, folder: str | Path = BEGUN_IN) -> Spec:
@@ -89,11 +89,13 @@ class Spec:
         'dataframe'
         """
         from synthdp.errors import OutputError
+        from synthdp.spec.load.lists import with_lists
 
         if not Path(folder).is_dir():
             hint = "give the folder that has, or is to have, the dataset's ledger"
             raise OutputError(f"there is no folder {folder}", hint=hint)
-        return cls(_yaml(content), path=Path(folder) / NO_FILE)
+        path = Path(folder) / NO_FILE
+        return cls(with_lists(_yaml(content), path=NO_FILE, folder=Path(folder)), path=path)
 
     @extra_named()
     def plan(self, *, what_if: Sequence[float] = (), rehearse: bool = False) -> BudgetPlan:
@@ -138,6 +140,36 @@ class Spec:
 
             facts |= {"rehearsal": on_simulated_rows(self.content)}
         return BudgetPlan.of_facts(facts)
+
+    @extra_named()
+    def inspect(self, df: pd.DataFrame | None = None, *, examples: bool = False) -> pd.DataFrame:
+        """What does not fit the spec in its rows: `rows` by `column` and `kind`.
+
+        Outside the guarantee, and for the steward's eyes: do not publish it. It costs no budget.
+
+        Args:
+            df: the rows, in place of `dataset.source`.
+            examples: add `examples`, the five commonest values of each and their rows.
+
+        Raises:
+            DataError: the source cannot be read, or has other columns.
+            OutputError: examples were asked for, and `compute.engine` keeps the rows elsewhere.
+
+        >>> import pandas as pd, synthdp
+        >>> df = pd.read_csv("clinic.csv", dtype="str")
+        >>> synthdp.Spec.load("clinic.yaml").inspect(df).empty
+        True
+        """
+        import pandas as pd
+
+        from synthdp.privacy.readers.dataframe import seal_dataframe
+        from synthdp.release.misfits import misfits_for_steward
+
+        spec = self if df is None else self.of_dataframe()
+        given = None if df is None else seal_dataframe(df)
+        found = misfits_for_steward(spec.content, spec.path, given=given, examples=examples)
+        columns = ["column", "kind", "rows", *(["examples"] if examples else [])]
+        return pd.DataFrame([vars(misfit) for misfit in found], columns=columns)
 
     @extra_named()
     def release(

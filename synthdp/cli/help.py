@@ -18,6 +18,10 @@ COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
             "synthdp init mytable.csv --private --cap 3 1e-4 --unit row --meaning person",
         ),
         "validate": ("synthdp validate mytable.yaml",),
+        "inspect": (
+            "synthdp inspect mytable.yaml",
+            "synthdp inspect mytable.yaml --examples --out misfits.txt",
+        ),
         "plan": ("synthdp plan mytable.yaml", "synthdp plan mytable.yaml --what-if 0.5,1,2,4"),
         "schema": ("synthdp schema > spec.schema.json",),
     },

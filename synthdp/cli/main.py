@@ -21,6 +21,7 @@ from synthdp.cli.export import export
 from synthdp.cli.graph import graph_app
 from synthdp.cli.help import shown
 from synthdp.cli.index import index
+from synthdp.cli.inspect import inspect
 from synthdp.cli.options import (
     Commands,
     Json,
@@ -55,7 +56,7 @@ app = typer.Typer(
 app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
 for command in (
-    *(validate, schema, init, plan, release, resume, attack),
+    *(validate, schema, init, inspect, plan, release, resume, attack),
     *(answer, effect, copies, index, export),
 ):
     app.command(**shown(command.__name__))(command)

@@ -50,7 +50,7 @@ def plan(
     from synthdp.verify.at_hand import check_nearby
 
     epsilons = None if what_if is None else _epsilons(what_if)
-    loaded = load_spec(spec)
+    loaded = load_spec(spec, lists=True)
     entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
     check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
     check_domain_from(loaded, entries)
@@ -88,10 +88,10 @@ def _what_if(spec: Path, epsilons: Sequence[float]) -> list[dict[str, Any]]:
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.release.what_if import what_if
-    from synthdp.spec.load.loader import spec_text
+    from synthdp.spec.load.loader import own_text
 
     with ProgressDisplay() as display, Reporter(display).stage("what if") as progress:
-        return what_if(spec_text(spec), epsilons, progress=progress)
+        return what_if(own_text(spec), epsilons, progress=progress)
 
 
 def _rehearsal(loaded: ReleaseSpec) -> dict[str, Any]:

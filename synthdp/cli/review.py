@@ -185,7 +185,9 @@ def doctor(
     from synthdp.errors import OutputError
     from synthdp.spec.load.loader import load_spec
 
-    found = examine(load_spec(spec) if spec else None, home(spec) if spec else Path.cwd())
+    found = examine(
+        load_spec(spec, lists=True) if spec else None, home(spec) if spec else Path.cwd()
+    )
     wrong = [f.what for f in found if f.state == "wrong"]
     show(
         {"ok": not wrong, "findings": [asdict(f) for f in found]},
@@ -254,7 +256,7 @@ def ui(
 
     if find_spec("mlflow") is None:  # its server would be a process of its own
         raise ModuleNotFoundError(name="mlflow")
-    loaded = load_spec(spec) if spec else None
+    loaded = load_spec(spec, lists=True) if spec else None
     if store is not None:
         uri, experiment = (
             existing(from_folder(store, Path.cwd())),

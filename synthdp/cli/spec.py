@@ -21,7 +21,7 @@ def validate(spec: SpecArgument, as_json: Json = False) -> None:
     from synthdp.release.plan_view import spec_warnings
     from synthdp.spec.load.loader import load_spec
 
-    loaded = load_spec(spec)
+    loaded = load_spec(spec, lists=True)
     warnings = spec_warnings(loaded)
     facts = {
         "valid": True,

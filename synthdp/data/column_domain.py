@@ -24,7 +24,8 @@ class ColumnDomain:
     For ranges, `edges` are the left edges of the bins and `stop` the end of the last bin (exclusive
     for whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole
     resolution steps since 1970-01-01). `grouped` says that bins are groups of narrower ones, chosen
-    by how many rows they hold. `missing_codes` stand for a missing value in the source.
+    by how many rows they hold. `missing_codes` stand for a missing value in the source, and each
+    first text of `sources` for the label beside it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ColumnDomain:
     resolution: str = "day"
     grouped: bool = False
     missing_codes: tuple[str, ...] = ()
+    sources: tuple[tuple[str, str], ...] = ()
 
     @property
     def levels(self) -> int:

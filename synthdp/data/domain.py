@@ -57,6 +57,11 @@ class Domain:
         return tuple(c.name for c in self.columns)
 
     @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the columns whose values are numbers, and no dates."""
+        return tuple(c.name for c in self.columns if c.ranged and c.step_seconds is None)
+
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Levels of each column, in order."""
         return tuple(c.levels for c in self.columns)
@@ -82,4 +87,5 @@ class Domain:
 
 def _column(name: str, column: Column) -> ColumnDomain:
     levels = column_kind(column).levels(name, column)
-    return replace(levels, missing_codes=column.missing_codes)
+    sources = tuple(getattr(column, "values", {}).items())
+    return replace(levels, missing_codes=column.missing_codes, sources=sources)

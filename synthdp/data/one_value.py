@@ -29,6 +29,7 @@ ISO = re.compile(
     r" ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?)?)(?:(?<=:[0-9]{2}:[0-9]{2})\.[0-9]+)?"
 )
 WHOLE = re.compile(r"([+-]?)([0-9]+)(?:\.0*)?")
+MAX_DIGITS = 400  # of a decimal number that can be a category: a little more than a float has
 EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -81,18 +82,39 @@ def seconds_of(value: Any) -> float:
 def category_text(value: Any) -> str | None:
     """The text that is compared with a category, letter by letter.
 
-    It is a text itself; true and false; or a whole number without a point.
+    It is a text itself; true and false; a number in plain digits, a whole one without a point and a
+    decimal one without zeros at its end; or a time of day as 08:30:00.
     """
     if isinstance(value, str):
         return value
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
+    if isinstance(value, Decimal):
+        return _decimal_text(value)
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else str(number)
     try:
         return None if isinstance(value, bytes | bytearray | memoryview) else str(value)
     except ValueError:  # a whole number of thousands of digits
         return None
+
+
+def _decimal_text(value: Decimal) -> str | None:
+    """One text for each number: Decimal("1.00") is 1, 1E+2 is 100 and 0.50 is 0.5.
+
+    None for what is no number, and for one with more than `MAX_DIGITS` before or after the point.
+    """
+    sign, digits, places = value.as_tuple()
+    if isinstance(places, str):
+        return None
+    plain = "".join(map(str, digits)).rstrip("0")
+    places += len(digits) - len(plain)
+    if not plain:
+        return "0"
+    if len(plain) + places > MAX_DIGITS or places < -MAX_DIGITS:
+        return None
+    return format(Decimal((sign, tuple(map(int, plain)), places)), "f")
 
 
 def id_text(value: Any) -> str:

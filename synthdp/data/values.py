@@ -54,7 +54,20 @@ def read_values(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.Chu
             zone.
     """
     meaning = column_kind(column).meaning(column)
-    read = _walk(values, meaning, column)
+    read, failed = None, ""
+    try:
+        read = _walk(values, meaning, column)
+    except DataError:
+        raise
+    except Exception as error:  # its message may quote a value
+        failed = type(error).__name__
+    if read is None:
+        own = values.dtype if hasattr(values, "dtype") else values.type
+        raise DataError(
+            f"column {column.name!r} of the source is of type {own}, which cannot be read as type"
+            f" {column.type} ({failed})",
+            hint="cast it to text, numbers or dates in the source",
+        )
     if not (column.ranged and column.missing_codes):
         return read
     gone = np.isin(read.numbers, [meaning(code) for code in column.missing_codes])
@@ -120,7 +133,12 @@ def _walk(
         if isinstance(values.dtype, pd.CategoricalDtype):
             once = _walk(values.cat.categories.to_series(), meaning, column)
             return _looked_up(once, values.cat.codes.to_numpy())
-        values = pa.array(values, from_pandas=True)
+        dense = values
+        if isinstance(values.dtype, pd.SparseDtype):
+            dense = values.array.to_dense()
+            if dense.dtype == object:
+                return _one_by_one(dense.tolist(), meaning, column)
+        values = pa.array(dense, from_pandas=True)
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     read = [_array(chunk, meaning, column) for chunk in chunks]
     if len(read) == 1:
@@ -133,7 +151,8 @@ def _walk(
 
 def _one_by_one(values: Sequence[Any], meaning: Meaning, column: ColumnDomain | None) -> Read:
     codes = frozenset(column.missing_codes) if column else frozenset[str]()
-    absent = [is_missing(v) or (bool(codes) and category_text(v) in codes) for v in values]
+    text = column_kind(column).text_of(column) if column else category_text
+    absent = [is_missing(v) or (bool(codes) and text(v) in codes) for v in values]
     numbers = [math.nan if gone else meaning(v) for v, gone in zip(values, absent, strict=True)]
     return Read(np.array(numbers, dtype=np.float64), np.array(absent, dtype=bool))
 
@@ -156,13 +175,25 @@ def _array(cells: pa.Array, meaning: Meaning, column: ColumnDomain | None) -> Re
             typed = column_kind(column).typed(column, cells)
             if typed is not None:
                 return typed
-        cells = cells.dictionary_encode()
+        cells = _with_dictionary(cells).dictionary_encode()
         once = _one_by_one(_objects(cells.dictionary), meaning, column)
     else:
         once = _array(cells.dictionary, meaning, column)
     return _looked_up(
         once, cells.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     )
+
+
+def _with_dictionary(cells: pa.Array) -> pa.Array:
+    """The same values in a type that Arrow has dictionaries of, which holds all of them exactly."""
+    import pyarrow as pa
+
+    kind = cells.type
+    if pa.types.is_float16(kind):
+        return cells.cast(pa.float32())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return cells.cast(pa.decimal128(kind.precision, kind.scale))
+    return cells
 
 
 def _objects(cells: pa.Array) -> list[Any]:
@@ -209,11 +240,20 @@ def _check_type(column: ColumnDomain, kind: pa.DataType) -> None:
             "times with a zone"
             if zoned
             else "nested values"
-            if nested
+            if is_.is_nested(kind)
             else f"values of type {kind}"
         )
         to = "local times without a zone" if zoned else "text, numbers or dates"
         raise DataError(
             f"column {column.name!r} of the source holds {what}, which are not read",
             hint=f"cast it to {to} in the source",
+        )
+    if is_.is_time(kind) and column.ranged:
+        raise DataError(
+            f"column {column.name!r} of the source holds times of day, which type {column.type}"
+            " does not read",
+            hint=(
+                "make them a number in the source, such as minutes since midnight; or declare"
+                " categories such as 08:30:00"
+            ),
         )

@@ -260,6 +260,7 @@ def _read(
                 folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=choose
             ),
             choose,
+            commas=domain.numbers if s.decimal == "," else (),
         ),
         ParquetSource: lambda s: read_parquet_files(
             folder / s.path, choose=choose, check_rows=check_rows

@@ -24,7 +24,7 @@ from synthdp.release import run_folder
 from synthdp.release.gates import check_simulated
 from synthdp.release.run_folder import RunFolder
 from synthdp.spec.amendment import amendment
-from synthdp.spec.load.loader import parse_spec, spec_text
+from synthdp.spec.load.loader import own_text, parse_spec
 
 
 def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) -> RunFolder:
@@ -38,7 +38,7 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
         BudgetError: it would change the plan, or the run is over.
         OutputError, GateError: its gates or its key cannot be used.
     """
-    text = spec_text(spec_path)
+    text = own_text(spec_path)
     old = parse_spec(folder.spec_text, path=str(folder.spec_path))
     new = parse_spec(text, path=str(spec_path))
     entries = ledger.run_entries(folder.run)

@@ -38,7 +38,7 @@ from synthdp.release.job import Job
 from synthdp.release.open_session import open_session
 from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
 from synthdp.spec.checks.problem import stated
-from synthdp.spec.load.loader import parse_spec, spec_text
+from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import counts_only, engine_of
 
@@ -131,7 +131,7 @@ def run_graph(
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
-        text = spec_text(spec_path)
+        text = own_text(spec_path)
         loaded = _checked(text, spec_path, mode)
         out = out or Path("releases") / loaded.dataset.id / "graph"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
@@ -170,7 +170,7 @@ def run_orientation(
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
-        text = spec_text(spec_path)
+        text = own_text(spec_path)
         loaded = _checked(text, spec_path, None)
         out = out or Path("releases") / loaded.dataset.id / "orient"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)

@@ -66,7 +66,7 @@ from synthdp.release.publish import settle_and_publish, unmet_with_hint, withhol
 from synthdp.release.run_folder import RunFolder
 from synthdp.release.tracked import record_judgement, record_publication
 from synthdp.spec.checks.traps import traps
-from synthdp.spec.load.loader import parse_spec, spec_text
+from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.tracking.tracker import Tracker, tracker
 from synthdp.verify.at_hand import check_nearby
 
@@ -121,7 +121,7 @@ def _release(
 ) -> ReleaseOutcome:
     with reporter.stage("plan"):
         # Read once: what is run, kept and digested is one text.
-        text = spec_text(spec_path) if text is None else text
+        text = own_text(spec_path) if text is None else text
         loaded = parse_spec(text, path=str(spec_path))
         # Read once, here: one that cannot be used is an error before any spend, and where its path
         # is relative, the working folder may be another one when the bundle is signed.

@@ -206,6 +206,8 @@ def allowed(node: Mapping[str, Any]) -> str:
         return _code(node["const"])
     if node["type"] == "array":
         return f"list{_size(node, 'Items')} of {allowed(node['items'])}"
+    if "properties" in node:
+        return _code({key: "..." for key in node["properties"]})
     if node["type"] == "object":
         return f"map of names to {allowed(node['additionalProperties'])}"
     if "pattern" in node:
@@ -245,7 +247,8 @@ def _size(node: Mapping[str, Any], what: str, counted: str = "") -> str:
 def flow(value: object) -> str:
     """A value as YAML on one line; text goes in quotes unless it is plainly text."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(entry)}" for key, entry in value.items()) + "}"
+        keys = {key: key if re.match(r"\w", str(key)) else json.dumps(key) for key in value}
+        return "{" + ", ".join(f"{keys[key]}: {flow(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(flow(entry) for entry in value) + "]"
     if value is None or isinstance(value, bool):

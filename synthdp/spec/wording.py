@@ -180,6 +180,8 @@ def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[SpecMistak
         keys = list(model.model_fields) if model else []
         hint = nearest(str(loc[-1]), keys) or f"keys that can stand here: {', '.join(keys)}"
         yield SpecMistake(loc, "unknown key", hint, "unknown")
+    elif rule == "too_short" and len(value) >= context["min_length"]:
+        return  # entries that are wrong themselves were taken out, and each is told
     elif rule.startswith("union_tag"):
         yield _tag(loc, rule, context, kind)
     else:

@@ -20,7 +20,7 @@ def log_later(out: Path, *, store: str | None = None) -> list[str]:
     """
     record = TrackingRecord.kept(out)
     spec_path = Path(record.spec)
-    uri = store or store_address(load_spec(spec_path).tracking.uri, home(spec_path))
+    uri = store or store_address(load_spec(spec_path, lists=True).tracking.uri, home(spec_path))
     check_uri(uri)
     again = TrackingRecord(
         run=record.run,

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec, Unread
-from synthdp.spec.model.columns.categories import Labelled
+from synthdp.spec.model.columns.categories import Labelled, Mapped
 from synthdp.spec.reference import (
     PATTERNS,
     Section,
@@ -58,6 +58,7 @@ def test_every_model_of_the_contract_has_a_place() -> None:
     bases = {
         Model,
         Labelled,
+        Mapped,
         ChosenColumns,
         ReleaseSpec,
         Unread,

@@ -87,6 +87,7 @@ def test_only_standard_keywords_and_descriptions_for_the_user() -> None:
             "minLength",
             "maxLength",
             "minProperties",
+            "maxProperties",
             "discriminator",
         ]
     )

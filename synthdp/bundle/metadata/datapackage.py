@@ -101,6 +101,7 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) 
             "encoding": "utf-8",
             "bytes": csv_bytes,
             "hash": f"sha256:{csv_sha256}",
+            **_blank_rows(spec),
             "schema": {
                 "$schema": SCHEMA_PROFILE,
                 "fields": [_field(n, c) for n, c in spec.columns.items()],
@@ -112,6 +113,15 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) 
 
 
 _NOTE = "Synthetic rows under differential privacy; privacy/certificate.md states the guarantee."
+
+
+def _blank_rows(spec: ReleaseSpec) -> dict[str, Any]:
+    """Where each column may be missing, a row may miss all of them, which is no error of the file.
+
+    Frictionless calls such a row blank and invalid unless it is told to pass over it.
+    """
+    able = all(column.missing for column in spec.columns.values())
+    return {"dialect": {"skipBlankRows": True}} if able else {}
 
 
 def _slug(text: str) -> str:

@@ -72,7 +72,7 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
 def spec_yaml(spec: ReleaseSpec) -> str:
     """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec.
 
-    Every default is written out, but for `graph.unseen_causes`: specs are older than that field.
+    Every default is written out, but for those of fields that specs are older than.
     """
     import yaml
 
@@ -83,7 +83,13 @@ def spec_yaml(spec: ReleaseSpec) -> str:
     content = spec.model_dump(mode="json", exclude_none=True)
     if not spec.graph.unseen_causes:
         del content["graph"]["unseen_causes"]
+    if not spec.maps:
+        del content["maps"]
+    if content["dataset"]["source"].get("decimal") == ".":
+        del content["dataset"]["source"]["decimal"]
     for column in content["columns"].values():
+        if not column.get("values", True):
+            del column["values"]
         if "edges" in column or "derived" in column:
             del column["bins"]  # the contract takes one of the three
     return SPEC_HEAD + yaml.dump(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -42,15 +43,19 @@ class CategoryKind(ColumnKind[_C]):
         return ColumnDomain(name, self.type, column.labels + tail, column.missing)
 
     def meaning(self, domain: ColumnDomain) -> Meaning:
-        """The position of the label that is the value's text."""
-        known = positions(domain)
-        return lambda value: known.get(category_text(value), math.nan)
+        """The position of the label that is the value's text, or that the text is mapped to."""
+        labels, text = positions(domain), self.text_of(domain)
+        known = labels | {source: labels[label] for source, label in domain.sources}
+        return lambda value: known.get(text(value), math.nan)
+
+    def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
+        """None of the categories."""
+        return {"category": np.isnan(read.numbers) & ~read.absent}
 
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """Positions as levels; what is no category is the first one."""
-        unknown = np.isnan(read.numbers)
-        outside = int(unknown.sum() - read.absent.sum())
-        codes = np.where(unknown, 0.0, read.numbers).astype(np.uint16)
+        outside = int(self.misfits(domain, read)["category"].sum())
+        codes = np.where(np.isnan(read.numbers), 0.0, read.numbers).astype(np.uint16)
         return finish(domain, codes, read.absent, wrong_type=0, outside=outside)
 
     def decode(
@@ -130,6 +135,17 @@ class BooleanKind(CategoryKind[Boolean]):
     """Two texts, which other formats have a type for."""
 
     type: ClassVar[str] = "boolean"
+
+    def text_of(self, domain: ColumnDomain) -> Callable[[Any], str | None]:
+        """A typed truth value has the text of its side, whichever the spec gives it."""
+        false, true = domain.labels[:2]
+
+        def text(value: Any) -> str | None:
+            if isinstance(value, bool | np.bool_):
+                return true if value else false
+            return category_text(value)
+
+        return text
 
     def frictionless(self, column: Boolean) -> dict[str, Any]:
         """A boolean with its two texts."""

@@ -9,7 +9,7 @@ What the spec itself asks of a type (its fields, its part in expressions, the qu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.one_value import Meaning
+from synthdp.data.one_value import Meaning, category_text
 from synthdp.spec.model import ColumnBase
 
 if TYPE_CHECKING:  # a plan reads nothing
@@ -88,6 +88,10 @@ class ColumnKind(ABC, Generic[_C]):
         this).
         """
 
+    def text_of(self, domain: ColumnDomain) -> Callable[[Any], str | None]:
+        """A function of one value: its text, as compared with categories and missing codes."""
+        return category_text
+
     def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
         """The numbers of `meaning`, computed by an operation that the array's type names, or None.
 
@@ -95,6 +99,10 @@ class ColumnKind(ABC, Generic[_C]):
         format in the cells.
         """
         return None
+
+    @abstractmethod
+    def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
+        """Which values that are not missing do not fit, by kind; none is of two kinds."""
 
     @abstractmethod
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:

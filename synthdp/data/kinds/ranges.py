@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -59,12 +60,21 @@ class RangeKind(ColumnKind[_C]):
         """Numbers that are none of the type's, wherever they lie."""
         return np.zeros(len(numbers), dtype=bool)
 
+    def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
+        """Of another type, with a fraction, beyond a bound."""
+        numbers, fraction = read.numbers, self.unfit(read.numbers)
+        beyond = (numbers < domain.lower) | (numbers > domain.upper)
+        return {
+            "type": np.isnan(numbers) & ~read.absent,
+            "fraction": fraction,
+            "bound": beyond & ~fraction,
+        }
+
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """The level of each number, clamped to the range; what is no number is the lower bound."""
         numbers, absent = read.numbers, read.absent
-        wrong = (np.isnan(numbers) & ~absent) | self.unfit(numbers)
+        found = {kind: int(mask.sum()) for kind, mask in self.misfits(domain, read).items()}
         clean = np.where(np.isnan(numbers), domain.lower, numbers)
-        outside = (clean < domain.lower) | (clean > domain.upper)
         # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be
         # the same in both.
         clean = np.clip(clean, domain.lower, domain.upper) + 0.0
@@ -72,8 +82,8 @@ class RangeKind(ColumnKind[_C]):
             domain,
             level_of(domain, clean),
             absent,
-            wrong_type=int(wrong.sum()),
-            outside=int((outside & ~wrong).sum()),
+            wrong_type=found["type"] + found["fraction"],
+            outside=found["bound"],
             numbers=clean,
         )
 
@@ -290,11 +300,7 @@ class DatetimeKind(RangeKind[Datetime]):
 
     def frictionless(self, column: Datetime) -> dict[str, Any]:
         """A date, or a date and time, with its bounds."""
-        pattern = DATE_FORMATS[column.resolution]
-        bounds = {
-            "minimum": column.lower.strftime(pattern),
-            "maximum": column.upper.strftime(pattern),
-        }
+        bounds = {"minimum": _iso(column, column.lower), "maximum": _iso(column, column.upper)}
         return {"type": "date" if column.resolution == "day" else "datetime", "constraints": bounds}
 
     def croissant(self, column: Datetime) -> str:
@@ -315,6 +321,10 @@ class DatetimeKind(RangeKind[Datetime]):
 
     def in_words(self, column: Datetime, *, most: int) -> str:
         """Bounds and resolution."""
-        pattern = DATE_FORMATS[column.resolution]
-        lower, upper = column.lower.strftime(pattern), column.upper.strftime(pattern)
-        return f"{lower} to {upper}, to the {column.resolution}"
+        bounds = f"{_iso(column, column.lower)} to {_iso(column, column.upper)}"
+        return f"{bounds}, to the {column.resolution}"
+
+
+def _iso(column: Datetime, instant: datetime) -> str:
+    """An instant as values are written. Python's `strftime` writes the year 1 as 1 on Linux."""
+    return instant.isoformat(timespec="seconds")[: 10 if column.resolution == "day" else None]

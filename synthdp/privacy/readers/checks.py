@@ -41,8 +41,9 @@ def check_misfits(
             f"values outside the declared domain in column{'s' if len(bad) > 1 else ''}"
             f" {', '.join(map(repr, bad))}",
             hint=(
-                f"{_written_as(dataset.source, [domain[name] for name in bad])}; correct the domain"
-                " or the data, or accept clamping with `dataset.out_of_domain: clamp`"
+                f"{_written_as(dataset.source, [domain[name] for name in bad])}; `synthdp inspect"
+                " SPEC` counts them for your eyes; correct the domain or the data, or accept"
+                " clamping with `dataset.out_of_domain: clamp`"
             ),
         )
     return misfits
@@ -57,6 +58,8 @@ def _written_as(source: Source, columns: Sequence[ColumnDomain]) -> str:
     kinds = [kind for kind in COLUMN_KINDS.values() if kind.type in types]
     told = list(dict.fromkeys(k.read_as + (k.read_as_csv if text_alone else "") for k in kinds))
     if isinstance(source, CsvSource):
+        if source.decimal == "," and types & {"integer", "number"}:
+            told.append("decimals stand behind a comma, as in 1200,5 (dataset.source.decimal)")
         missing = (
             ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values)
             or "nothing"

@@ -50,7 +50,20 @@ def choice(source: Source, domain: Domain, id_column: str | None) -> Choose:
     return choose
 
 
-def chosen_frame(frame: pd.DataFrame, choose: Choose) -> pd.DataFrame:
-    """The columns of a frame that are read, with their names in the spec."""
+def chosen_frame(
+    frame: pd.DataFrame, choose: Choose, *, commas: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The columns of a frame that are read, with their names in the spec.
+
+    Texts of numbers in the columns `commas` have a comma before their decimals; each gets a point.
+    """
     kept = choose([str(name) for name in frame.columns])
-    return frame.iloc[:, list(kept)].set_axis(list(kept.values()), axis="columns")
+    chosen = frame.iloc[:, list(kept)].set_axis(list(kept.values()), axis="columns")
+    return chosen.assign(**{name: with_point(chosen[name]) for name in commas if name in chosen})
+
+
+def with_point(texts: pd.Series[str]) -> pd.Series[str]:
+    """Each text with points for its commas and commas for its points: 1.5 is then no number."""
+    for old, new in ((".", "\0"), (",", "."), ("\0", ",")):
+        texts = texts.str.replace(old, new, regex=False)
+    return texts

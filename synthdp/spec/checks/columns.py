@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.model import CONTROL, ReleaseSpec, starts_formula
+from synthdp.spec.model import CONTROL, CsvSource, ReleaseSpec, Unread, starts_formula
+from synthdp.spec.model.columns.categories import Mapped
 from synthdp.spec.model.fields import alike
 from synthdp.spec.syntax import Loc
+from synthdp.spec.wording import nearest
 
 MAX_LEVELS = 65_536  # the width of the one-hot row that the model reads
 
@@ -17,6 +19,33 @@ def columns(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name, column in spec.columns.items():
         for field, message, hint in column.mistakes():
             yield CrossProblem(("columns", name, field), message, hint)
+
+
+def value_maps(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Each text of the source becomes a category, and stands for nothing else."""
+    source = spec.dataset.source
+    missing = source.missing_values if isinstance(source, CsvSource) else ()
+    for name, column in spec.columns.items():
+        if not isinstance(column, Mapped) or isinstance(column, Unread):
+            continue
+        where = ("columns", name)
+        own = column.values or spec.maps.get(column.map or "", {})
+        if column.map is not None and column.values:
+            hint = "delete one of them"
+            yield CrossProblem((*where, "map"), "give either values or map, not both", hint)
+        elif column.map is not None and column.map not in spec.maps:
+            hint = (
+                nearest(column.map, spec.maps) or "write it there, as text of the source: category"
+            )
+            yield CrossProblem((*where, "map"), f"`maps` has no {column.map!r}", hint)
+        for text, category in own.items():
+            at = (*where, "values", text)
+            if category not in column.labels:
+                hint = nearest(category, column.labels) or "list it among the column's categories"
+                yield CrossProblem(at, f"{category!r} is no category of the column", hint)
+            elif text in column.missing_codes or text in missing:
+                message = f"{text!r} also stands for a missing value"
+                yield CrossProblem(at, message, "take it out here, or there")
 
 
 def column_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:

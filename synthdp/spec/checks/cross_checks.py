@@ -143,6 +143,7 @@ CHECKS = (
     _Check(("columns",), columnchecks.levels),
     _Check(("columns", "constraints"), impossible),
     _Check(("columns",), columnchecks.columns),
+    _Check(("columns", "maps", "dataset.source"), columnchecks.value_maps),
     _Check(("dataset.source", "columns"), datasetchecks.missing_texts),
     _Check(("dataset.source",), datasetchecks.source),
     _Check(("dataset.source",), querychecks.row_by_row),

@@ -15,7 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.addresses import home
 from synthdp.spec.checks.cross_checks import cross_problems, part_problems
+from synthdp.spec.load.lists import MAX_BYTES, with_lists
 from synthdp.spec.load.names import name_problems
 from synthdp.spec.load.partial import partial_spec
 from synthdp.spec.load.yaml_tree import Node, read
@@ -24,12 +26,11 @@ from synthdp.spec.model.rules import fill_defaults
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import SpecMistake, findings
 
-MAX_BYTES = 1_000_000
 MAX_LISTED = 100
 
 
-def load_spec(path: Path) -> ReleaseSpec:
-    """Read and check a spec file.
+def load_spec(path: Path, *, lists: bool = False) -> ReleaseSpec:
+    """Read and check a spec file; with `lists`, a steward's own, whose lists may lie in files.
 
     Raises:
         SpecError: the file cannot be read, or has mistakes; every one of them is listed.
@@ -37,7 +38,8 @@ def load_spec(path: Path) -> ReleaseSpec:
     >>> load_spec(Path("clinic.yaml")).dataset.id
     'clinic'
     """
-    return parse_spec(spec_text(path), path=str(path))
+    text = own_text(path) if lists else spec_text(path)
+    return parse_spec(text, path=str(path))
 
 
 def parse_spec(text: str, *, path: str) -> ReleaseSpec:
@@ -81,6 +83,15 @@ def with_epsilon(text: str, epsilon: float) -> ReleaseSpec:
     content: Any = None if tree is None else tree.value()
     privacy = {**content["privacy"], "epsilon": epsilon}
     return fill_defaults(ReleaseSpec.model_validate({**content, "privacy": privacy}))
+
+
+def own_text(path: Path) -> str:
+    """The text of a steward's own spec, with the lists that it names in the place of their files.
+
+    Raises:
+        SpecError: a file cannot be read.
+    """
+    return with_lists(spec_text(path), path=str(path), folder=home(path))
 
 
 def spec_text(path: Path) -> str:

@@ -21,10 +21,12 @@ from synthdp.spec.model import (
     DeclaredRows,
     Estimand,
     Gate,
+    Name,
     PrivacyUnit,
     ReleaseSpec,
     Source,
     Unread,
+    ValueMap,
 )
 from synthdp.spec.model.rules import fill_defaults
 from synthdp.spec.wording import closest
@@ -71,6 +73,10 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
     parts["estimands"] = _entries(Estimand, asked)
     if len(parts["estimands"]) < entries:
         lost.add("estimands[]")
+    maps = tree.entries.get("maps")
+    parts["maps"] = _valid(TypeAdapter(dict[Name, ValueMap]), maps) or {}
+    if maps is not None and not parts["maps"]:
+        lost.add("maps")
     parts["gates"] = _entries(Gate, tree.entries.get("gates"))
     parts["constraints"] = _entries(Constraint, tree.entries.get("constraints"))
     spec = ReleaseSpec.model_construct(**parts)

@@ -17,7 +17,7 @@ Import models from here; the files behind it are for reading and changing:
     gates.py        gates, and the metrics that they may bound
     running.py      tracking, compute
     publication.py  publication, signing
-    fields.py       the base model and the types of single values
+    fields.py       maps, the base model and the types of single values
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ from synthdp.spec.model.fields import (
     Names,
     Real,
     Slug,
+    ValueMap,
     Whole,
     starts_formula,
 )
@@ -172,6 +173,7 @@ __all__ = [
     "TableEstimand",
     "Tracking",
     "Unread",
+    "ValueMap",
     "Whole",
     "category_types",
     "derived_of",
@@ -269,6 +271,11 @@ class ReleaseSpec(Model):
     )
     signing: Signing = Field(
         default=Signing(), description="who vouches for the bundle", examples=[{"required": False}]
+    )
+    maps: dict[Name, ValueMap] = Field(
+        default={},
+        description="maps from texts of the source to categories, for columns that name them",
+        examples=[{"status": {"+": "positive", "-": "negative"}}],
     )
 
     @property

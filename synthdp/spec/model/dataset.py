@@ -51,6 +51,9 @@ class CsvSource(ChosenColumns):
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
         default=",", description="what parts the fields of a line", examples=[";"]
     )
+    decimal: Literal[".", ","] = Field(
+        default=".", description="what stands before the decimals of numbers", examples=[","]
+    )
     missing_values: tuple[str, ...] = Field(
         default=("",), description="texts that stand for a missing value", examples=[["", "NA"]]
     )

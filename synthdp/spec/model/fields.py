@@ -5,6 +5,7 @@ The types read values as YAML writes them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -64,8 +65,8 @@ def starts_formula(text: str) -> bool:
 def _category(value: str) -> str:
     if starts_formula(value):
         raise ValueError(
-            f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a"
-            " letter"
+            f"category {value!r} starts like a spreadsheet formula; give it another text here, and"
+            f" map the source's to that with `values: {{{json.dumps(value)}: ...}}`"
         )
     if CONTROL.search(value):
         raise ValueError(f"category {value!r} holds a control character or a line break; rename it")
@@ -159,6 +160,12 @@ def renamed(names: Mapping[str, str]) -> BeforeValidator:
     return BeforeValidator(refuse)
 
 
+def _without_null(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("a null character: no database holds one; delete it")
+    return value
+
+
 Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
 Real = Annotated[float, Strict(), BeforeValidator(_real)]
 Flag = Annotated[bool, Strict()]
@@ -173,10 +180,34 @@ Category = Annotated[
     BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
     AfterValidator(_category),
 ]
-Categories = Annotated[
-    tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(distinct)
+SourceText = Annotated[
+    str,
+    Field(max_length=1000),
+    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
+    AfterValidator(_without_null),
 ]
-FewCodes = Annotated[tuple[Category, ...], Field(max_length=64), AfterValidator(distinct)]
+"""A text as it stands in the source: it is compared, and published nowhere but in the spec."""
+LIST_FILE = {
+    "type": "object",
+    "properties": {"file": {"type": "string"}},
+    "required": ["file"],
+    "additionalProperties": False,
+}
+
+
+class OrFile:
+    """A list that `{file: ...}` may stand for in the JSON schema; the loader replaces it first."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        """Either of the two."""
+        return {"anyOf": [handler(schema), LIST_FILE]}
+
+
+Categories = Annotated[
+    tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(distinct), OrFile()
+]
+FewCodes = Annotated[tuple[SourceText, ...], Field(max_length=64), AfterValidator(distinct)]
+ValueMap = Annotated[dict[SourceText, Category], Field(max_length=4096)]
 Name = Annotated[
     str,
     Field(min_length=1, max_length=128),

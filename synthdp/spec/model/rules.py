@@ -13,7 +13,16 @@ import math
 from itertools import combinations
 
 from synthdp.spec.addresses import is_pattern, is_url
-from synthdp.spec.model import Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
+from synthdp.spec.model import (
+    Column,
+    Compute,
+    ParquetSource,
+    Ranged,
+    ReleaseSpec,
+    Shares,
+    Source,
+)
+from synthdp.spec.model.columns.categories import Mapped
 from synthdp.spec.model.columns.fine_bins import with_fine_bins
 from synthdp.spec.model.running import EngineName
 
@@ -36,7 +45,7 @@ ESTIMANDS_SHARE = 0.15  # of estimands, where shares are left out; all else gets
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec with the shares, bins and settings of its synthesizer that it leaves out."""
-    spec = _with_fine_bins(_with_pairs(_with_shares(spec)))
+    spec = _with_fine_bins(_with_pairs(_with_shares(_with_maps(spec))))
     synthesizer = spec.synthesizer
     rules = {
         "latent": latent(spec),
@@ -48,6 +57,17 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
         name: value for name, value in rules.items() if name not in synthesizer.model_fields_set
     }
     return spec.model_copy(update={"synthesizer": synthesizer.model_copy(update=missing)})
+
+
+def _with_maps(spec: ReleaseSpec) -> ReleaseSpec:
+    """A column that names a map gets its texts; one that is unknown stays, for a check to tell."""
+    columns = dict[str, Column](spec.columns)
+    for name, column in columns.items():
+        if isinstance(column, Mapped) and column.map in spec.maps and not column.values:
+            own = {"values": spec.maps[column.map], "map": None}
+            columns[name] = column.model_copy(update=own)
+    left = any(isinstance(c, Mapped) and c.map is not None for c in columns.values())
+    return spec.model_copy(update={"columns": columns, "maps": spec.maps if left else {}})
 
 
 def _with_shares(spec: ReleaseSpec) -> ReleaseSpec:

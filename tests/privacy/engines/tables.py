@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,37 @@ COLUMNS: dict[str, tuple[Column, pa.DataType]] = {
     "many": (
         Ordinal(type="ordinal", categories=MANY, missing=True, missing_codes=("a", "c99")),
         pa.large_string(),
+    ),
+    "mapped": (
+        Categorical(
+            type="categorical",
+            categories=("B", "b", "7"),
+            values={"a": "7", "+": "B", "é": "b", "7": "b"},
+            missing=True,
+            missing_codes=("-", "01"),
+        ),
+        pa.string(),
+    ),
+    "mapped digits": (
+        Ordinal(
+            type="ordinal", categories=("low", "20"), values={"1": "low", "0": "20", "-0": "20"}
+        ),
+        pa.int64(),
+    ),
+    "mapped truth": (
+        Categorical(type="categorical", categories=("x", "true"), values={"false": "true"}),
+        pa.bool_(),
+    ),
+    "flag of other texts": (Boolean(type="boolean", false="no", true="false"), pa.bool_()),
+    "decimal codes": (
+        Categorical(
+            type="categorical",
+            categories=("1", "0.5", "1.00", "-3", "1E+2", "9007199254740993"),
+            values={"7": "0.5"},
+            missing=True,
+            missing_codes=("99", "-0.25"),
+        ),
+        pa.decimal128(20, 2),
     ),
     "code": (
         TextCode(
@@ -182,6 +214,9 @@ def cells(kind: pa.DataType) -> st.SearchStrategy[Any]:
             | st.sampled_from([n for n in near if low <= n <= high])
             | st.integers(low, high)
         )
+    if pa.types.is_decimal(kind):
+        near = ["1", "0.5", "-3", "100", "7", "99", "-0.25", "0", "0.01", "9007199254740993"]
+        return st.none() | st.sampled_from([*map(Decimal, near)]) | st.decimals(-99, 999, places=2)
     first, last = dt.datetime(2020, 1, 30), dt.datetime(2021, 3, 3)
     instants = st.datetimes(first, last) | st.datetimes() | st.just(dt.datetime(1999, 9, 9, 23))
     if pa.types.is_timestamp(kind) and kind.unit == "ms":

@@ -23,6 +23,7 @@ from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.readers.engines.steps import Kind, check_kinds, levels_of
 from synthdp.spec.model import Categorical, Column, Datetime, Number, SqlSource
+from synthdp.spec.model.columns import TextCode
 from tests.privacy.engines.tables import (
     ALL,
     BY_ROW,
@@ -61,6 +62,7 @@ KINDS: dict[str, Kind] = {
     "date32[day]": "day",
     "timestamp[us]": "instant",
     "timestamp[ms]": "instant",
+    "decimal128(20, 2)": "decimal",
 }
 
 
@@ -173,6 +175,7 @@ def test_sqlite_reads_each_value_by_its_own_type(
 
 DAY = Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=2)
 LETTER = Categorical(type="categorical", categories=("a",))
+CODE = TextCode(type="text-code", codes=("a1",), prefix=1)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,8 @@ LETTER = Categorical(type="categorical", categories=("a",))
         (DAY, "text", "holds texts"),
         (DAY, "PostgreSQL's timestamp with time zone", "values of type PostgreSQL's timestamp"),
         (LETTER, "day", "holds dates"),
-        (LETTER, "decimal", "holds decimal numbers"),
+        (CODE, "decimal", "holds decimal numbers"),
+        (LETTER, "PostgreSQL's time", "values of type PostgreSQL's time"),
     ],
 )
 def test_types_that_are_not_proved_are_refused(column: Column, kind: Any, told: str) -> None:

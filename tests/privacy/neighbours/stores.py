@@ -58,6 +58,14 @@ COLUMNS: Mapping[str, Column] = {
     ),
     "truth": Categorical(type="categorical", categories=("true", "b")),
     "flag": Boolean(type="boolean"),
+    "flag of texts": Boolean(type="boolean", false="0.5", true="1", missing=True),
+    "mapped": Categorical(
+        type="categorical",
+        categories=("plus", "minus", "1"),
+        values={"1.0": "plus", "7": "plus", "-9": "minus", "0.5": "1", "é": "1", "06:00:00": "1"},
+        missing=True,
+        missing_codes=("a", "false"),
+    ),
     "day": Datetime(
         type="datetime",
         lower="2020-01-01",
@@ -101,6 +109,8 @@ CELLS: Mapping[str, pa.Array] = {
     "bool": pa.array([True, False, None]),
     "text": pa.array(TEXTS, pa.string()),
     "long text": pa.array(TEXTS, pa.large_string()),
+    "time s": pa.array([0, 21_600, 86_399, None], pa.int32()).cast(pa.time32("s")),
+    "time us": pa.array([0, 21_600_000_000, 1, None], pa.int64()).cast(pa.time64("us")),
     "null": pa.array([None, None], pa.null()),
     "day": pa.array([0, 18_293, -719_162, 2_932_897, 2**31 - 1, -(2**31), None], pa.int32()).cast(
         pa.date32()
@@ -254,6 +264,16 @@ def fastparquet(
 # --- CSV, DataFrames, SQLite ---
 
 
+def csv_with_commas(
+    kind: str, names: Sequence[str], cells: pa.Array, folder: Path
+) -> tuple[dict[str, Any], None]:
+    """Numbers with a comma before their decimals."""
+    texts = ["" if v is None else str(v).replace(".", ",") for v in cells.to_pylist()]
+    lines = [";".join(names), *(";".join([f'"{t}"'] * len(names)) for t in texts)]
+    (folder / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {"kind": "csv", "path": "t.csv", "delimiter": ";", "decimal": ","}, None
+
+
 def csv_file(quoting: int) -> Callable[..., tuple[dict[str, Any], None]]:
     def write(
         kind: str, names: Sequence[str], cells: pa.Array, folder: Path
@@ -291,6 +311,15 @@ def categories(kind: str, cells: pa.Array) -> pd.Series[Any]:
     return pd.Series(pd.Categorical(cells.to_pylist(), categories=known))
 
 
+def sparse(kind: str, cells: pa.Array) -> pd.Series[Any]:
+    """Of a sparse dtype; texts that stand often are not stored either."""
+    if kind == "text":
+        dtype = pd.SparseDtype(object, "1")
+        return pd.Series(pd.arrays.SparseArray(np.array(cells.to_pylist(), object), dtype=dtype))
+    dense = cells.to_numpy(zero_copy_only=False).astype(kind)
+    return pd.Series(pd.arrays.SparseArray(dense, dtype=pd.SparseDtype(kind, 0)))
+
+
 def sqlite(declared: str, *, analysed: bool) -> Callable[..., tuple[dict[str, Any], None]]:
     def write(
         kind: str, names: Sequence[str], cells: pa.Array, folder: Path
@@ -317,6 +346,7 @@ AS_PYTHON = (
     "near day",
     "near instant",
     "decimal",
+    "time us",
 )
 
 
@@ -333,6 +363,8 @@ def ways() -> Iterator[Way]:
     yield Way("levels alone", parquet("pages", {"levels_only": True}))
     yield Way("csv", csv_file(csv.QUOTE_MINIMAL), ("text", "float64", "int64", "bool", "near day"))
     yield Way("csv, quoted", csv_file(csv.QUOTE_ALL), ("text", "float64"))
+    yield Way("csv, decimal commas", csv_with_commas, ("text", "float64", "int64", "decimal"))
+    yield Way("frame of sparse dtypes", frame(sparse), ("text", "float64", "float32"))
     yield Way("frame", frame(lambda k, c: pandas_column(c, FRAMES[k])), tuple(FRAMES))
     yield Way("frame of objects", frame(lambda _, c: pandas_column(c, "object")), AS_PYTHON)
     yield Way("frame of categories", frame(categories), ("text", "int64", "bool"))

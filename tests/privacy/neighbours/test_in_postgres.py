@@ -33,6 +33,7 @@ TYPES = {
     "near day": "date",
     "near instant": "timestamp",
     "decimal": "numeric",
+    "time us": "time",
 }
 SOURCE = {"kind": "sql", "url_env": "TEST_DB_URL", "query": "select * from t"}
 # Without other ways the planner takes those that need the statistics.

@@ -234,6 +234,8 @@ def _gathered(futures: list[Any]) -> Iterator[Any]:
     while futures:
         value = _result(futures.pop())
         if isinstance(value, Failed):
+            if value.told is not None:
+                raise DataError(value.told[0], hint=value.told[1])
             raise DataError(
                 f"a task of compute.engine dask failed ({value.kind})",
                 hint=(
@@ -259,9 +261,12 @@ def _result(future: Any) -> Any:
 
 @dataclass(frozen=True)
 class Failed:
-    """In place of what a task should have given: the kind of its error, and nothing else of it."""
+    """In place of what a task should have given: the kind of its error, and nothing else of it but
+    the message and hint of one of ours, which quote no row.
+    """
 
     kind: str
+    told: tuple[str, str | None] | None = None
 
     def __getitem__(self, _: int) -> Failed:
         return self
@@ -282,6 +287,8 @@ class _Quiet:
             return failed[0]
         try:
             return self.job(task)
+        except DataError as error:
+            return Failed(type(error).__name__, (error.message, error.hint))
         except Exception as error:
             return Failed(type(error).__name__)
 

@@ -65,7 +65,7 @@ number of 64 bits to some digits is the same for PostgreSQL and Python, which bo
 """
 OLDEST = 130_000
 """The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
-REFUSED = {1042: "char(n)", 1184: "timestamp with time zone", 2950: "uuid"}
+REFUSED = {1042: "char(n)", 1083: "time", 1184: "timestamp with time zone", 2950: "uuid"}
 
 
 @dataclass(frozen=True)

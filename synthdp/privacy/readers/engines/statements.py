@@ -21,7 +21,7 @@ from synthdp.privacy.readers.engines.steps import Kind, Levels, levels_of, outsi
 
 REALS = ("real", "decimal")
 SOURCE, LEVEL, UNIT = "synthdp_source", "synthdp_l", "synthdp_u"
-NAN = "{} = CAST('NaN' AS FLOAT8)"  # whether a number is none, whatever its bits
+NAN = "{} = CAST('NaN' AS {})"  # whether a number is none, whatever its bits
 WHOLE = "^[+-]?[0-9]+([.]0*)?$"  # a plain whole number
 LEAF = 4  # branches of one CASE; a search of more halves them first
 # What Python's `strip` takes from both ends of a text.
@@ -75,7 +75,7 @@ class Statement:
         )
         gone = f"{cell} IS NULL"
         if kind in REALS:
-            gone += f" OR {NAN.format(value)}"
+            gone += f" OR {NAN.format(value, self._number(column, kind))}"
         branches = f"WHEN {gone} THEN {group[found.null]}"
         for code, level in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
@@ -85,7 +85,7 @@ class Statement:
     def misfits(self, cell: str, column: ColumnDomain, kind: Kind) -> list[str]:
         """Conditions: of a wrong type, outside the domain, unexpectedly missing."""
         found, value = levels_of(column, kind), self._comparable(cell, column, kind)
-        nan = f" OR {NAN.format(value)}" if kind in REALS else ""
+        nan = f" OR {NAN.format(value, self._number(column, kind))}" if kind in REALS else ""
         gone = f"({cell} IS NULL{nan})"
         for code, _ in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
@@ -120,12 +120,16 @@ class Statement:
         if kind == "truth" and column.ranged:
             return f"CAST(CASE WHEN {cell} THEN 1 ELSE 0 END AS FLOAT8)"
         if kind in REALS or (column.ranged and kind == "whole"):
-            return f"CAST({cell} AS FLOAT8)"
+            return f"CAST({cell} AS {self._number(column, kind)})"
         return cell
+
+    def _number(self, column: ColumnDomain, kind: Kind) -> str:
+        """The type in which numbers are compared: codes by all their digits."""
+        return "NUMERIC" if kind == "decimal" and not column.ranged else "FLOAT8"
 
     def _literal(self, value: Any, kind: Kind) -> str:
         sql = {"text": "TEXT", "truth": "BOOLEAN", "whole": "BIGINT", "day": "DATE"}
-        sql |= {"instant": "TIMESTAMP"}
+        sql |= {"instant": "TIMESTAMP", "decimal": "NUMERIC"}
         return self.bound(value, "FLOAT8" if isinstance(value, float) else sql[kind])
 
     def _keys(

@@ -6,9 +6,11 @@ begins at each step, so that a database does what reading into memory does.
 Why that is the same level for every value [derived here], by kind of cell and type of column:
 
 - A category's text is compared letter by letter, and a database compares bytes of UTF-8: the same,
-  since both sides are UTF-8. For whole numbers, real numbers and truth, `category_text` maps a
-  value to the text of a label exactly if the value is one of those listed for it here: the text of
-  a whole number is its digits, and a real number that has the text t is `float(t)`.
+  since both sides are UTF-8. For whole numbers, real and decimal numbers, `category_text` maps a
+  value to a text that has a level exactly if the value is one of those listed for it here: the text
+  of a whole number is its digits, a real number that has the text t is `float(t)`, and a decimal
+  one is `Decimal(t)`, whatever its scale, since equal decimals have one text. A database compares
+  decimals by their value, too. Of truth both values are listed.
 - The level of a number x of 64 bits follows from comparisons of x with edges, bounds, spikes and
   missing codes alone (`RangeKind.encode`, `bins.level_of`, `values.read_values`). No two numbers
   lie on different sides of one of these without a step between them: each such number b begins a
@@ -26,9 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from synthdp.data.column_domain import ColumnDomain
@@ -46,7 +50,6 @@ ARROW: Mapping[Kind, pa.DataType] = {
     "truth": pa.bool_(),
     "whole": pa.int64(),
     "real": pa.float64(),
-    "decimal": pa.float64(),
     "day": pa.date32(),
     "instant": pa.timestamp("s"),
 }
@@ -54,9 +57,9 @@ KINDS: Mapping[str, tuple[Kind, ...]] = {
     "integer": ("truth", "whole", "real", "decimal"),
     "number": ("truth", "whole", "real", "decimal"),
     "datetime": ("day", "instant"),
-    "categorical": ("text", "truth", "whole", "real"),
-    "ordinal": ("text", "truth", "whole", "real"),
-    "boolean": ("text", "truth", "whole", "real"),
+    "categorical": ("text", "truth", "whole", "real", "decimal"),
+    "ordinal": ("text", "truth", "whole", "real", "decimal"),
+    "boolean": ("text", "truth", "whole", "real", "decimal"),
     "text-code": ("text",),
 }
 WORDS: Mapping[str, str] = {
@@ -148,7 +151,7 @@ def levels_of(column: ColumnDomain, kind: Kind) -> Levels:
         )
     gone = column.missing_codes
     if kind == "text":
-        keys = [label for label in column.labels[: column.levels - column.missing]]
+        keys = [*column.labels[: column.levels - column.missing], *dict(column.sources)]
         codes = tuple((code, _level(column, code, kind)) for code in gone)
         prefix = max(map(len, keys)) if column.type == "text-code" else None
         return Levels(null, 0, _keyed(column, keys, kind), prefix=prefix, whole=codes)
@@ -156,10 +159,11 @@ def levels_of(column: ColumnDomain, kind: Kind) -> Levels:
         known = [v for v in (False, True) if not _read(column, v, kind).outside]
         return Levels(null, 0, _keyed(column, known, kind))
     values = list[Any]()
-    for text in (*column.labels, *gone):
+    number: Any = {"whole": int, "real": float, "decimal": Decimal}[kind]
+    for text in (*column.labels, *dict(column.sources), *gone):
         try:
-            value = int(text) if kind == "whole" else float(text)
-        except ValueError:
+            value = number(text)
+        except (ValueError, InvalidOperation):
             continue
         if category_text(value) == text and value == value and _fits(value, kind):
             values.append(value)
@@ -173,7 +177,7 @@ def _keyed(column: ColumnDomain, values: list[Any], kind: Kind) -> tuple[tuple[A
 
 
 def _fits(value: float, kind: Kind) -> bool:
-    return kind == "real" or -(2**63) <= value < 2**63
+    return kind != "whole" or -(2**63) <= value < 2**63
 
 
 def _points(column: ColumnDomain) -> set[float]:
@@ -216,6 +220,8 @@ def _level(column: ColumnDomain, value: Any, kind: Kind) -> int:
 
 def _read(column: ColumnDomain, value: Any, kind: Kind) -> EncodedColumn:
     """By the function that reads tables."""
+    if kind == "decimal":  # Arrow has none of every scale
+        return encode_column(column, pd.Series([value], dtype=object))
     return encode_column(column, pa.array([value], ARROW[kind]))
 
 

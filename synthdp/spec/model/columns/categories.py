@@ -8,7 +8,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from synthdp.spec.model.columns.base import CODEBOOK, ColumnBase, Operand, Question
-from synthdp.spec.model.fields import CONTROL, Categories, Category, alike, as_text, wrong
+from synthdp.spec.model.fields import (
+    CONTROL,
+    Categories,
+    Category,
+    Name,
+    ValueMap,
+    alike,
+    as_text,
+    wrong,
+)
 
 _ALL = f"categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest"
 
@@ -27,7 +36,25 @@ Label = Annotated[
 ]
 
 
-class Labelled(ColumnBase):
+class Mapped(ColumnBase):
+    """Categories that may have other texts in the source."""
+
+    values: ValueMap = Field(
+        default={},
+        description=(
+            "texts of the source that are published as another: that category. Several may become"
+            " one; all other texts are read as they are"
+        ),
+        examples=[{"+": "positive", "-": "negative"}],
+    )
+    map: Name | None = Field(
+        default=None,
+        description="the name of a map under `maps`, in place of `values`",
+        examples=["status"],
+    )
+
+
+class Labelled(Mapped):
     """Categories that are codes, and what they stand for."""
 
     value_labels: dict[Category, Label] = Field(
@@ -47,8 +74,8 @@ class Labelled(ColumnBase):
 class Categorical(Labelled):
     """One of a list of texts, in no order.
 
-    Texts are compared letter by letter. Typed whole numbers are written without a point, truth
-    values as true and false.
+    Texts are compared letter by letter. Typed whole numbers are written without a point, decimal
+    ones without zeros at their end, truth values as true and false, times of day as 08:30:00.
     """
 
     questions: ClassVar = (
@@ -66,7 +93,10 @@ class Categorical(Labelled):
         description="texts without an order", examples=["categorical"]
     )
     categories: Categories = Field(
-        description="every text that is allowed; codes such as 0 and 1 are read as texts",
+        description=(
+            "every text that is allowed; codes such as 0 and 1 are read as texts. `{file: F}` reads"
+            " them from a text file beside the spec, one a line"
+        ),
         examples=[["Female", "Male"]],
     )
 
@@ -107,7 +137,8 @@ class Ordinal(Labelled):
 
     type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
     categories: Categories = Field(
-        description="from lowest to highest", examples=[["low", "medium", "high"]]
+        description="from lowest to highest; `{file: F}` as above",
+        examples=[["low", "medium", "high"]],
     )
 
     @property
@@ -120,8 +151,8 @@ class Ordinal(Labelled):
         yield from ((("categories", i), text) for i, text in enumerate(self.categories))
 
 
-class Boolean(ColumnBase):
-    """One of two texts."""
+class Boolean(Mapped):
+    """One of two texts. Typed truth values are false and true whatever these texts are."""
 
     truth: ClassVar[bool] = True
     questions: ClassVar = (

@@ -10,12 +10,23 @@ from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
 
 from synthdp.spec.model.columns.base import CODEBOOK, ColumnBase, Question
-from synthdp.spec.model.fields import Category, Whole, alike, distinct, starts_formula, wrong
+from synthdp.spec.model.fields import (
+    Category,
+    OrFile,
+    Whole,
+    alike,
+    distinct,
+    starts_formula,
+    wrong,
+)
 
 MAX_CODES, MAX_LEVELS = 100_000, 4096
 
 Codes = Annotated[
-    tuple[Category, ...], Field(min_length=1, max_length=MAX_CODES), AfterValidator(distinct)
+    tuple[Category, ...],
+    Field(min_length=1, max_length=MAX_CODES),
+    AfterValidator(distinct),
+    OrFile(),
 ]
 Prefix = Annotated[Whole, Field(ge=1, le=64), Unit("characters")]
 
@@ -52,7 +63,10 @@ class TextCode(ColumnBase):
         description="codes of which the beginning is kept", examples=["text-code"]
     )
     codes: Codes = Field(
-        description="every code that is allowed: a public list, not the codes in the table",
+        description=(
+            "every code that is allowed: a public list, not the codes in the table. `{file: F}`"
+            " reads them from a text file beside the spec, one a line"
+        ),
         examples=[["E10.1", "E11.9", "E11.65", "I10"]],
     )
     prefix: Prefix = Field(
