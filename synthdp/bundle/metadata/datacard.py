@@ -182,8 +182,8 @@ def _where_from(certificate: Certificate) -> str:
     own = certificate.domain_from
     if own is None:
         return (
-            "Types, bounds and categories were declared by the publisher, and are supposed not to be"
-            " read off the data."
+            "Types, bounds and categories were declared by the publisher, and are supposed not to"
+            " be read off the data."
         )
     return (
         "Types, bounds and categories were found in the data under differential privacy, by run"
