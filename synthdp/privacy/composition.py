@@ -7,7 +7,9 @@ at once. What is left out is counted as lost, as there; the tests hold both agai
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +18,58 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import fft
 
 Floats = npt.NDArray[np.float64]
-Part = tuple[pld_pmf.DensePLDPmf, int]
-"""A distribution, and how often it is there."""
 
 TAIL = 1e-15  # mass that a window of losses may leave out on either side
-ORDERS = (
-    0.3,
-    0.6,
-    1.0,
-    1.7,
-    2.8,
-    4.5,
-    8.3,
-)  # of Chernoff's bound, in standard deviations; any is sound
+REACH = 500_000  # places of a grid on either side of a loss of zero
+BLOCK = 64  # places whose losses are taken for their largest, or smallest, where a window is sought
+# Of Chernoff's bound, in standard deviations; any is sound.
+ORDERS = (0.3, 0.6, 1.0, 1.7, 2.8, 4.5, 8.3)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One direction of a distribution that is there `count` times: probabilities of neighbouring
+    losses, the first of which is at the place `lowest`, and of an endless loss.
+    """
+
+    probs: Floats
+    lowest: int
+    endless: float
+    count: int
+
+    @classmethod
+    def of(cls, pmf: pld_pmf.DensePLDPmf, count: int) -> Part:
+        """Losses above `REACH` count as endless, and those below are raised to it; what a transform
+        left below zero counts as zero.
+        """
+        probs, lowest = np.asarray(pmf._probs), int(pmf._lower_loss)
+        start, end = max(0, -REACH - lowest), max(1, REACH + 1 - lowest)
+        kept = np.maximum(probs[start:end], 0.0)
+        kept[0] += max(0.0, float(probs[:start].sum()))
+        endless = float(pmf._infinity_mass) + max(0.0, float(probs[end:].sum()))
+        return cls(kept, lowest + start, endless, count)
+
+    @cached_property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of the place, from the lowest."""
+        place, total = np.arange(len(self.probs)), float(self.probs.sum())
+        mean = float(self.probs @ place) / total if total else 0.0
+        return mean, float(self.probs @ (place - mean) ** 2) / total if total else 0.0
+
+    @cached_property
+    def _blocks(self) -> Floats:
+        starts = np.arange(0, len(self.probs), BLOCK)
+        with np.errstate(divide="ignore"):
+            return np.log(np.add.reduceat(self.probs, starts))
+
+    def log_mean(self, t: float) -> float:
+        """No less than the logarithm of E[exp(t (place - mean))]: a block's places are taken for
+        its last one, or its first where t is negative.
+        """
+        place = np.arange(len(self._blocks)) * float(BLOCK) + (BLOCK - 1 if t > 0 else 0)
+        exponent = self._blocks + t * (place - self.moments[0])
+        most = float(exponent.max())
+        return most + math.log(float(np.exp(exponent - most).sum())) if most > -math.inf else most
 
 
 def composed(
@@ -42,14 +83,22 @@ def composed(
     >>> round(found, 3) == round(twice.get_epsilon_for_delta(1e-5), 3)
     True
     """
-    removed = _composed([(part._pmf_remove.to_dense_pmf(), count) for part, count in parts])
+    width = parts[0][0]._pmf_remove._discretization
+
+    def law(pmfs: Iterable[pld_pmf.PLDPmf]) -> pld_pmf.DensePLDPmf:
+        each = [pmf.to_dense_pmf() for pmf in pmfs]
+        if len(parts) == 1 and parts[0][1] == 1:
+            return each[0]
+        counts = [count for _, count in parts]
+        return _composed([Part.of(pmf, n) for pmf, n in zip(each, counts, strict=True)], width)
+
+    removed = law(part._pmf_remove for part, _ in parts)
     if all(part._symmetric for part, _ in parts):
         return pld.PrivacyLossDistribution(removed)
-    added = _composed([(part._pmf_add.to_dense_pmf(), count) for part, count in parts])
-    return pld.PrivacyLossDistribution(removed, added)
+    return pld.PrivacyLossDistribution(removed, law(part._pmf_add for part, _ in parts))
 
 
-def _composed(parts: Sequence[Part]) -> pld_pmf.DensePLDPmf:
+def _composed(parts: Sequence[Part], width: float) -> pld_pmf.DensePLDPmf:
     """Of one direction.
 
     The transform goes round a circle of losses as long as a window that holds all but `TAIL` of the
@@ -57,36 +106,30 @@ def _composed(parts: Sequence[Part]) -> pld_pmf.DensePLDPmf:
     counted too low, and `TAIL` counts as lost for it; below, what moves only moves up
     [derived here].
     """
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]
     low, high = _window(parts)
     size = fft.next_fast_len(high - low + 1, real=True)
     transform = np.ones(size // 2 + 1, dtype=np.complex128)
-    for pmf, count in parts:
-        probs = np.pad(pmf._probs, (0, -len(pmf._probs) % size))
-        transform *= fft.rfft(probs.reshape(-1, size).sum(0)) ** count
+    for part in parts:
+        probs = np.pad(part.probs, (0, -len(part.probs) % size))
+        transform *= fft.rfft(probs.reshape(-1, size).sum(0)) ** part.count
     law = np.roll(fft.irfft(transform, size), -(low % size))[: high - low + 1]
-    finite = math.fsum(count * math.log1p(-pmf._infinity_mass) for pmf, count in parts)
-    lowest = sum(count * pmf._lower_loss for pmf, count in parts)
+    finite = math.fsum(part.count * math.log1p(-part.endless) for part in parts)
+    lowest = sum(part.count * part.lowest for part in parts)
     endless = min(TAIL - math.expm1(finite), 1.0)
-    return pld_pmf.DensePLDPmf(parts[0][0]._discretization, lowest + low, law, endless, True)
+    return pld_pmf.DensePLDPmf(width, lowest + low, law, endless, True)
 
 
 def _window(parts: Sequence[Part]) -> tuple[int, int]:
     """First and last place, from the lowest sum of all, beyond which the sum of all parts has at
     most `TAIL` of its mass, on either side: Chernoff's bound, E[exp(t (L - x))] for any t.
     """
-    low, high = 0, sum(count * (len(pmf._probs) - 1) for pmf, count in parts)
-    known = [_moments(pmf._probs) for pmf, _ in parts]
-    variance = math.fsum(n * v for (_, n), (_, _, v) in zip(parts, known, strict=True))
+    low, high = 0, sum(part.count * (len(part.probs) - 1) for part in parts)
+    middle = math.fsum(part.count * part.moments[0] for part in parts)
+    variance = math.fsum(part.count * part.moments[1] for part in parts)
     for order in ORDERS:
         t = order / math.sqrt(max(variance, 1.0))
         for sign in (1, -1):
-            logs = (
-                n * _log_mean(p, m, sign * t)
-                for (_, n), (p, m, _) in zip(parts, known, strict=True)
-            )
-            middle = math.fsum(n * m for (_, n), (_, m, _) in zip(parts, known, strict=True))
+            logs = (part.count * part.log_mean(sign * t) for part in parts)
             reach = (math.fsum(logs) - math.log(TAIL)) / t
             if not math.isfinite(reach):
                 continue
@@ -95,25 +138,6 @@ def _window(parts: Sequence[Part]) -> tuple[int, int]:
             else:
                 low = max(low, math.floor(middle - reach))
     return min(low, high), max(low, high)
-
-
-def _moments(probs: Floats) -> tuple[Floats, float, float]:
-    """The probabilities without noise below zero, and the mean and variance of the place."""
-    p, place = np.maximum(probs, 0.0), np.arange(len(probs))
-    total = float(p.sum())
-    if total == 0:
-        return p, 0.0, 0.0
-    mean = float(p @ place) / total
-    return p, mean, float(p @ (place - mean) ** 2) / total
-
-
-def _log_mean(probs: Floats, mean: float, t: float) -> float:
-    """Logarithm of E[exp(t (place - mean))]."""
-    exponent = t * (np.arange(len(probs)) - mean)
-    with np.errstate(divide="ignore"):
-        exponent += np.log(probs)
-    most = float(exponent.max())
-    return most + math.log(float(np.exp(exponent - most).sum())) if most > -math.inf else -math.inf
 
 
 def epsilon_for(composition: pld.PrivacyLossDistribution, delta: float) -> float:
