@@ -282,9 +282,8 @@ def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
 def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) -> float:
     """Epsilon for groups of `size` units, from the planned events.
 
-    Under add/remove a group is one unit with `size` times the rows, whose events follow from those
-    that were planned; under replace-one, for very large groups, and for events that cannot be
-    widened, the generic group bound is used.
+    Under add/remove a group is one unit with `size` times the rows; under replace-one, for very
+    large groups, and for events that cannot be widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
     rows = size * spec.dataset.privacy_unit.max_rows
