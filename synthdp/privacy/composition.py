@@ -112,7 +112,7 @@ def _composed(parts: Sequence[Part], width: float) -> pld_pmf.DensePLDPmf:
     for part in parts:
         probs = np.pad(part.probs, (0, -len(part.probs) % size))
         transform *= fft.rfft(probs.reshape(-1, size).sum(0)) ** part.count
-    law = np.roll(fft.irfft(transform, size), -(low % size))[: high - low + 1]
+    law = np.roll(fft.irfft(transform, size), -(low % size))
     finite = math.fsum(part.count * math.log1p(-part.endless) for part in parts)
     lowest = sum(part.count * part.lowest for part in parts)
     endless = min(TAIL - math.expm1(finite), 1.0)

@@ -81,10 +81,10 @@ def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -
 
 
 LIBRARIES = {
-    "memory": ("pandas", "pyarrow"),
-    "arrow": ("pandas", "pyarrow"),
-    "dask": ("pandas", "pyarrow", "distributed"),
-    "sql": ("pandas", "SQLAlchemy", "psycopg"),
+    "memory": ("numpy", "pandas", "pyarrow"),
+    "arrow": ("numpy", "pandas", "pyarrow", "fsspec"),
+    "dask": ("numpy", "pandas", "pyarrow", "fsspec", "distributed"),
+    "sql": ("numpy", "pandas", "SQLAlchemy", "psycopg"),
 }
 """Packages that have a part in how a value is read; not all need be installed."""
 
