@@ -96,6 +96,9 @@ def test_headers(
         (b"canary-7391,1971,39\n", r"column\(s\) 2, 3 have a number"),
         (b"canary-7391,1999,1971,2003\n", r"column\(s\) 2, 3, 4 have a number"),  # in no order
         (b"1971,1972\n", r"column\(s\) 1, 2 have a number"),
+        (b"0,1,2\n", r"column\(s\) 1, 2, 3 have a number"),
+        (b",1,3,2\n", r"column\(s\) 2, 3, 4 have a number"),
+        (b",1\n", r"column\(s\) 2 have a number"),
         (b"a,b, a\n", r"column\(s\) 1, 3 have a name that comes twice"),
         (b",\n", "no column has a name"),
         (b"a, , \n", r"column\(s\) 2, 3 have a name that comes twice"),

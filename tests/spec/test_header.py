@@ -79,6 +79,16 @@ def test_names_that_a_spec_does_not_take_are_renamed(tmp_path: Path) -> None:
     assert read(spec, tmp_path) == [["clay", "low", "acid", "no"]]
 
 
+def test_columns_without_names_of_their_own_are_numbered(tmp_path: Path) -> None:
+    pd.DataFrame([[4, 5, 6], [7, 8, 9]]).to_csv(tmp_path / "m.csv")
+    header = read_header(tmp_path / "m.csv")
+    assert (header.names, header.drop) == (("0", "1", "2"), ("",))
+    (tmp_path / "r.csv").write_text('"","1","2"\n"a",5,6\n')
+    assert read_header(tmp_path / "r.csv").names == ("1", "2")
+    (tmp_path / "years.csv").write_text('"","1940","1945"\n"a",5,6\n')
+    assert read_header(tmp_path / "years.csv").names == ("1940", "1945")
+
+
 @pytest.mark.parametrize("years", ["1990;2000;2010", "2022;2021;2020", "2019"])
 def test_years_are_names_beside_others(tmp_path: Path, years: str) -> None:
     (tmp_path / "wide.csv").write_text(f"region;{years}\n{CANARY};1;2;3\n")

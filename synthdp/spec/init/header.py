@@ -211,9 +211,10 @@ def _header(
             f"{many(len(rename), 'name')} with spaces around, signs that are not seen, the"
             " beginning of a formula or too many letters: renamed"
         )
-    if kind == "csv" and any(map(_YEAR.fullmatch, kept)):
+    if kind == "csv" and any(map(_NUMBER.fullmatch, kept)):
         notes.append(
-            "some names are years; should the first line be a row, write a line with names above it"
+            "some names are years or numbers of columns; should the first line be a row, write a"
+            " line with names above it"
         )
     own = {rename.get(name, name): entry for name, entry in (types or {}).items() if name in kept}
     named = tuple(rename.get(name, name) for name in kept)
@@ -235,7 +236,8 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
     count = Counter(name for name in names if name)  # those without one are dropped together
     twice = [i for i, name in enumerate(names, 1) if count[name] > 1]
     kept = Counter(plain)
-    numbers = [] if rows_apart or _years(plain) else [n for n in plain if _NUMBER.fullmatch(n)]
+    as_names = rows_apart or _in_order(names)
+    numbers = [] if as_names else [n for n in plain if _NUMBER.fullmatch(n)]
     faults = {
         "have a name that comes twice": twice
         or [i for i, name in enumerate(names, 1) if kept[_plain(name)] > 1],
@@ -260,12 +262,17 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
         )
 
 
-def _years(names: Sequence[str]) -> bool:
-    """Whether all numbers among names are years in order, beside a name that is none.
+def _in_order(names: Sequence[str]) -> bool:
+    """Whether all numbers among names are years in order, beside something that is no number.
 
     So are the columns of a wide table named; a row has its numbers in no order, or others too.
+    After an empty name 0, 1, 2 or 1, 2, 3 will do: R and pandas write columns without names so.
     """
-    numbers = [name for name in names if _NUMBER.fullmatch(name)]
-    if len(numbers) == len(names) or not all(map(_YEAR.fullmatch, numbers)):
+    numbers = [plain for name in names if _NUMBER.fullmatch(plain := _plain(name))]
+    if len(numbers) == len(names):
+        return False
+    if not names[0] and len(numbers) == len(names) - 1 > 1 and numbers[0] in ("0", "1"):
+        return numbers == [str(int(numbers[0]) + i) for i in range(len(numbers))]
+    if not all(map(_YEAR.fullmatch, numbers)):
         return False
     return all(a < b for a, b in pairwise(numbers)) or all(a > b for a, b in pairwise(numbers))
