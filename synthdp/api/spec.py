@@ -168,8 +168,9 @@ class Spec:
         spec = self if df is None else self.of_dataframe()
         given = None if df is None else seal_dataframe(df)
         found = misfits_for_steward(spec.content, spec.path, given=given, examples=examples)
-        columns = ["column", "kind", "rows", *(["examples"] if examples else [])]
-        return pd.DataFrame([vars(misfit) for misfit in found], columns=columns)
+        names = ["column", "kind", "rows", *(["examples"] if examples else [])]
+        told = [(m.column, m.kind, m.rows, m.examples)[: len(names)] for m in found]
+        return pd.DataFrame(told, columns=names)
 
     @extra_named()
     def release(
