@@ -496,6 +496,14 @@ def test_the_mark_of_a_windows_editor_is_no_letter(name: str, tmp_path: Path) ->
     assert read_graph(tmp_path / f"g.{name}").directed == (("a", "b"),)
 
 
+def test_no_message_is_as_long_as_a_name() -> None:
+    name = "a" * 200_000
+    text = f"Graph Nodes:\n{name}\n\nGraph Edges:\n1. {name} --> b\n"
+    with pytest.raises(GraphFileError) as caught:
+        READERS["tetrad"](text, file="x")
+    assert "nodes are aaa" in str(caught.value) and len(str(caught.value)) < 10_000
+
+
 def test_a_file_of_too_many_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("synthdp.graph.formats.tokens.MAX_TOKENS", 9)
     assert READERS["dot"]("digraph { a b c d e f }", file="x").nodes == tuple("abcdef")

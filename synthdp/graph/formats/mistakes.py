@@ -20,9 +20,12 @@ def mistake(
 ) -> GraphFileError:
     """A mistake at a place of a file.
 
-    The middle of a long message is cut out: it may quote a name as long as the file.
+    The middle of a long text is cut out: it may quote a name as long as the file.
     """
-    if len(message) > MAX_MESSAGE:
-        message = f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"
     where = ":".join([file, *map(str, place or ())])
-    return GraphFileError(f"{where}: {message}", hint=hint)
+    return GraphFileError(f"{where}: {_short(message)}", hint=_short(hint) if hint else None)
+
+
+def _short(text: str) -> str:
+    half = MAX_MESSAGE // 2
+    return text if len(text) <= MAX_MESSAGE else f"{text[:half]} ... {text[-half:]}"
