@@ -13,7 +13,8 @@ whatever stands in other rows:
   row the number of its own cell. Arrow holds cells for one if their type and bits are equal, so
   that they are the same Python value; but -0.0 and 0.0 may share a cell, and all NaN do: f says the
   same of -0.0 and 0.0, and NaN is missing. Python's own equality (1 == 1.0 == True, Decimal("1") ==
-  Decimal("1.0")) is asked nowhere.
+  Decimal("1.0")) is asked nowhere. Cells of a type without dictionaries are first cast, each by
+  itself, to one that holds all its values exactly.
 - A code of the column that stands for a missing value is found in the same way: by the text of that
   value, or, in ranges, by its number.
 - `ColumnKind.typed` converts numbers and instants cell by cell, by an operation that the array's

@@ -27,7 +27,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.errors import SpecError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Datetime, ReleaseSpec
-from synthdp.verify.content import _chunks
+from synthdp.verify.content import _chunks, _misfits
 from tests.builders import skeleton
 
 ROWS = 12
@@ -205,3 +205,13 @@ def test_a_row_that_misses_everything_is_a_row_for_every_reader(
         assert (folder / CSV_NAME).read_text().splitlines()[1] in ('""', ",")
         assert problems(spec, folder) == []
         assert len(pd.read_csv(folder / CSV_NAME)) == ROWS
+
+
+def test_a_published_table_holds_no_text_of_the_source() -> None:
+    """`verify` would read it as the category that it stands for, and frictionless refuses it."""
+    column = {"type": "categorical", "categories": ["plus", "minus"], "missing": True}
+    column |= {"values": {"+": "plus"}, "missing_codes": ["?"]}
+    spec = ReleaseSpec.model_validate(skeleton() | {"columns": {"rh": column}})
+    domain = Domain.from_spec(spec.columns)["rh"]
+    wrong = [_misfits(domain, pd.Series([text]))[0] for text in ("plus", "", "+", "?", "minus")]
+    assert wrong == [0, 0, 1, 1, 0]

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import TypeAdapter
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
@@ -23,9 +24,19 @@ from synthdp.privacy.readers.engines.on_dask import _Quiet
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.readers.engines.statements import POSTGRESQL, Statement
 from synthdp.privacy.readers.engines.steps import levels_of
-from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
+from synthdp.spec.model import (
+    Boolean,
+    Categorical,
+    Column,
+    Datetime,
+    Integer,
+    Number,
+    Ordinal,
+    Source,
+)
 from synthdp.spec.model.columns import TextCode
 from tests.privacy.engines.tables import reading_of
+from tests.privacy.test_source import reader_in
 
 CODES = Ordinal(
     type="ordinal",
@@ -196,3 +207,26 @@ def test_a_task_of_dask_tells_an_error_of_ours_and_no_other() -> None:
     assert _Quiet(ours)(None).told == ("column 'c' holds x", "cast it")
     failed = _Quiet(other)(None)
     assert failed.kind == "ValueError" and "canary" not in repr(failed)
+
+
+GERMAN = {"kind": "csv", "path": "table.csv", "delimiter": ";", "decimal": ","}
+
+
+def test_decimal_commas_are_read_in_columns_of_numbers_alone(tmp_path: Path) -> None:
+    domain = Domain.from_spec(
+        {
+            "pay": Number(type="number", lower=0, upper=9, bins=2),
+            "age": Integer(type="integer", lower=0, upper=9, bins=2),
+            "code": Categorical(type="categorical", categories=("1,5", "1.5")),
+        }
+    )
+    (tmp_path / "table.csv").write_text("pay;age;code\n1,5;2;1,5\n+2,50;3,0;1.5\n1e-1;4;1,5\n")
+    source = TypeAdapter(Source).validate_python(GERMAN)
+    table = reader_in(tmp_path)(source=source, domain=domain)
+    assert table.frame["pay"].tolist() == [1.5, 2.5, 0.1]
+    assert table.frame["age"].tolist() == [2, 3, 4]
+    assert table.frame["code"].tolist() == ["1,5", "1.5", "1,5"]
+    (tmp_path / "table.csv").write_text("pay;age;code\n1.5;2;1,5\n1.000,5;2;1,5\n")
+    with pytest.raises(DataError, match="in column 'pay'") as caught:
+        reader_in(tmp_path)(source=source, domain=domain)
+    assert "decimals stand behind a comma, as in 1200,5" in str(caught.value.hint)

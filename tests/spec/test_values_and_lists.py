@@ -56,6 +56,7 @@ def test_a_named_map_serves_several_columns() -> None:
     ("column", "more", "told"),
     [
         ({"values": {"+": "pos"}}, {}, "'pos' is no category of the column"),
+        ({"values": {"negative": "positive"}}, {}, "'negative' is a category itself"),
         ({"values": {"?": "positive"}, "missing_codes": ["?"]}, {}, "stands for a missing value"),
         ({"values": {"": "positive"}}, {}, "'' also stands for a missing value"),
         ({"map": "sign"}, {"maps": {"signs": SIGNS}}, "did you mean 'signs'?"),

@@ -79,6 +79,12 @@ class CategoryKind(ColumnKind[_C]):
         """The label at a position."""
         return domain.labels[int(number)]
 
+    def malformed(
+        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
+    ) -> pd.Series[bool]:
+        """Texts of the source, which are published as another or as nothing."""
+        return text.isin([*dict(domain.sources), *domain.missing_codes])
+
     def frictionless(self, column: _C) -> dict[str, Any]:
         """A string, or a whole number where all codes are, with its categories and their labels."""
         codes = {text: int(text) if whole_codes(column) else text for text in column.labels}

@@ -43,6 +43,9 @@ def value_maps(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             if category not in column.labels:
                 hint = nearest(category, column.labels) or "list it among the column's categories"
                 yield CrossProblem(at, f"{category!r} is no category of the column", hint)
+            elif text in column.labels:
+                message = f"{text!r} is a category itself, and would be published as another"
+                yield CrossProblem(at, message, "rename the category, or take it out here")
             elif text in column.missing_codes or text in missing:
                 message = f"{text!r} also stands for a missing value"
                 yield CrossProblem(at, message, "take it out here, or there")

@@ -65,7 +65,7 @@ COLUMNS: dict[str, tuple[Column, pa.DataType]] = {
         Categorical(
             type="categorical",
             categories=("B", "b", "7"),
-            values={"a": "7", "+": "B", "é": "b", "7": "b"},
+            values={"a": "7", "+": "B", "é": "b", "a:b": "b"},
             missing=True,
             missing_codes=("-", "01"),
         ),
