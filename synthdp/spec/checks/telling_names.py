@@ -16,9 +16,9 @@ def _all(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_ALONE = _all("patient person subject participant respondent customer client proband")
+_ALONE = _all("patient person subject participant respondent customer client proband individual")
 _PERSONS = _ALONE | _all(
-    "user member student pupil employee worker household family donor resident citizen individual"
+    "user member student pupil employee worker household family donor resident citizen"
     " child mother voter applicant policyholder subscriber owner patienten personen kunde kunden"
 )
 _IDS = _all("id ids uid pid uuid guid mrn ssn identifier pseudonym idno")
