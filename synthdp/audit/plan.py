@@ -58,7 +58,7 @@ from synthdp.privacy.private import Private
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
 from synthdp.progress import Advance, Reporter
-from synthdp.spec.load.loader import own_text, parse_spec
+from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import ReleaseSpec
 
 Rows = Literal["none", "simulated", "real"]
@@ -144,8 +144,10 @@ def audit(
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
-        text = own_text(spec_path) if text is None else text
-        spec = parse_spec(text, path=str(spec_path))
+        if text is None:
+            spec = load_spec(spec_path, lists=True)
+        else:
+            spec = parse_spec(text, path=str(spec_path))
         domain, out = Domain.from_spec(spec.columns), out or Path("releases") / spec.dataset.id
         job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
     with audit_folder(job.out, rows) as folder:

@@ -223,7 +223,7 @@ def test_the_json_of_what_is_no_error_of_ours(
     assert json.loads(synthdp("graph", "show", "--json").out)["exit_code"] == 2
 
     def fails(error: BaseException) -> Callable[..., Any]:
-        def load(path: Path) -> Any:
+        def load(path: Path, *, lists: bool) -> Any:
             raise error
 
         return load

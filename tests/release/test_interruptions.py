@@ -32,7 +32,7 @@ def terminated(*_: object, **__: object) -> Any:
 
 @pytest.mark.finding("redteam D4")
 @pytest.mark.parametrize(
-    "where", ["synthdp.release.run.spec_text", "synthdp.release.open_session.read_private"]
+    "where", ["synthdp.release.run.own_text", "synthdp.release.open_session.read_private"]
 )
 def test_before_anything_is_reserved_nothing_is_to_be_resumed(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, where: str

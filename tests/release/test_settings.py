@@ -26,6 +26,7 @@ ONE_ROOM = {
     "BuiltinSource.name": "data/test_builtin_tables.py",
     "ChosenColumns.drop": "privacy/test_chosen.py",
     "ChosenColumns.rename": "privacy/test_chosen.py",
+    "CsvSource.decimal": "privacy/test_typed_cells.py",
     "CsvSource.delimiter": "privacy/test_source.py",
     "CsvSource.missing_values": "privacy/test_source.py",
     "CsvSource.path": "privacy/test_source.py",
@@ -36,8 +37,11 @@ ONE_ROOM = {
     "Graph.orient_share": "graph/test_rcit_pc.py",
     "Graph.unseen_causes": "release/test_unseen_causes.py",  # as a whole release
     "IdUnit.column": "privacy/test_source.py",
+    "Mapped.map": "spec/test_values_and_lists.py",
+    "Mapped.values": "spec/test_values_and_lists.py",  # read: privacy/engines/tables.py
     "ParquetSource.levels_only": "privacy/test_source.py",
     "ParquetSource.path": "privacy/test_source.py",
+    "ReleaseSpec.maps": "spec/test_values_and_lists.py",
     "Signing.key_env": "bundle/test_signing.py",
     "Signing.required": "bundle/test_signing.py",
     "SqlSource.query": "privacy/engines/test_counts.py",

@@ -57,6 +57,7 @@ TYPES = {
     "date32[day]": "date",
     "timestamp[us]": "timestamp",
     "timestamp[ms]": "timestamp",
+    "decimal128(20, 2)": "numeric(20, 2)",
 }
 EXACT = "exact"
 OWN = Domain.from_spec({**SPEC, EXACT: number(missing_codes=("0.1",))})
