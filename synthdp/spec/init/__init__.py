@@ -1,1 +1,1 @@
-"""`synthdp init`: a draft from the header of a CSV file."""
+"""`synthdp init`: a draft from the header of a table."""
