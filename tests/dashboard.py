@@ -18,11 +18,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from findings import FINDINGS, marked
-
-REVIEWS = "Findings of two outside reviews"
 OTHERS = "Others"
 FILE_WIDTH = 240  # of what goes to a log: a command on one line
 EXPECTED: dict[str, tuple[str, ...]] = {
@@ -201,25 +196,6 @@ def page(rows: list[Row]) -> str:
         text += [f"\n## {topic}\n", "| figure | measured | date | command |", "|---|---|---|---|"]
         for name, measured, date, command in (row.cells() for row in rows if row.topic == topic):
             text.append(f"| {name} | {measured} | {date} | {f'`{command}`' if command else ''} |")
-    return "\n".join(text) + "\n" + findings()
-
-
-def findings() -> str:
-    """As Markdown: what two outside reviews found, how it was mended, and the tests that failed
-    before.
-    """
-    tests = list(marked())
-    text = [
-        f"\n## {REVIEWS}\n",
-        "Each test fails on commit 3d0c082.\n",
-        "| finding | found | mended | tests |",
-        "|---|---|---|---|",
-    ]
-    for finding in FINDINGS:
-        own = "<br>".join(f"`{test}`" for name, test in tests if name == finding.name)
-        text.append(
-            f"| {finding.name} | {finding.found} | {finding.mended or '**open**'} | {own} |"
-        )
     return "\n".join(text) + "\n"
 
 

@@ -48,10 +48,7 @@ def test_every_figure_is_shown_with_its_topic_date_and_command(tmp_path: Path) -
     for name in NAMES:
         assert name in shown
         assert f"| {name} | 3 / 4 | 2026-01-31 | `pytest -m slow tests/x.py::test` |" in page
-    assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == [
-        *EXPECTED,
-        MODULE["REVIEWS"],
-    ]
+    assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == [*EXPECTED]
 
 
 @pytest.mark.check

@@ -24,8 +24,6 @@ TEXT_WAYS = ("texts of a file", "texts of a dictionary")
 
 
 @pytest.mark.check
-@pytest.mark.finding("math F1")
-@pytest.mark.finding("math F2")
 def test_no_value_changes_what_another_is_read_as() -> None:
     """Over a thousand pairs: all of typed cells, one in 61 of texts and objects."""
     done = replay_values(more=10, every=61, rng=np.random.default_rng(SEED))

@@ -172,7 +172,6 @@ def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(
     figure("mechanisms replayed", len(moved), len(mechanism_classes()))
 
 
-@pytest.mark.finding("mutant replay sqrt k")
 def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> None:
     """The examples and a plan's replay choose two pairs at once: with one, noise that does not grow
     with their number would pass.

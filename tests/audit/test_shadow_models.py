@@ -253,7 +253,6 @@ def test_a_game_of_shadow_models_survives_the_death_of_a_worker(where: str, tmp_
     assert dying.died.exists()
 
 
-@pytest.mark.finding("issue constraints")
 def test_a_shadow_that_cannot_fulfil_the_constraints_is_sampled_without_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

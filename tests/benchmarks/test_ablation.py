@@ -162,7 +162,6 @@ def test_quick_run_measures_each_cell_once(
     assert "'mean_auc'" not in capsys.readouterr().out
 
 
-@pytest.mark.finding("issue flaky ablation")
 @pytest.mark.parametrize("others", [0, 1], ids=["one class", "one row of a second class"])
 @pytest.mark.parametrize("where", ["synthetic", "test"])
 def test_of_one_class_nothing_is_learned_and_its_share_is_right(

@@ -137,7 +137,6 @@ def test_total_effect_of_two_is_three_epsilon_and_joint_two() -> None:
     assert five.total_epsilon >= 15 * 0.5
 
 
-@pytest.mark.finding("math F6")
 def test_the_total_effect_is_a_sum_and_no_chain(made: Path) -> None:
     """Chained, the bounds would need a larger delta than the sum that is stated; the joint effect
     bounds that change, and is said to.

@@ -565,8 +565,8 @@ class TestProgram:
         wrong = self._run("verify", signed, "--key", tmp_path / "k" / PUBLIC_NAME)
         assert isinstance(wrong.exception, VerifyError) and wrong.exception.exit_code == 6
 
-    @pytest.mark.finding("redteam B1")
     def test_unsigned_is_said(self, made: Path) -> None:
+        """The first line says whose word is left, and nothing is called valid."""
         shown = self._run("verify", made)
         assert shown.stdout.startswith(
             f"{made}: agrees with itself; unsigned; that the program ran as stated is vouched for"

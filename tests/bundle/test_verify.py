@@ -342,7 +342,6 @@ class TestPrivacyClaims:
         assert "measure: a table was planned for 1 rows of a unit; it may have 3" in found
         assert "train: training was planned for one row of a unit; it may have 3" in found
 
-    @pytest.mark.finding("mutant units of k rows")
     @pytest.mark.parametrize("kind", ["discrete_gaussian", "rounded_gaussian"])
     def test_tables_of_units_of_several_rows_charged_as_one(
         self, kind: str, build: Any, tmp_path: Path, spec_text: str

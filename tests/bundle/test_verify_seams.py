@@ -53,7 +53,6 @@ def chain(entries: list[dict[str, Any]]) -> None:
         before = entry
 
 
-@pytest.mark.finding("mutant verify reservation")
 @pytest.mark.parametrize(
     "amount", [{"epsilon": 0.5}, {"epsilon": 30.0}, {"delta": 1e-9}, {"delta": 1e-3}]
 )
@@ -101,7 +100,6 @@ def test_a_change_of_what_was_paid_for(bundle: Path, field: str) -> None:
     assert "was changed after the reservation" not in free and "amended" in free, free
 
 
-@pytest.mark.finding("mutant verify tolerance")
 def test_a_hundredth_of_a_percent_less_is_found(bundle: Path) -> None:
     """The last digits may differ, and no more."""
 
@@ -114,7 +112,6 @@ def test_a_hundredth_of_a_percent_less_is_found(bundle: Path) -> None:
     assert "certificate.json: epsilon does not follow" in found and "groups of 3: epsilon" in found
 
 
-@pytest.mark.finding("mutant verify tolerance")
 def test_a_hundredth_of_a_percent_beyond_the_spec_is_found(bundle: Path) -> None:
     stated = json.loads((bundle / CERTIFICATE).read_text())["epsilon"]
     text = (bundle / "spec.yaml").read_text()

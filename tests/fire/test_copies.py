@@ -28,8 +28,8 @@ def played(folder: Path, plays: int, url: str | None = None) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.finding("redteam A1", "redteam A2")
 def test_a_few_plays(tmp_path: Path) -> None:
+    """Copied, set back to older files and started twice, a run uses one look for one charge."""
     found = played(tmp_path, 3)
     assert found["used twice"] == {} and found["bugs"] == [] and found["ends"].get("0", 0) >= 1
 

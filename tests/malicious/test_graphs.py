@@ -106,7 +106,6 @@ def shown(synthdp: Callable[..., Any], folder: Path, file: tuple[str, str]) -> A
     return synthdp("graph", "show", path, megabytes=400, seconds=5)
 
 
-@pytest.mark.finding("redteam B2")
 @pytest.mark.parametrize("name", SLOW)
 def test_no_file_keeps_the_reader_busy(
     synthdp: Callable[..., Any], tmp_path: Path, name: str
@@ -118,7 +117,6 @@ def test_no_file_keeps_the_reader_busy(
     )
 
 
-@pytest.mark.finding("redteam B3")
 @pytest.mark.parametrize("name", LARGE)
 def test_no_file_asks_for_more_memory_than_it_may(
     synthdp: Callable[..., Any], tmp_path: Path, name: str
@@ -130,7 +128,6 @@ def test_no_file_asks_for_more_memory_than_it_may(
     )
 
 
-@pytest.mark.finding("redteam B4")
 @pytest.mark.parametrize("name", BROKEN)
 def test_no_file_ends_in_an_internal_error(
     synthdp: Callable[..., Any], tmp_path: Path, name: str

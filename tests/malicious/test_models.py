@@ -175,7 +175,6 @@ def test_the_model_that_is_spoilt_was_good(synthdp: Callable[..., Any], bundle: 
     assert ended.code == 0 and ended.printed.splitlines()[-6].startswith("sex,"), ended.printed
 
 
-@pytest.mark.finding("redteam B6")
 @pytest.mark.parametrize("name", ["spec.yaml", MODEL, WEIGHTS, "marginals.json"])
 def test_a_file_that_was_changed_is_not_sampled(
     synthdp: Callable[..., Any], bundle: Path, name: str
@@ -191,7 +190,6 @@ def test_a_file_that_was_changed_is_not_sampled(
     assert "sex,grade" not in ended.printed
 
 
-@pytest.mark.finding("redteam B6")
 @pytest.mark.parametrize("name", ["spec.yaml", "SHA256SUMS"])
 def test_a_link_in_a_bundle_is_not_followed(
     synthdp: Callable[..., Any], bundle: Path, name: str
@@ -202,7 +200,6 @@ def test_a_link_in_a_bundle_is_not_followed(
     assert ended.code == 6 and f"cannot read {name}" in ended.printed, ended.printed
 
 
-@pytest.mark.finding("redteam B4")
 def test_a_count_beyond_all_numbers_is_told(
     synthdp: Callable[..., Any], mend: Spoil, bundle: Path
 ) -> None:

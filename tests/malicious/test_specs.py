@@ -223,7 +223,6 @@ ALIKE = [
 ]
 
 
-@pytest.mark.finding("redteam B8")
 @pytest.mark.parametrize("pair", ALIKE)
 @pytest.mark.parametrize("place", ["category", "column", "label"])
 def test_names_that_look_the_same_are_refused(
@@ -257,7 +256,6 @@ def test_names_that_differ_to_the_eye_stay(
     assert parse_spec(yaml.safe_dump(spec, allow_unicode=True), path="s")
 
 
-@pytest.mark.finding("redteam B8")
 def test_a_name_of_megabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYNTHDP_STEWARD", "Jane Doe " + "x" * 100_000)
     assert steward_name() == "Jane Doe " + "x" * 191

@@ -210,7 +210,6 @@ def test_no_spread_of_counts_is_above_the_charge(sigma: float, k: int) -> None:
             assert mine <= worst * (1 + 1e-9) + 1e-10, (spread, sigma)
 
 
-@pytest.mark.finding("mutant units of k rows")
 @pytest.mark.parametrize("sigma", [1.0, 2.5, 20.0])
 @pytest.mark.parametrize("k", [2, 3])
 def test_no_spread_of_a_replaced_unit_is_above_the_charge(sigma: float, k: int) -> None:
@@ -228,8 +227,6 @@ def test_no_spread_of_a_replaced_unit_is_above_the_charge(sigma: float, k: int) 
     assert charged[0.0] <= 1.6 * spread_delta(sigma, (k, k), (0.0,))[0] + 1e-3
 
 
-@pytest.mark.finding("mutant units of k rows")
-@pytest.mark.finding("math loose several rows")
 @pytest.mark.parametrize(
     ("adjacency", "factor"), [("add_remove", 1.0), ("replace_one", math.sqrt(2))]
 )

@@ -90,7 +90,6 @@ def test_convex_minorant() -> None:
     ]
 
 
-@pytest.mark.finding("math F7 discrete Gaussian")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_discrete_gaussians_on_any_number_of_chosen_tables_share_one_bound(rows: int) -> None:
     """k tables of noise m sqrt(k), each of which r rows move by r: rho is r^2 / (2 m^2) whatever k

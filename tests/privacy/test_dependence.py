@@ -103,7 +103,6 @@ def test_scores_of_few_or_equal_rows_are_zero() -> None:
     assert hsic(np.zeros(0), np.zeros(0), KernelGrid()) == 0
 
 
-@pytest.mark.finding("math 2.1")
 def test_each_step_of_the_proof_for_hsic_holds_and_comes_near() -> None:
     """`dependence.hsic`: one of m rows replaced moves T by at most 4 (m - 1) / m, |T| <= m / 2, so
     HSIC moves by at most 4 / (m - 1).

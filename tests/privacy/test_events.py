@@ -119,7 +119,6 @@ def adaptive_delta(spread: float, count: int, epsilon: float, *, cuts: int = 40)
     return float(left[len(left) // 2])
 
 
-@pytest.mark.finding("math loose selection")
 @pytest.mark.parametrize(
     ("noise", "count"), [(1.0, 1), (2.0, 2), (6.0, 8), (20.0, 30), (60.0, 200)]
 )

@@ -120,7 +120,6 @@ def test_no_added_row_moves_the_statistics_further_than_stated(rows: int) -> Non
     assert furthest[0] >= 0.99 * bound * rows / (rows + 1)
 
 
-@pytest.mark.finding("math loose permutation bit")
 def test_the_insertion_moves_the_sum_by_no_more_than_is_proved_and_some_come_near() -> None:
     """`INSERTED`: over new rows, the pair that one comes between, and means anywhere between the
     rows; three far values reach it.

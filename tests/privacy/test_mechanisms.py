@@ -197,7 +197,6 @@ def test_each_table_has_the_noise_of_its_own_scale(
         NoisyMarginals(domain, (("a",), ("b",), ("a",)), 10.0, (1.0, 0.5))
 
 
-@pytest.mark.finding("mutant units of k rows")
 @pytest.mark.parametrize("sampler", ["discrete", "rounded"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_tables_are_charged_for_all_rows_of_a_unit(
@@ -227,7 +226,6 @@ def test_tables_are_charged_for_all_rows_of_a_unit(
 
 
 @pytest.mark.check
-@pytest.mark.finding("math loose several rows")
 def test_a_plan_gives_units_of_several_rows_the_noise_whose_cost_is_exact(
     domain_of: MakeDomain, table_of: Callable[..., Table]
 ) -> None:

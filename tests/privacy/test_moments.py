@@ -197,7 +197,6 @@ def test_the_journal_gives_back_what_was_released() -> None:
     assert again.sigma == released.sigma == mechanism.sigma
 
 
-@pytest.mark.finding("math F7 overflow")
 def test_sums_beyond_what_floating_point_holds_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row moves them by its own products, on a grid so fine that these are near 2^52, as sums
     over billions of rows are on the true one.

@@ -34,8 +34,8 @@ def p_value(counts: np.ndarray, scale: float) -> float:
 
 
 @pytest.mark.check
-@pytest.mark.finding("math loose selection")
 def test_choice_has_its_scale_and_no_other() -> None:
+    """The law of Gumbel noise, whose bounded range is what is charged."""
     scale = 3.0
     counts = chosen(8000, scale)
     assert p_value(counts, scale) > SIGNIFICANCE

@@ -60,7 +60,6 @@ def sources(
     }
 
 
-@pytest.mark.finding("math F1")
 @pytest.mark.parametrize("kind", ["csv", "parquet", "batches", "sql"])
 def test_seven_digits_of_a_second_change_no_other_date(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -92,8 +91,8 @@ def test_seven_digits_of_a_second_change_no_other_date(
     ]
 
 
-@pytest.mark.finding("math F1")
 def test_what_fits_alone_fits_together(read: Read) -> None:
+    """No row chooses the unit of time that others are read in."""
     wide = Domain.from_spec(
         {"day": Datetime(type="datetime", lower="2000-01-01", upper="9999-12-31", bins=8)}
     )  # type: ignore[arg-type]
@@ -105,7 +104,6 @@ def test_what_fits_alone_fits_together(read: Read) -> None:
         assert len(read("\n".join(["day", *rows, ""]), domain=wide).codes) == len(rows)
 
 
-@pytest.mark.finding("math F2")
 @pytest.mark.parametrize("kind", ["parquet", "batches", "sql"])
 @pytest.mark.parametrize("added", [None, 7])
 def test_huge_codes_beside_a_missing_one_stay_what_they_are(
@@ -118,7 +116,6 @@ def test_huge_codes_beside_a_missing_one_stay_what_they_are(
     assert counts(table)[:3] == ([5, 95, 2] if added is None else [6, 95, 1])
 
 
-@pytest.mark.finding("math F2")
 def test_huge_ids_of_sqlite_stay_apart_beside_a_real_one(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +129,6 @@ def test_huge_ids_of_sqlite_stay_apart_beside_a_real_one(
     assert len(read(source=source, domain=CODED, unit=by_id(3)).codes) == 7
 
 
-@pytest.mark.finding("redteam C3")
 def test_one_person_is_one_unit_however_the_id_is_spelt(read: Read) -> None:
     text = (
         "person,"
@@ -144,7 +140,6 @@ def test_one_person_is_one_unit_however_the_id_is_spelt(read: Read) -> None:
         read(text + '"  ",f,true,3,1,2020-01-01\n', unit=by_id(1))
 
 
-@pytest.mark.finding("math F4")
 @pytest.mark.parametrize("handling", ["refuse", "clamp"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_row_is_a_line(read: Read, handling: str, end: str) -> None:
@@ -159,7 +154,6 @@ def test_a_row_is_a_line(read: Read, handling: str, end: str) -> None:
             read(end.join([*quoted, ""]), domain=letters, out_of_domain=handling)
 
 
-@pytest.mark.finding("redteam A6")
 def test_a_table_of_one_over_delta_rows_is_refused(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,7 +254,6 @@ def test_dictionaries_of_any_index_and_texts_that_are_none(
 # --- what is wrong is told as what it is ---
 
 
-@pytest.mark.finding("redteam C5")
 @pytest.mark.parametrize(
     ("row", "told"),
     [
@@ -279,7 +272,6 @@ def test_the_hint_is_about_what_does_not_fit(read: Read, row: str, told: str) ->
     )
 
 
-@pytest.mark.finding("redteam C5")
 @pytest.mark.parametrize(
     ("data", "told"),
     [
@@ -298,7 +290,6 @@ def test_files_that_are_no_text_are_told_so(read: Read, data: bytes, told: str) 
     assert told in str(caught.value) and "UTF-8" in str(caught.value)
 
 
-@pytest.mark.finding("redteam C5")
 @pytest.mark.parametrize(
     ("url", "query", "told"),
     [

@@ -254,8 +254,8 @@ def test_plan_above_the_reservation_is_refused(scene: Scene) -> None:
 # --- copies of a run, and older ones ---
 
 
-@pytest.mark.finding("redteam A1")
 def test_whoever_opens_a_run_takes_it_over_and_the_other_one_stops(scene: Scene) -> None:
+    """A copy of a run's folder gives no second look for one charge."""
     first = scene.session()
     second = scene.session(journal=copy_of(scene.journal, "copy"))
     looks: list[Table] = []
@@ -268,7 +268,6 @@ def test_whoever_opens_a_run_takes_it_over_and_the_other_one_stops(scene: Scene)
     second.settle()
 
 
-@pytest.mark.finding("redteam A1")
 def test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used(
     scene: Scene,
 ) -> None:
@@ -289,7 +288,6 @@ def test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used(
     )
 
 
-@pytest.mark.finding("redteam A1")
 def test_a_copy_that_missed_a_value_is_refused_for_good(scene: Scene) -> None:
     copy = copy_of(scene.journal, "copy")
     scene.session().release(scene.measure, purpose="measure")
@@ -299,7 +297,6 @@ def test_a_copy_that_missed_a_value_is_refused_for_good(scene: Scene) -> None:
     assert looks == []
 
 
-@pytest.mark.finding("redteam A2")
 def test_a_journal_older_than_the_ledger_gives_no_second_look(scene: Scene) -> None:
     backup = copy_of(scene.journal, "backup")
     first = scene.session().release(scene.measure, purpose="measure")
@@ -315,8 +312,8 @@ def test_a_journal_older_than_the_ledger_gives_no_second_look(scene: Scene) -> N
     assert looks == [] and np.array_equal(first.value[0].counts, again.value[0].counts)
 
 
-@pytest.mark.finding("redteam A2")
 def test_another_value_under_the_right_name_is_refused(scene: Scene) -> None:
+    """The ledger holds the digest of the value that was used."""
     scene.session().release(scene.measure, purpose="measure")
     other = scene.measure.pack(scene.measure.run(scene.table, Streams.fresh()))
     save_file(other, scene.file("measure"))
@@ -324,7 +321,6 @@ def test_another_value_under_the_right_name_is_refused(scene: Scene) -> None:
         scene.session().release(scene.measure, purpose="measure")
 
 
-@pytest.mark.finding("redteam A2")
 def test_steps_after_the_checkpoint_that_is_kept_are_done_once(scene: Scene) -> None:
     """An older checkpoint is refused, the newest one is given, and a value that is kept replaces
     them.

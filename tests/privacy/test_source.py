@@ -231,7 +231,6 @@ def test_a_table_of_one_row(read: Read) -> None:
     assert len(table.frame) == 1
 
 
-@pytest.mark.finding("redteam C1")
 def test_a_table_of_no_rows_is_the_wrong_one(read: Read) -> None:
     with pytest.raises(DataError, match="the table has no rows") as caught:
         read(HEADER)

@@ -198,7 +198,6 @@ def followed(
 
 
 @pytest.mark.check
-@pytest.mark.finding("issue flaky stacked")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "settings",

@@ -311,7 +311,6 @@ def test_orient_spends_the_graphs_share_on_one_pair(
     )
 
 
-@pytest.mark.finding("redteam A4")
 def test_resume_refuses_a_graph_run(
     tiny: Any,
     modes: Mapping[str, Any],
@@ -340,7 +339,6 @@ def test_resume_refuses_a_graph_run(
     )
 
 
-@pytest.mark.finding("redteam A4")
 def test_a_graph_run_that_reserved_nothing_yet_is_no_release_either(
     tiny: Any,
     modes: Mapping[str, Any],
@@ -362,7 +360,6 @@ def test_a_graph_run_that_reserved_nothing_yet_is_no_release_either(
     assert done.code == 2 and "which is no release" in done.err and tiny.kinds() == []
 
 
-@pytest.mark.finding("math F7 graph command")
 def test_one_graph_command_does_not_answer_for_another(
     tiny: Any,
     modes: Mapping[str, Any],
@@ -370,6 +367,7 @@ def test_one_graph_command_does_not_answer_for_another(
     graph_out: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """An interrupted `orient x y` is not continued by `orient a b`."""
     tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
     with monkeypatch.context() as patch:
         patch.setattr(Session, "settle", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))

@@ -80,7 +80,6 @@ SEEN = {
 }
 
 
-@pytest.mark.finding("issue constraints")
 def test_what_an_equation_would_say_is_a_derived_column_that_costs_nothing(
     tiny: Any, make_table: Any
 ) -> None:

@@ -86,11 +86,10 @@ def real_rows(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
     monkeypatch.setattr(synthdp.release.drawn, "sample", stolen)
 
 
-@pytest.mark.finding("redteam B1")
 def test_a_bundle_of_real_rows_without_noise_is_refused(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The review's forgery: a secret in each row, epsilon .1, and a program that adds nothing."""
+    """A forgery: a secret in each row, epsilon .1, and a program that adds nothing."""
     count = 60
     frame = pd.DataFrame(
         {
@@ -129,7 +128,6 @@ def test_a_bundle_of_real_rows_without_noise_is_refused(
     ), told.err
 
 
-@pytest.mark.finding("redteam B1")
 def test_real_rows_that_are_not_the_models_are_refused(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,6 @@ def terminated(*_: object, **__: object) -> Any:
     raise AssertionError("the signal did nothing")
 
 
-@pytest.mark.finding("redteam D4")
 @pytest.mark.parametrize(
     "where", ["synthdp.release.run.own_text", "synthdp.release.open_session.read_private"]
 )
@@ -53,7 +52,6 @@ def test_of_a_command_that_spends_nothing_nothing_is_said(
     assert done.code == 130 and "the same command goes on" in done.err
 
 
-@pytest.mark.finding("redteam D5")
 def test_sigterm_is_a_ctrl_c(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,10 +41,10 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return given
 
 
-@pytest.mark.finding("mutant stored noise key")
 def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never(
     tiny: Any, keys: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With noise from a stored key a resumed run would repeat it."""
     opened: list[tuple[Streams, set[int]]] = []
 
     def session(*_: object, streams: Streams, **__: object) -> None:
@@ -76,7 +76,6 @@ def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never
     }
 
 
-@pytest.mark.finding("mutant stored noise key")
 def test_what_an_interrupted_run_leaves_behind_holds_no_key_of_noise(
     tiny: Any, keys: list[int]
 ) -> None:

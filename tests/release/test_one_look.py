@@ -80,7 +80,6 @@ def copy(folder: Path, name: str) -> Path:
     return Path(shutil.copytree(folder, folder.with_name(name)))
 
 
-@pytest.mark.finding("redteam A1")
 def test_of_copies_of_a_run_one_is_finished_and_the_others_are_refused(
     interrupted: Any, synthdp: Any
 ) -> None:
@@ -102,7 +101,6 @@ def test_of_copies_of_a_run_one_is_finished_and_the_others_are_refused(
     ]
 
 
-@pytest.mark.finding("redteam A1")
 def test_budget_refuses_two_bundles_of_one_run_that_differ(released: Any, synthdp: Any) -> None:
     other, ledger = (
         copy(released.out, "copy") / "bundle",
@@ -117,7 +115,6 @@ def test_budget_refuses_two_bundles_of_one_run_that_differ(released: Any, synthd
     assert refused.code == 6 and "are both of run" in refused.err and "differ" in refused.err
 
 
-@pytest.mark.finding("redteam A2")
 def test_a_value_whose_file_is_gone_is_not_looked_at_again(
     interrupted: Any, synthdp: Any, looks: list[str]
 ) -> None:
@@ -132,7 +129,6 @@ def test_a_value_whose_file_is_gone_is_not_looked_at_again(
     )
 
 
-@pytest.mark.finding("redteam A2")
 def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
     interrupted: Any, synthdp: Any
 ) -> None:
@@ -162,7 +158,6 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.finding("redteam A3")
 @pytest.mark.parametrize("command", ["release", "release --force", "resume"])
 def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str) -> None:
     holder = subprocess.Popen(
@@ -193,7 +188,6 @@ def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str
     assert synthdp("resume", interrupted.out).code == 0
 
 
-@pytest.mark.finding("redteam A3")
 def test_a_living_run_is_left_alone_by_its_own_process_too(tmp_path: Path) -> None:
     """A second start would take the run, or let another process take it."""
     out, spec = tmp_path / "out", tmp_path / "spec.yaml"
@@ -211,7 +205,6 @@ def test_a_living_run_is_left_alone_by_its_own_process_too(tmp_path: Path) -> No
     run_folder.reopen(out).close()
 
 
-@pytest.mark.finding("redteam A3")
 def test_a_run_whose_place_was_taken_writes_nothing_into_the_other_one(tmp_path: Path) -> None:
     """As on a disk that does not share locks: both are at work, and the later one has OUT."""
     out, spec = tmp_path / "out", tmp_path / "spec.yaml"
@@ -325,7 +318,6 @@ def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(
 # --- a ledger that forgot ---
 
 
-@pytest.mark.finding("redteam A5")
 @pytest.mark.parametrize("where", ["its own folder", "a folder beside it"])
 def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(
     released: Any, synthdp: Any, where: str
@@ -340,7 +332,6 @@ def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(
     assert verify_bundle(released.bundle).ok and released.kinds() == []
 
 
-@pytest.mark.finding("redteam A5")
 def test_a_run_is_not_paid_anew_in_an_empty_ledger(interrupted: Any, synthdp: Any) -> None:
     """A refused command once made the empty ledger that let the run go on as if nothing had been
     spent.
@@ -356,7 +347,6 @@ def test_a_run_is_not_paid_anew_in_an_empty_ledger(interrupted: Any, synthdp: An
     )
 
 
-@pytest.mark.finding("redteam A5")
 def test_plan_holds_the_ledger_against_the_bundles_at_hand(
     released: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +363,6 @@ def test_plan_holds_the_ledger_against_the_bundles_at_hand(
     )
 
 
-@pytest.mark.finding("redteam A5")
 def test_the_same_columns_under_another_id_are_told(released: Any, synthdp: Any) -> None:
     told = "warning: dataset 'tiny' of this ledger has the same columns"
     assert told not in synthdp("plan", released.spec).out
@@ -386,8 +375,8 @@ def test_the_same_columns_under_another_id_are_told(released: Any, synthdp: Any)
 # --- clocks ---
 
 
-@pytest.mark.finding("math F7 clock")
 def test_a_bundle_holds_no_clock_finer_than_a_day(released: Any) -> None:
+    """How long measuring and training took goes with the number of rows."""
     entries = json.loads((released.bundle / "privacy" / "ledger.json").read_text())["entries"]
     assert {len(e["at"]) for e in entries} == {len("2026-01-01")}
     clock = re.compile(rb"[0-2][0-9]:[0-5][0-9]:[0-5][0-9]")

@@ -42,7 +42,6 @@ def below(path: Path) -> list[Path]:
     return [path, *path.rglob("*")]
 
 
-@pytest.mark.finding("redteam A7")
 def test_a_release_leaves_nothing_confidential_open(
     tiny: Any, umask: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +75,6 @@ def test_a_release_leaves_nothing_confidential_open(
     }
 
 
-@pytest.mark.finding("mutant run folder mode")
 def test_a_run_s_folder_is_its_owner_s(tmp_path: Path, umask: int) -> None:
     folder = run_folder.start(
         tmp_path / "out", tmp_path / "spec.yaml", "text", command=run_folder.RELEASE, force=False
@@ -125,7 +123,6 @@ def test_files_of_other_threads_keep_their_modes(tmp_path: Path) -> None:
         os.umask(before)
 
 
-@pytest.mark.finding("redteam A7")
 def test_an_audit_on_rows_is_its_owner_s_and_one_on_others_is_public(
     tmp_path: Path, umask: int
 ) -> None:
@@ -141,7 +138,6 @@ def test_an_audit_on_rows_is_its_owner_s_and_one_on_others_is_public(
     assert mode(tmp_path / PUBLIC_FILE) == 0o666 & ~umask
 
 
-@pytest.mark.finding("redteam A7")
 def test_a_ledger_is_its_owner_s_until_the_steward_shares_it(tmp_path: Path, umask: int) -> None:
     file = tmp_path / "new" / "led.db"
     book = Ledger(f"sqlite:///{file}")

@@ -590,7 +590,6 @@ def test_a_public_row_count_must_be_the_tables_and_the_message_does_not_say_whic
     assert_nothing_spent(tiny)
 
 
-@pytest.mark.finding("redteam A6")
 def test_a_table_larger_than_delta_allows_is_refused_before_anything_is_spent(tiny: Any) -> None:
     """400 rows where 100 are declared: delta is below 1 / 100, and above 1 / 400."""
     tiny.write(

@@ -82,7 +82,6 @@ def other(tiny: Any, **changes: Any) -> Any:
     return path
 
 
-@pytest.mark.finding("issue constraints")
 def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_without_paying(
     write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, steps: list[int], synthdp: Any
 ) -> None:

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.check
 # --- the ledger: one neighbour relation for all runs of a dataset ---
 
 
-@pytest.mark.finding("mutant adjacency")
 @pytest.mark.parametrize(
     ("first", "second"), [("replace_one", "add_remove"), ("add_remove", "replace_one")]
 )
@@ -49,7 +48,6 @@ def test_spends_of_different_neighbours_are_not_added_up_whichever_came_first(
     reserve("d", second, dataset="another")
 
 
-@pytest.mark.finding("mutant adjacency")
 @pytest.mark.parametrize(
     ("first", "second"), [("replace_one", "add_remove"), ("add_remove", "replace_one")]
 )
@@ -99,8 +97,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> MembershipReport:
         )
 
 
-@pytest.mark.finding("mutant attacks share alpha")
 def test_three_declared_attacks_share_the_five_percent(attacked: MembershipReport) -> None:
+    """Each holds at 1 - .05 / 3."""
     assert [v.name for v in attacked.declared] == [
         "targeted with random_forest",
         "elbo with lira_online",

@@ -50,7 +50,6 @@ FORMS = (
 )
 
 
-@pytest.mark.finding("redteam B5")
 @pytest.mark.parametrize("address", FORMS)
 def test_nothing_secret_is_shown(address: str) -> None:
     assert SECRET not in shown_address(address) and "steward:" not in shown_address(address)
@@ -90,7 +89,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
         yield caplog
 
 
-@pytest.mark.finding("redteam B5")
 @pytest.mark.parametrize(
     "address",
     [
@@ -137,7 +135,6 @@ def test_no_command_shows_it(
     assert waited() - began < 60  # thirteen commands; one took longer than this
 
 
-@pytest.mark.finding("redteam B5")
 def test_a_server_that_never_answers_is_given_up_in_seconds(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +159,6 @@ def test_a_server_that_never_answers_is_given_up_in_seconds(
     assert waited() - began < 30 and tiny.kinds() == []
 
 
-@pytest.mark.finding("redteam B5")
 def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +208,6 @@ def test_there_is_nothing_to_log(tiny: Any, synthdp: Callable[..., Any]) -> None
     assert done.code == 2 and "is damaged" in done.err
 
 
-@pytest.mark.finding("redteam D3")
 def test_a_ledger_whose_folder_cannot_be_written_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

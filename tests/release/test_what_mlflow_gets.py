@@ -50,10 +50,10 @@ class Told(NullTracker):
         self.words.append(str(verdict))
 
 
-@pytest.mark.finding("mutant misfits to MLflow")
 def test_a_release_tells_no_count_of_real_rows(
     tiny: Any, make_table: Callable[..., pd.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor how many of them do not fit the domain."""
     rows = make_table()
     rows.loc[: MISFITS - 1, "weight"] = 500.0
     told = Told()

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.check
 DECLARED = {"rows": {"kind": "approximate", "value": 20_000}}
 
 
-@pytest.mark.finding("redteam C1")
 @pytest.mark.parametrize(
     "source",
     [
@@ -45,7 +44,6 @@ def test_an_empty_table_is_refused_before_anything_is_spent(
     assert done.code == 5 and "the table has no rows" in done.err and tiny.kinds() == []
 
 
-@pytest.mark.finding("redteam C1")
 def test_a_table_of_other_size_stops_before_training(
     tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]
 ) -> None:

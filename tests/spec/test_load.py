@@ -279,7 +279,6 @@ def test_loading_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.finding("redteam C4")
 @pytest.mark.parametrize(
     ("bounds", "told"),
     [

@@ -99,7 +99,6 @@ def test_what_some_rows_fulfil_is_not(text: str) -> None:
     assert refused("age >= 0", text) == []
 
 
-@pytest.mark.finding("issue constraints")
 @pytest.mark.parametrize(
     "text",
     [

@@ -368,7 +368,6 @@ def test_each_reason_of_a_closed_store_has_its_own_advice(
 
 
 @pytest.mark.check
-@pytest.mark.finding("redteam D2")
 def test_two_first_releases_at_once_make_one_store(tmp_path: Path) -> None:
     """Both make MLflow's tables, which takes seconds; the slower one once ended with an
     OperationalError.
