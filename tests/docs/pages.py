@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "attacks" / "README.md",
     ROOT / "specs" / "data" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
