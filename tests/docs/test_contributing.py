@@ -1,9 +1,12 @@
-"""What CONTRIBUTING.md says to run for a room is what tests it."""
+"""What CONTRIBUTING.md says to run for a room is what tests it; CITATION.cff is of this project."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import defaultdict
+
+import yaml
 
 from tests.docs.pages import ROOT, prose
 
@@ -53,3 +56,11 @@ def test_each_folder_of_tests_is_in_a_line() -> None:
     folders = {path.parent for path in TESTS.glob("*/test_*.py")}
     assert {f"tests/{folder.name}" for folder in folders} - named == {"tests/broken_kernels"}
     assert "make broken" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_citation_says_what_the_package_says() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert cited["title"] == package["name"] and cited["abstract"] == package["description"]
+    for key in ("authors", "license", "keywords"):
+        assert cited[key] == package[key], key
