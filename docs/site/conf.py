@@ -24,7 +24,8 @@ NAVIGATION = {
     " guides/several-rows guides/gates guides/pipelines reference/spec",
     "Judge a release": "reviewer privacy-model threat-model known-limits advisories symbols",
     "Use a bundle": "consumer inference gallery people-in-the-data",
-    "Evidence": "benchmarks dashboard checklist",
+    "Evidence": "benchmarks benchmarks/tables benchmarks/graphs benchmarks/answers"
+    " benchmarks/speed dashboard checklist",
     "Inside": "architecture extending",
 }
 TREES = "\n".join(
