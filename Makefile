@@ -50,7 +50,7 @@ fuzz: install  ## damaged specs, tables, graph files and bundles for FUZZ_SECOND
 	if $(BIN)/python -c 'import atheris' 2>/dev/null; then for target in spec csv; do $(TEST_ENV) $(BIN)/python -m tests.malicious.fuzz $$target --coverage || exit 1; done; fi
 
 docs: install  ## write the pages that are generated from the code (docs/reference)
-	$(BIN)/python -m synthdp.spec.reference > docs/reference/spec.md
+	$(BIN)/python docs/site/reference.py > docs/reference/spec.md
 
 site: install  ## the documentation as a site in build/site; a broken link fails
 	$(SITE)

@@ -10,7 +10,9 @@ parametrised test) are added up.
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,14 +151,9 @@ class Row:
     date: str = ""
     command: str = ""
 
-    def cells(self) -> tuple[str, str, str, str]:
-        """Figure, numerator and denominator, date, command."""
-        return (
-            self.name,
-            "not run" if self.value is None else f"{self.value:g} / {self.of:g}",
-            self.date,
-            self.command,
-        )
+    def measured(self, over: str) -> str:
+        """Numerator and denominator."""
+        return "not run" if self.value is None else f"{self.value:g}{over}{self.of:g}"
 
 
 def collect(lines: list[str]) -> list[Row]:
@@ -179,7 +176,8 @@ def table(rows: list[Row]) -> Table:
         made.add_row(f"[bold]{topic}[/bold]")
         for row in rows:
             if row.topic == topic:
-                made.add_row(*map(escape, row.cells()), style="red" if row.value is None else None)
+                cells = (row.name, row.measured(" / "), row.date, row.command)
+                made.add_row(*map(escape, cells), style="red" if row.value is None else None)
     return made
 
 
@@ -187,16 +185,42 @@ def page(rows: list[Row]) -> str:
     """As Markdown."""
     text = [
         "# Dashboard\n",
-        (
-            "What the suites measured, written by `make slow`: numerator / denominator, when, and"
-            " how to measure it again."
-        ),
+        "What the suites measured, written by `make slow`: numerator/denominator, when, and where.",
+        "`pytest -m figure FILE` measures those of a file again.",
     ]
     for topic in dict.fromkeys(row.topic for row in rows):
-        text += [f"\n## {topic}\n", "| figure | measured | date | command |", "|---|---|---|---|"]
-        for name, measured, date, command in (row.cells() for row in rows if row.topic == topic):
-            text.append(f"| {name} | {measured} | {date} | {f'`{command}`' if command else ''} |")
+        own = [row for row in rows if row.topic == topic]
+        files = {file: 0 for row in own for file in re.findall(r"tests/[^: ]+", row.command)}
+        dates = sorted({row.date for row in own if row.date})
+        where = ", ".join(
+            [" to ".join(dict.fromkeys([*dates[:1], *dates[-1:]])), *map(_code, files)]
+        )
+        text += [f"\n## {topic}\n", *([f"{where}\n"] if files else []), *_told(own)]
     return "\n".join(text) + "\n"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _told(rows: list[Row]) -> Iterator[str]:
+    """Figures, one an item; those that are named alike before or after a colon share one."""
+    values = {row.name: f"**{row.measured('/')}**" for row in rows}
+    tails: dict[str, tuple[str, ...]] = {}
+    for name in values:
+        head, _, tail = name.partition(": ")
+        tails[head] = (*tails.get(head, ()), tail)
+    for shared in dict.fromkeys(tails.values()):
+        heads = [head for head, own in tails.items() if own == shared]
+        if len(heads) > 1 and shared != ("",):
+            cells = (", ".join(values[f"{head}: {tail}"] for tail in shared) for head in heads)
+            told = "; ".join(f"{head} {cell}" for head, cell in zip(heads, cells, strict=True))
+            yield f"- {' / '.join(shared)}: {told}"
+            continue
+        for head in heads:
+            names = [f"{head}: {tail}" if tail else head for tail in shared]
+            told = "; ".join(f"{t} {values[n]}".strip() for t, n in zip(shared, names, strict=True))
+            yield f"- {head}: {told}" if shared[0] else f"- {head} {told}"
 
 
 def main(figures: Path, out: Path) -> int:

@@ -20,11 +20,12 @@ html_show_sphinx = False
 myst_heading_anchors = 4  # headings are linked as on a code host
 NAVIGATION = {
     "Start": "quickstart commands python",
-    "Hold a table": "steward guides/epsilon guides/graphs guides/size guides/several-rows"
-    " guides/gates guides/pipelines reference/spec",
+    "Hold a table": "steward running publishing guides/epsilon guides/graphs guides/size"
+    " guides/several-rows guides/gates guides/pipelines reference/spec",
     "Judge a release": "reviewer privacy-model threat-model known-limits advisories symbols",
     "Use a bundle": "consumer inference gallery people-in-the-data",
-    "Evidence": "benchmarks dashboard",
+    "Evidence": "benchmarks benchmarks/tables benchmarks/graphs benchmarks/answers"
+    " benchmarks/speed dashboard",
     "Inside": "architecture extending",
 }
 TREES = "\n".join(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from docs.site.reference import flow
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.reference import flow
 
 REPLACED = ("graph", "synthesizer")  # sections that a fragment shows as a whole
 

@@ -42,11 +42,17 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken(page) == []
 
 
-def test_every_result_is_linked_from_the_page_of_benchmarks() -> None:
-    told = set(links(ROOT / "docs" / "benchmarks.md"))
-    assert {
-        f"../{path.relative_to(ROOT)}" for path in (ROOT / "benchmarks" / "results").iterdir()
-    } <= told
+def test_every_result_is_linked_from_a_page_of_benchmarks() -> None:
+    told = {target for page in (ROOT / "docs" / "benchmarks").iterdir() for target in links(page)}
+    results = (ROOT / "benchmarks" / "results").iterdir()
+    assert {f"../../{path.relative_to(ROOT)}" for path in results} <= told
+
+
+def test_every_benchmark_is_named_on_the_page_of_benchmarks_and_shown_on_another() -> None:
+    named = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "benchmarks.md").read_text("utf-8")))
+    pages = "".join(p.read_text("utf-8") for p in (ROOT / "docs" / "benchmarks").iterdir())
+    shown = set(re.findall(r"python -m\s+benchmarks\.(\w+)", pages))
+    assert shown and shown == named
 
 
 def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,8 @@ GUIDES = [
     for name in (
         "quickstart",
         "steward",
+        "running",
+        "publishing",
         "guides/epsilon",
         "guides/graphs",
         "guides/size",

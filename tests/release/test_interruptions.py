@@ -131,5 +131,5 @@ def test_notes_of_others_are_not_shown() -> None:
 
 
 def test_the_docs_name_the_codes() -> None:
-    steward = (Path(__file__).parents[2] / "docs/steward.md").read_text(encoding="utf-8")
-    assert "143" in steward and "SIGTERM" in steward and "`synthdp track" in steward
+    page = (Path(__file__).parents[2] / "docs/running.md").read_text(encoding="utf-8")
+    assert "143" in page and "SIGTERM" in page and "`synthdp track" in page

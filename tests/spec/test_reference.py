@@ -10,11 +10,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.load.yaml_tree import read
-from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec, Unread
-from synthdp.spec.model.columns.categories import Labelled, Mapped
-from synthdp.spec.reference import (
+from docs.site.reference import (
     PATTERNS,
     Section,
     _default,
@@ -26,6 +22,10 @@ from synthdp.spec.reference import (
     sections,
     unit,
 )
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.yaml_tree import read
+from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec, Unread
+from synthdp.spec.model.columns.categories import Labelled, Mapped
 from synthdp.spec.schema import json_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"
@@ -73,7 +73,7 @@ def test_every_field_has_a_meaning_a_default_and_an_example_that_is_allowed(
     model: type, name: str, info: FieldInfo
 ) -> None:
     assert info.description and not info.description.endswith("."), "meanings are phrases"
-    assert _default(info)
+    assert (_default(info) == "required") == info.is_required()
     adapter = TypeAdapter(
         Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
     )
@@ -119,11 +119,23 @@ def test_every_section_stands_on_the_page_under_the_anchor_that_links_to_it() ->
     assert set(re.findall(r"\]\(#(.*?)\)", text)) == set(anchors[1:])
 
 
+def test_every_field_is_told_in_its_section_or_where_its_section_points_to() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    told = dict(part.partition("\n")[::2] for part in re.split(r"^##+ ", text, flags=re.MULTILINE))
+    for model, section in {
+        section.model: section for section in reversed(list(sections()))
+    }.items():
+        here = r"^(?:\| |(?:Also|It has) .*)\[?`{}`"
+        missing = {
+            name
+            for name in model.model_fields
+            if not re.search(here.format(name), told[section.title], re.MULTILINE)
+        }
+        assert missing <= {section.kind.partition(":")[0]}  # which the title tells
+
+
 def test_limits_in_words() -> None:
-    assert (
-        allowed({"type": "integer", "minimum": 1, "maximum": 2000})
-        == "whole number, at least 1, at most 2,000"
-    )
+    assert allowed({"type": "integer", "minimum": 1, "maximum": 2000}) == "whole number, 1 to 2,000"
     assert (
         allowed({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5})
         == "number, above 0, below 0.5"

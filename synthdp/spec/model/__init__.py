@@ -224,9 +224,7 @@ class ReleaseSpec(Model):
     )
     estimands: Annotated[tuple[Estimand, ...], Field(max_length=50)] = Field(
         default=(),
-        description=(
-            "numbers that privacy.shares.estimands pays for: the bundle has each with its interval"
-        ),
+        description="numbers that privacy.shares.estimands pays for, with intervals in the bundle",
         examples=[[{"kind": "question", "ask": "mean(income) by sex"}]],
     )
     synthesizer: SynthesizerSettings = Field(
@@ -238,8 +236,8 @@ class ReleaseSpec(Model):
     constraints: Constraints = Field(
         default=(),
         description=(
-            "what every synthetic row must fulfil, e.g. age >= 18 or `marital-status` =="
-            " 'Never-married'; real rows are not held to it"
+            "what every synthetic row must fulfil, e.g. `marital-status` == 'Never-married'; real"
+            " rows are not held to it"
         ),
         examples=[["age >= 16"]],
     )

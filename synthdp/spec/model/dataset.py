@@ -25,15 +25,12 @@ class ChosenColumns(Model):
 
     drop: Annotated[tuple[SourceName, ...], AfterValidator(unique)] = Field(
         default=(),
-        description=(
-            "columns of the source that are not read; every other one must be declared under"
-            " `columns`"
-        ),
+        description="columns of the source that are not read; all others must be declared",
         examples=[["name", "address"]],
     )
     rename: dict[SourceName, Name] = Field(
         default={},
-        description="columns of the source that have another name in the spec: that name",
+        description="columns of the source, and their names in the spec",
         examples=[{"Q12_a": "smoker"}],
     )
 
@@ -60,13 +57,13 @@ class CsvSource(ChosenColumns):
 
 
 class ParquetSource(ChosenColumns):
-    """Parquet files: one, a folder of them, those that a pattern names, or those at an address."""
+    """Parquet files."""
 
     kind: Literal["parquet"] = Field(description="Parquet", examples=["parquet"])
     path: str = Field(
         description=(
-            "the file or folder, or a pattern such as data/*.parquet, relative to the spec's"
-            " folder; or an address of s3://, gs:// or https://, with keys in the environment"
+            "a file, a folder or a pattern such as data/*.parquet, relative to the spec's folder;"
+            " or an address of s3://, gs:// or https://, with keys in the environment"
         ),
         examples=["data/people.parquet"],
     )
@@ -85,16 +82,16 @@ class SqlSource(Model):
     kind: Literal["sql"] = Field(description="a query against a database", examples=["sql"])
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
         description=(
-            "name of the environment variable that holds the URL; a relative SQLite file in it lies"
-            " in the spec's folder"
+            "environment variable that holds the URL; a relative SQLite file lies in the"
+            " spec's folder"
         ),
         examples=["PEOPLE_DATABASE_URL"],
     )
     query: str = Field(
         description=(
-            "one SELECT, whose columns are those declared under `columns`, and which makes one row"
-            " of each stored row: without GROUP BY, DISTINCT, LIMIT, aggregates, window functions,"
-            " set operations or random values (the guarantee is about rows of the answer)"
+            "one SELECT of what `columns` declares, one row for each stored row: without"
+            " GROUP BY, DISTINCT, LIMIT, aggregates, window functions, set operations or"
+            " random values"
         ),
         examples=["SELECT age, sex, income FROM people"],
     )
@@ -127,10 +124,7 @@ Source = Annotated[
 
 
 class RowUnit(Model):
-    """Protects one row.
-
-    It is right only when no person has several rows; that is why it must be named.
-    """
+    """Protects one row: right only when no person has several."""
 
     max_rows: ClassVar[int] = 1
 
@@ -145,9 +139,8 @@ class RowUnit(Model):
 class IdUnit(Model):
     """Protects everything of one id: at most `max_rows` of its rows (a random choice) are used.
 
-    Ids are compared as text without the white space around it; a plain whole number (digits,
-    perhaps with a sign before and zeros after a point) counts as that number. So 1, 1.0, ' 1' and
-    01 are one id; A1 and a1 are two. Every row needs an id.
+    Ids are compared as text without the white space around it, plain whole numbers as numbers: 1,
+    1.0, ' 1' and 01 are one id; A1 and a1 are two. Every row needs an id.
     """
 
     kind: Literal["id"] = Field(
@@ -176,28 +169,28 @@ class DeclaredRows(Model):
 
     kind: Literal["public", "approximate"] = Field(
         description=(
-            "whether `value` is the exact number and may be known, or a round one beside which the"
-            " exact number is used nowhere"
+            "whether `value` is exact and may be known, or round, and the exact number is"
+            " used nowhere"
         ),
         examples=["approximate"],
     )
     value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = Field(
-        description="the number of rows", examples=[20_000]
+        description="number of rows", examples=[20_000]
     )
 
 
 class DomainFrom(Model):
     """The run of `synthdp init --private` that found types, bounds and categories in the rows.
 
-    It is paid for in the ledger of this dataset, beside the release. A release is refused where the
-    ledger does not hold it, or where all such runs together reserved more than is stated.
+    A release is refused where the dataset's ledger does not hold it, or where all such runs
+    reserved more than is stated.
     """
 
     run: Annotated[str, Field(pattern=r"^[0-9]{8}-[0-9a-f]{12}$")] = Field(
         description="the run's id in the ledger", examples=["20261124-0123456789ab"]
     )
     epsilon: Annotated[Real, Field(gt=0, le=100), Unit("nats")] = Field(
-        description="epsilon that all such runs of the dataset reserved", examples=[0.5]
+        description="epsilon that all such runs reserved", examples=[0.5]
     )
     delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
         description="delta that they reserved", examples=[1e-7]
@@ -211,12 +204,12 @@ class Dataset(Model):
         description="key of the ledger: all releases of one table share it", examples=["adult"]
     )
     title: str | None = Field(
-        default=None, description="a title for the bundle's metadata", examples=["Adult, synthetic"]
+        default=None, description="title, for the bundle's metadata", examples=["Adult, synthetic"]
     )
     description: str | None = Field(
         default=None,
         description="what the synthetic table is, for the bundle's metadata",
-        examples=["A synthetic version of the UCI Adult table."],
+        examples=["The UCI Adult table, synthetic"],
     )
     licence: str | None = Field(
         default=None, description="licence of the synthetic table", examples=["CC-BY-4.0"]
@@ -224,13 +217,13 @@ class Dataset(Model):
     citation: str | None = Field(
         default=None,
         description="how to cite the original",
-        examples=["B. Becker and R. Kohavi (1996), Adult, UCI Machine Learning Repository"],
+        examples=["Becker and Kohavi (1996), Adult, UCI repository"],
     )
     contact: Annotated[str, Field(min_length=1, max_length=300)] | None = Field(
         default=None,
         description=(
-            "whom users of the synthetic table may ask, e.g. to run their final code on the"
-            " original: a name, and an address that is published with the bundle"
+            "whom users may ask, e.g. to run their final code on the original; published with"
+            " the bundle"
         ),
         examples=["Data desk, desk@statistics.example"],
     )
@@ -242,22 +235,22 @@ class Dataset(Model):
         examples=[{"kind": "row", "meaning": "one surveyed person"}],
     )
     rows: DeclaredRows = Field(
-        description="how many rows there are, as a constant that may be known",
+        description="how many rows there are",
         examples=[{"kind": "public", "value": 48_842}],
     )
     out_of_domain: Literal["refuse", "clamp"] = Field(
         default="refuse",
         description=(
-            "what to do with values outside the declared domain: refuse the table, or take the"
-            " nearest bound, or the first category"
+            "values outside the declared domain: refuse the table, or take the nearest bound"
+            " or first category"
         ),
         examples=["clamp"],
     )
     domain_from: DomainFrom | None = Field(
         default=None,
         description=(
-            "the run of `synthdp init --private` that found the columns' domain in the rows, which"
-            " wrote this; left out where the domain is public knowledge"
+            "the run of `synthdp init --private` that wrote this; left out where the domain"
+            " is public knowledge"
         ),
         examples=[{"run": "20261124-0123456789ab", "epsilon": 0.5, "delta": 1e-7}],
     )

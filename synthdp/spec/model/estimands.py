@@ -30,9 +30,9 @@ class AskedEstimand(Model):
     kind: Literal["question"] = Field(description="a question", examples=["question"])
     ask: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
         description=(
-            "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN,"
-            " P), then perhaps `where CONDITION`, then perhaps `by COLUMN`; conditions are tried on"
-            " the values themselves"
+            "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or"
+            " quantile(COLUMN, P), perhaps `where CONDITION`, perhaps `by COLUMN`; conditions"
+            " see the values themselves"
         ),
         examples=["mean(mdvis) where hlthp == '1' by idp"],
     )
@@ -84,8 +84,8 @@ class RegressionEstimand(Model):
     )
     terms: Annotated[Names, Field(min_length=1, max_length=MAX_TERMS)] = Field(
         description=(
-            "columns, and products of two of them, e.g. age:sex; both columns of a product must be"
-            f" terms, too; at most {MAX_COEFFICIENTS} coefficients"
+            "columns, and products of two that are terms, too, e.g. age:sex; at most"
+            f" {MAX_COEFFICIENTS} coefficients"
         ),
         examples=[["lpi", "hlthp", "lpi:hlthp"]],
     )

@@ -16,21 +16,15 @@ ClassifierName = Literal[
 
 
 class Effect(Model):
-    """An average effect of a treatment on `outcome`, estimated from real and from synthetic rows.
-
-    `treated` states the treatment as a condition on one column.
-    """
+    """An average effect of a treatment, estimated from real and from synthetic rows."""
 
     treated: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
-        description="expression over one column, for those who are compared",
+        description="expression over one column: who is compared",
         examples=["lncoins == 0"],
     )
     control: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
         default=None,
-        description=(
-            "expression over the same column, for whom they are compared with; default: all other"
-            " rows"
-        ),
+        description="expression over the same column: with whom; default: all other rows",
         examples=["lncoins > 4"],
     )
     outcome: Name = Field(
@@ -53,7 +47,7 @@ class Evaluation(Model):
     enabled: Flag = Field(default=True, description="whether to judge at all", examples=[False])
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = Field(
         default=0.2,
-        description="chance of each unit to be kept out of the fit, as test rows",
+        description="chance of a unit to be kept out of the fit, for tests",
         examples=[0.1],
     )
     disclosure: Annotated[Literal["confidential", "private"], renamed({"charged": "private"})] = (
@@ -89,8 +83,8 @@ class Evaluation(Model):
     max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = Field(
         default=20_000,
         description=(
-            "most rows that classifiers see; with a compute.engine other than memory, most rows"
-            " that are judged"
+            "most rows that classifiers see; outside memory (compute.engine), most rows that"
+            " are judged"
         ),
         examples=[5000],
     )
@@ -100,16 +94,15 @@ class Evaluation(Model):
     random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = Field(
         default=0,
         description=(
-            "the long protocol: so many columns, drawn by a public seed, are each predicted by five"
-            " classifiers, or by regressors"
+            "the long protocol: so many columns, drawn by a public seed, are predicted by"
+            " five classifiers or regressors"
         ),
         examples=[20],
     )
     subgroups: Names = Field(
         default=(),
         description=(
-            "columns whose categories are judged as groups of their own; default: three with few"
-            " categories"
+            "columns whose categories are judged as groups; default: three with few categories"
         ),
         examples=[["sex"]],
     )
@@ -140,7 +133,7 @@ class Evaluation(Model):
 class MembershipAttack(Model):
     """Shadow-model membership inference on a sub-sample.
 
-    Each model gives one synthetic set. The sets are split by model pair.
+    Each model gives one synthetic set; sets are split by pair.
     """
 
     enabled: Flag = Field(default=True, description="whether to attack at all", examples=[False])

@@ -39,15 +39,14 @@ CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_M
 class Gate(Model):
     """A bound that must hold or the bundle is withheld.
 
-    A gate on a figure computed on real rows makes publishing itself depend on rows: it must be
-    opted into
-    with `outside_guarantee: true`, and the certificate then says so. Gates on `simulated_...`
-    figures are held against the audit of the same plan on its simulated twin (`synthdp audit SPEC
-    --simulated`), before anything is spent.
+    A gate on a figure of real rows makes publishing itself depend on them: it must be opted into
+    with `outside_guarantee: true`, and the certificate says so. Gates on `simulated_...` figures
+    are held against the audit of the plan on its simulated twin (`synthdp audit SPEC --simulated`),
+    before anything is spent.
 
-    Gates on attacks take the largest figure of the three declared attacks. `..._upper` are upper
-    ends of 95% intervals, which luck moves: a limit that a release without any leak would exceed in
-    more than 5% of runs is refused, and what is told is the lowest that so many models allow.
+    Gates on attacks take the largest figure of the three attacks. `..._upper` are upper ends of 95%
+    intervals, which luck moves: a limit that more than 5% of runs without any leak would exceed is
+    refused, and the lowest possible is told.
     """
 
     metric: Annotated[
@@ -73,22 +72,20 @@ class Gate(Model):
         renamed(RENAMED_METRICS),
     ] = Field(
         description=(
-            "the figure that is bounded; all but tv1_noisy, ..._dp and simulated_... are"
-            " computed on real rows without noise"
+            "the bounded figure; all but tv1_noisy, ..._dp and simulated_... are of real"
+            " rows, without noise"
         ),
         examples=["tv1_noisy"],
     )
     at_most: Real | None = Field(
-        default=None, description="the most that it may be; give this or at_least", examples=[0.05]
+        default=None, description="the most that it may be", examples=[0.05]
     )
     at_least: Real | None = Field(
-        default=None, description="the least that it may be; give this or at_most", examples=[0.8]
+        default=None, description="the least that it may be, instead of at_most", examples=[0.8]
     )
     outside_guarantee: Flag = Field(
         default=False,
-        description=(
-            "accept that publishing itself then depends on real rows, which no epsilon covers"
-        ),
+        description="accept that publishing then depends on real rows, which no epsilon covers",
         examples=[True],
     )
 

@@ -72,9 +72,9 @@ class Graph(Model):
     mode: Literal["none", "given", "validate", "learn", "predict"] = Field(
         default="given",
         description=(
-            "take the arrows as given; test them for shares.graph; learn them for shares.graph;"
-            " predict: measure the pairs of columns that depend on each other, for shares.graph,"
-            " with arrows that claim no cause; or none, a plain VAE"
+            "given: take the arrows; for shares.graph validate tests them, learn finds them,"
+            " predict measures pairs of columns that depend on each other, with arrows that"
+            " claim no cause; none: a plain VAE"
         ),
         examples=["validate"],
     )
@@ -104,9 +104,8 @@ class Graph(Model):
     unseen_causes: bool = Field(
         default=False,
         description=(
-            "mode learn, algorithm measured_pc: columns may have unseen common causes that nobody"
-            " knows of; the graph then says which links show a cause in spite of them, for no more"
-            " budget"
+            "mode learn, measured_pc: columns may have unknown common causes; the graph says which"
+            " links show a cause all the same, for no more budget"
         ),
         examples=[True],
     )
@@ -119,10 +118,7 @@ class Graph(Model):
     )
     orient_share: Annotated[Real, Field(ge=0, le=0.8), Unit("part of shares.graph")] = Field(
         default=0.0,
-        description=(
-            "algorithm rcit_pc: part of the search's budget for the direction of numeric links that"
-            " PC leaves open"
-        ),
+        description="rcit_pc: for the direction of numeric links that PC leaves open",
         examples=[0.3],
     )
     level: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
@@ -131,16 +127,14 @@ class Graph(Model):
     max_parents: Annotated[Whole, Field(ge=1, le=MAX_PARENTS), Unit("columns")] = Field(
         default=6,
         description=(
-            "most parents that mode learn gives a column: the strongest; svt_pc and em_pc release"
-            " no strength and keep the first columns"
+            "most parents that mode learn gives a column: the strongest, or of svt_pc and"
+            " em_pc, which release no strength, the first"
         ),
         examples=[4],
     )
     on_refuted: Literal["flag", "drop", "fail"] = Field(
         default="flag",
-        description=(
-            "mode validate: what to do with a refuted arrow: tell it, take it out, or stop the run"
-        ),
+        description="mode validate: tell a refuted arrow, take it out, or stop the run",
         examples=["fail"],
     )
 

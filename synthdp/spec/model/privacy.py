@@ -37,7 +37,7 @@ class Shares(Model):
     )
     estimands: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
         default=0.0,
-        description="for `estimands`, in equal parts; they get 0.15 where shares are left out",
+        description="for `estimands`, in equal parts; 0.15 where shares are left out",
         examples=[0.15],
     )
     train: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
@@ -94,7 +94,7 @@ class Privacy(Model):
     shares: Shares = Field(
         default=Shares(),
         description=(
-            "how the budget is split; left out in mode predict: measure 0.2, graph 0.8, train 0"
+            "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0"
         ),
         examples=[{"measure": 0.2, "graph": 0.2, "train": 0.6}],
     )
@@ -103,18 +103,15 @@ class Privacy(Model):
     ] = Field(
         default=(),
         description=(
-            "pairs of columns whose two-way tables are measured too, for shares.pairs, which is for"
-            " all pairs where none is named; the released rows are held to them, and where the pair"
-            " of every arrow is measured, the model starts from them"
+            "pairs of columns whose two-way tables are measured for shares.pairs (all pairs"
+            " where none is named); rows are held to them, and the model starts from them"
+            " where every arrow has one"
         ),
         examples=[[["capital-gain", "income"]]],
     )
     cap: Cap | None = Field(
         default=None,
-        description=(
-            "the most that all releases of this dataset id may spend together; without one, nothing"
-            " is refused"
-        ),
+        description="cap on all releases; without one, nothing is refused",
         examples=[{"epsilon": 3.0, "delta": 1e-4}],
     )
     ledger: str | None = Field(

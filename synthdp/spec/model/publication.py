@@ -10,7 +10,7 @@ from synthdp.spec.model.fields import Flag, Model
 
 
 class Curator(Model):
-    """Who publishes the release, in the words of the OpenDP Deployments Registry."""
+    """Who publishes the release, in the words of that registry."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(
         description="name of the organisation", examples=["Office of Statistics"]
@@ -55,21 +55,15 @@ class Publication(Model):
 
 
 class Signing(Model):
-    """Who signs the bundle.
-
-    The key itself is never named in a spec, only the variable that says where it lies.
-    """
+    """Who signs the bundle. A spec names only the variable that says where the key lies."""
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
         default="SYNTHDP_SIGNING_KEY",
-        description=(
-            "name of the environment variable with the path of the private key (see `synthdp"
-            " keygen`)"
-        ),
+        description="environment variable with the path of the private key (`synthdp keygen`)",
         examples=["CENSUS_SIGNING_KEY"],
     )
     required: Flag = Field(
         default=False,
-        description="refuse to release without a key; otherwise the bundle is then unsigned",
+        description="refuse to release without a key, in place of an unsigned bundle",
         examples=[True],
     )

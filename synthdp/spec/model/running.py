@@ -49,16 +49,16 @@ class Compute(Model):
     engine: EngineName = Field(
         default="auto",
         description=(
-            "where the table is counted: read into memory; arrow and dask count Parquet files"
-            " part by part, sql counts in the database of a source of kind sql, and rows stay"
-            " where they are; auto: memory, or arrow for files at an address or of a pattern"
+            "where the table is counted: in memory; arrow and dask count Parquet files part"
+            " by part, sql in the source's database; auto: memory, or arrow for files at an"
+            " address or of a pattern"
         ),
         examples=["dask"],
     )
     address: str | None = Field(
         default=None,
         description=(
-            "address of the Dask scheduler; engine dask without one starts processes of this"
+            "address of the Dask scheduler; without one, engine dask starts processes of this"
             " machine"
         ),
         examples=["tcp://cluster.example:8786"],

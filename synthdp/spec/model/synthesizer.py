@@ -13,9 +13,8 @@ from synthdp.spec.model.fields import Flag, Model, Names, Real, Whole, unique
 class SynthesizerSettings(Model):
     """The causally consistent DP-VAE.
 
-    `latent`, `hidden`, `steps` and `batch` follow public rules of the declared rows, columns, graph
-    and targets where a file leaves them out; the defaults here are those of a large table with a
-    graph.
+    Where they are left out, `latent`, `hidden`, `steps` and `batch` follow the declared rows,
+    columns, graph and targets; the defaults here are those of a large table with a graph.
     """
 
     kind: Literal["causal_vae"] = Field(
@@ -32,8 +31,8 @@ class SynthesizerSettings(Model):
     hidden: Annotated[Whole, Field(ge=1, le=4096), Unit("units")] = Field(
         default=32,
         description=(
-            "hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400, and no"
-            " fewer than a target has levels; 1 where nothing is trained"
+            "hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400,"
+            " no fewer than a target's levels; 1 where nothing is trained"
         ),
         examples=[64],
     )
@@ -45,16 +44,16 @@ class SynthesizerSettings(Model):
     batch: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("rows")] = Field(
         default=1024,
         description=(
-            "expected batch; the sampling rate is batch / declared rows. A tenth of the rows below"
-            " 5,120 of them, 512 up to 26,000, then a 48th, at most 4,096"
+            "expected rows of a step, and so the sampling rate: a tenth of the declared rows"
+            " below 5,120, 512 up to 26,000, then a 48th, at most 4,096"
         ),
         examples=[512],
     )
     sample: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = Field(
         default=None,
         description=(
-            "expected rows of a secret sample of the units, drawn once for all steps of a training;"
-            " default: all rows. For tables of many millions of rows"
+            "for many millions of rows: expected rows of a secret sample of the units, drawn"
+            " once for all steps; default: all rows"
         ),
         examples=[1_000_000],
     )
@@ -73,8 +72,8 @@ class SynthesizerSettings(Model):
     targets: Names = Field(
         default=(),
         description=(
-            "columns that will be predicted: what they depend on is learned in a stage of its own,"
-            " for shares.targets"
+            "columns that will be predicted: what they depend on is learned in a stage of its"
+            " own, for shares.targets"
         ),
         examples=[["income"]],
     )
@@ -104,8 +103,8 @@ class Sampling(Model):
     even: Names = Field(
         default=(),
         description=(
-            "columns that are drawn last, evenly over rows that are alike; synthesizer.targets that"
-            " lead to nothing are so in any case"
+            "columns drawn last, evenly over rows that are alike, as synthesizer.targets that"
+            " lead to nothing always are"
         ),
         examples=[["income"]],
     )

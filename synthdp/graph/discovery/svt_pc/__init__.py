@@ -1,5 +1,5 @@
 """SVT-PC, the baseline of Priv-PC (Wang, Pang and Song 2020), made sound. Prefer `measured_pc`.
 
-On the public networks of docs/benchmarks.md, `measured_pc` had the higher F1 on each. Use this one
-to reproduce the paper's comparison.
+On public networks `measured_pc` had the higher F1 on all but one, mildew
+(docs/benchmarks/graphs.md). Use this one to reproduce the paper's comparison.
 """

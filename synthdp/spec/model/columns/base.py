@@ -57,14 +57,14 @@ class ColumnBase(Model):
 
     missing: Flag = Field(
         default=False,
-        description="whether values may be missing; missing is then a state of its own",
+        description="whether values may be missing, as a state of their own",
         examples=[True],
     )
     missing_codes: FewCodes = Field(
         default=(),
         description=(
-            "codes of this column that stand for a missing value in the source, of whatever kind"
-            " that is; they are compared like categories, and as numbers in ranges"
+            "codes of the source that stand for a missing value; compared like categories,"
+            " and as numbers in ranges"
         ),
         examples=[[-9, 999]],
     )

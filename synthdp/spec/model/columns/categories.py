@@ -42,8 +42,8 @@ class Mapped(ColumnBase):
     values: ValueMap = Field(
         default={},
         description=(
-            "texts of the source that are published as another: that category. Several may become"
-            " one; all other texts are read as they are"
+            "texts of the source that are published as another: that category; several may"
+            " become one, and all others stay"
         ),
         examples=[{"+": "positive", "-": "negative"}],
     )
@@ -94,8 +94,8 @@ class Categorical(Labelled):
     )
     categories: Categories = Field(
         description=(
-            "every text that is allowed; codes such as 0 and 1 are read as texts. `{file: F}` reads"
-            " them from a text file beside the spec, one a line"
+            "every allowed text, codes such as 0 too; `{file: F}` reads them from a text file"
+            " beside the spec, one a line"
         ),
         examples=[["Female", "Male"]],
     )
@@ -137,7 +137,7 @@ class Ordinal(Labelled):
 
     type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
     categories: Categories = Field(
-        description="from lowest to highest; `{file: F}` as above",
+        description="every allowed text, from lowest to highest; or their file",
         examples=[["low", "medium", "high"]],
     )
 

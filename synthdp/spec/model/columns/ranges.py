@@ -23,8 +23,8 @@ Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = Field(
     default=None,
     description=(
-        "how the column is computed from others when rows are written; it is then not modelled,"
-        " costs nothing, and is not read in the source"
+        "formula of its values, from other columns; the column is not read or modelled, and costs"
+        " nothing"
     ),
     examples=["before + change"],
 )
@@ -57,8 +57,8 @@ def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
 
 
 BINS = (
-    "number of equal-width bins; mode predict without training chooses 64 to 1,024 fine ones"
-    " instead where neither `bins` nor `edges` is given"
+    "number of equal-width bins; without `bins` and `edges`, mode predict without training"
+    " chooses 64 to 1,024 fine ones"
 )
 
 
@@ -119,10 +119,10 @@ class Integer(_Range, ColumnBase):
 
     type: Literal["integer"] = Field(description="whole numbers", examples=["integer"])
     lower: Whole = Field(
-        description="the least value that is allowed: public knowledge, not the least in the table",
+        description="the least value allowed: public knowledge, not the least in the table",
         examples=[16],
     )
-    upper: Whole = Field(description="the greatest value that is allowed", examples=[100])
+    upper: Whole = Field(description="the greatest value allowed", examples=[100])
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
         default=32, description=BINS, examples=[16]
     )
@@ -163,10 +163,10 @@ class Number(_Range, ColumnBase):
 
     type: Literal["number"] = Field(description="real numbers", examples=["number"])
     lower: Real = Field(
-        description="the least value that is allowed: public knowledge, not the least in the table",
+        description="the least value allowed: public knowledge, not the least in the table",
         examples=[0.0],
     )
-    upper: Real = Field(description="the greatest value that is allowed", examples=[4.6])
+    upper: Real = Field(description="the greatest value allowed", examples=[4.6])
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
         default=32, description=BINS, examples=[20]
     )
@@ -195,7 +195,7 @@ class Datetime(_Range, ColumnBase):
     """Points in time in [lower, upper], without time zone, in whole `resolution` steps.
 
     Texts are days in full, perhaps with a time: 2024-12-31, 2024-12-31T23:59 or 2024-12-31
-    23:59:59.5. Anything else, such as 2024-12, is a misfit.
+    23:59:59.5.
     """
 
     operand: ClassVar[Operand] = "date"
@@ -203,11 +203,11 @@ class Datetime(_Range, ColumnBase):
 
     type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
     lower: Instant = Field(
-        description="the least value that is allowed: public knowledge, not the least in the table",
+        description="the least value allowed: public knowledge, not the least in the table",
         examples=["2001-01-01"],
     )
     upper: Instant = Field(
-        description="the greatest value that is allowed", examples=["2020-12-31T23:00:00"]
+        description="the greatest value allowed", examples=["2020-12-31T23:00:00"]
     )
     bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
         default=32, description=BINS, examples=[20]

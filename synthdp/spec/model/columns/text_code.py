@@ -34,10 +34,8 @@ Prefix = Annotated[Whole, Field(ge=1, le=64), Unit("characters")]
 class TextCode(ColumnBase):
     """One of a list of codes, of which the first `prefix` characters are read and released.
 
-    With `prefix: 3` the codes E11.9 and E11.65 are one level, E11.
-
-    Values are compared letter by letter, and only by these characters: E11.8 is read as E11 though
-    it is not listed. What begins like no code is a misfit.
+    With `prefix: 3` the codes E11.9 and E11.65 are one level, E11, and so is E11.8, which is not
+    listed. Values are compared letter by letter; what begins like no code is a misfit.
     """
 
     questions: ClassVar = (
@@ -64,8 +62,7 @@ class TextCode(ColumnBase):
     )
     codes: Codes = Field(
         description=(
-            "every code that is allowed: a public list, not the codes in the table. `{file: F}`"
-            " reads them from a text file beside the spec, one a line"
+            "every allowed code, from a public list, not the table; or their file, one a line"
         ),
         examples=[["E10.1", "E11.9", "E11.65", "I10"]],
     )

@@ -1,9 +1,7 @@
 """The reference of the spec as Markdown, written from the models.
 
-`python -m synthdp.spec.reference > docs/reference/spec.md` writes it.
-
-Types and limits are those of the JSON schema that editors use; units, defaults and examples are the
-fields' own.
+`make docs` writes it. Types and limits are those of the JSON schema that editors use; units,
+defaults and examples are the fields' own.
 """
 
 from __future__ import annotations
@@ -25,14 +23,14 @@ from synthdp.spec.schema import json_schema
 
 HEAD = """# Spec reference
 
-`make docs` writes this page from the models in `synthdp/spec/`; do not edit it. A spec is one YAML
-file with the sections below. The page says what one field can hold. `synthdp validate` reports
-checks between fields, every mistake at once. `synthdp schema` prints the same as a JSON schema,
-which YAML editors use to complete and check.
+`make docs` writes this page from the models in `synthdp/spec/model/`; do not edit it. A spec is one
+YAML file with the sections below. `synthdp validate` reports what is wrong between fields, too,
+every mistake at once. `synthdp schema` prints the fields as a JSON schema, for YAML editors.
 
-Names in `code` under "allowed" are written as they stand. "none" as a default means that the field
-may be left out. A complete spec with all sections follows. Only `dataset`, `columns` and `privacy`
-are required beside `synthdp: 1`:
+Names in `code` under "allowed" are written as they stand; a unit follows the limits, and sizes of
+texts are in characters. Required texts are not empty. A field without a default may be left out. A
+complete spec with all sections follows; only `dataset`, `columns` and `privacy` are required beside
+`synthdp: 1`:
 
 ```yaml
 {example}
@@ -45,7 +43,7 @@ PATTERNS = {
         "up to 64 letters, digits, `.`, `_` and `-`, the first a letter or digit"
     ),
     r"^[A-Z_][A-Z0-9_]*$": "a variable's name in capitals",
-    r"^\d{4}-\d\d-\d\d": "a date such as `2024-12-31`, or `2024-12-31T23:59:59`",
+    r"^\d{4}-\d\d-\d\d": "`2024-12-31` or `2024-12-31T23:59:59`",
     r"^[0-9]{8}-[0-9a-f]{12}$": "a run, such as `20261124-0123456789ab`",
     r"^.*\S.*->.*\S.*$": "`cause, cause -> effect, effect`",
 }
@@ -56,6 +54,10 @@ SCALARS = {
     "string": "text",
 }
 CODES = {"string", "integer", "number", "boolean"}  # what a name or category may be written as
+
+
+HEADS = ["field", "meaning", "allowed", "default"]
+Field = tuple[str, str, str, str | None, str]  # what tells one field from another
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Section:
 
     @property
     def link(self) -> str:
-        return f"[{self.title}](#{anchor(self.title)})"
+        """A link to the section; one of several kinds is called by its kind."""
+        return f"[`{self.kind.partition(': ')[2] or self.path}`](#{anchor(self.title)})"
 
 
 def anchor(title: str) -> str:
@@ -120,56 +123,53 @@ def page() -> str:
     home = {
         section.model: section for section in reversed(every)
     }  # a model that stands in two places is described at the first
-    parts = [
-        HEAD.format(example="\n".join(_lines(whole))),
-        _table(Section("", "", ReleaseSpec), home),
-    ]
+    told: dict[Field, Section] = {}
+    parts = [HEAD.format(example="\n".join(_lines(whole)))]
+    parts += _table(Section("", "", ReleaseSpec), home, told)
     for section in (s for s in every if home[s.model] == s):
         about = " ".join((section.model.__doc__ or "").split())
         mark = "##" if "." not in section.path and "[" not in section.path else "###"
-        parts.append(f"{mark} {section.title}\n\n{about}\n\n{_table(section, home)}")
+        parts += [f"{mark} {section.title}\n\n{about}\n", *_table(section, home, told)]
     return "\n".join(parts)
 
 
-def _table(section: Section, home: Mapping[type[BaseModel], Section]) -> str:
-    """The fields of a section, one to a line.
+def _table(
+    section: Section, home: Mapping[type[BaseModel], Section], told: dict[Field, Section]
+) -> Iterator[str]:
+    """The fields of a section, one to a line; below them those that an earlier section told.
 
-    Examples of the sections of the whole spec stand above it, together.
+    An example stands where neither what is allowed nor the default shows one; those of the sections
+    of the whole spec stand together above it.
     """
     schema, whole = json_schema(), section.model is ReleaseSpec
     properties = (schema if whole else schema["$defs"][section.model.__name__])["properties"]
-    heads = [
-        "section" if whole else "field",
-        "meaning",
-        "allowed",
-        *([] if whole else ["unit"]),
-        "default",
-        *([] if whole else ["example"]),
-    ]
-    rows = [heads, ["---"] * len(heads)]
-    for name, info in sorted(
-        section.model.model_fields.items(), key=lambda f: not section.kind.startswith(f"{f[0]}:")
-    ):
-        links = ", ".join(
-            dict.fromkeys(home[part.model].link for part in _parts(name, info.annotation))
-        )
-        texts = [f"`{name}`", info.description or "", links or allowed(properties[name])]
-        rows.append(
-            [*texts, _default(info)]
-            if whole
-            else [
-                *texts,
-                unit(info),
-                _default(info),
-                _code(info.examples[0] if info.examples else None),
-            ]
-        )
-    return (
-        "\n".join(
-            f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in rows
-        )
-        + "\n"
-    )
+    rows, again = list[list[str]](), dict[Section, list[str]]()
+    for name, info in section.model.model_fields.items():
+        if section.kind.startswith(f"{name}:"):
+            continue  # the title says it
+        field = (name, str(info.annotation), str(info.metadata), info.description, _default(info))
+        if told.setdefault(field, section) is not section:
+            again.setdefault(told[field], []).append(f"`{name}`")
+            continue
+        held = dict.fromkeys(home[part.model] for part in _parts(name, info.annotation))
+        if len(held) == 1:
+            title, limits = f"[`{name}`](#{anchor(next(iter(held)).title)})", ""
+        else:
+            links = ", ".join(part.link for part in held)
+            title, limits = f"`{name}`", links or allowed(properties[name])
+        limits = ", ".join(filter(None, [limits, unit(info)]))
+        default = _default(info)
+        shown = whole or held or limits.startswith(("`", "number", "whole"))
+        if not shown and default in ("", "required"):
+            default = ", ".join(filter(None, [default, f"e.g. {_code(info.examples[0])}"]))
+        rows.append([title, info.description or "", limits, default])
+    if rows:
+        cells = [[text.replace("|", "\\|") for text in row] for row in [HEADS, *rows]]
+        lines = [f"| {' | '.join(row)} |\n" for row in cells]
+        yield "".join([lines[0], f"|{'---|' * len(HEADS)}\n", *lines[1:]])
+    if again:
+        as_there = "; ".join(f"{', '.join(names)} as in {s.link}" for s, names in again.items())
+        yield f"{'Also' if rows else 'It has'} {as_there}.\n"
 
 
 def unit(info: FieldInfo) -> str:
@@ -182,10 +182,10 @@ def _default(info: FieldInfo) -> str:
     if info.is_required():
         return "required"
     if info.default is None or info.default in ((), {}):
-        return "none"
+        return ""
     if isinstance(info.default, BaseModel):
         changed = info.default.model_dump(exclude_defaults=True)
-        return _code(changed) if changed else "its fields' defaults"
+        return _code(changed) if changed else ""
     return _code(list(info.default) if isinstance(info.default, tuple) else info.default)
 
 
@@ -212,36 +212,38 @@ def allowed(node: Mapping[str, Any]) -> str:
         return f"map of names to {allowed(node['additionalProperties'])}"
     if "pattern" in node:
         return PATTERNS[node["pattern"]]
-    return ", ".join([SCALARS[node["type"]] + _size(node, "Length", " characters"), *_range(node)])
+    return ", ".join([SCALARS[node["type"]] + _size(node, "Length"), *_range(node)])
 
 
 def _range(node: Mapping[str, Any]) -> Iterator[str]:
-    for key, word in (
-        ("minimum", "at least"),
-        ("exclusiveMinimum", "above"),
-        ("maximum", "at most"),
-        ("exclusiveMaximum", "below"),
-    ):
-        if key in node:
-            yield f"{word} {node[key]:,}" if isinstance(node[key], int) else f"{word} {node[key]:g}"
+    words = {
+        "minimum": "at least",
+        "exclusiveMinimum": "above",
+        "maximum": "at most",
+        "exclusiveMaximum": "below",
+    }
+    ends = {
+        key: f"{end:,}" if isinstance(end, int) else f"{end:g}"
+        for key in words
+        if (end := node.get(key)) is not None
+    }
+    if {"minimum", "maximum"} <= ends.keys():
+        yield f"{ends['minimum']} to {ends['maximum']}"
+    else:
+        yield from (f"{words[key]} {end}" for key, end in ends.items())
 
 
-def _size(node: Mapping[str, Any], what: str, counted: str = "") -> str:
+def _size(node: Mapping[str, Any], what: str) -> str:
     least, most = node.get(f"min{what}", 0), node.get(f"max{what}")
-    if not least and most is None:
+    if least <= 1 and most is None:
         return ""
-    size = (
-        f"{least} or more"
-        if most is None
-        else (
-            f"{least}"
-            if least == most
-            else f"{least} to {most:,}"
-            if least
-            else f"at most {most:,}"
-        )
-    )
-    return f" ({size}{counted})".replace("(1 characters)", "(1 character)")
+    if most is None:
+        size = f"{least} or more"
+    elif least == most:
+        size = f"{least}"
+    else:
+        size = f"{least} to {most:,}" if least > 1 else f"up to {most:,}"
+    return f" ({size})"
 
 
 def flow(value: object) -> str:
