@@ -1,4 +1,6 @@
-"""What CONTRIBUTING.md says to run for a room is what tests it; CITATION.cff is of this project."""
+"""What CONTRIBUTING.md says to run for a room tests it; CHANGELOG.md stays a page for users, and
+CITATION.cff is of this project.
+"""
 
 from __future__ import annotations
 
@@ -64,3 +66,11 @@ def test_the_citation_says_what_the_package_says() -> None:
     assert cited["title"] == package["name"] and cited["abstract"] == package["description"]
     for key in ("authors", "license", "keywords"):
         assert cited[key] == package[key], key
+
+
+def test_each_version_of_the_changelog_is_a_page_by_what_it_means_for_users() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    for version in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        assert version.count("\n") <= 60, version[:20]
+        heads = re.findall(r"^### (.+)$", version, re.MULTILINE)
+        assert heads in (["What breaks", "What is new", "What was wrong"], []), version[:20]
