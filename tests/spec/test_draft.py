@@ -387,3 +387,13 @@ def test_a_blank_alone_is_to_be_filled_in(table: Callable[[bytes], Path]) -> Non
         with pytest.raises(SpecError) as caught:
             parse_spec(text.replace("!fill_in", tag), path="d.yaml")
         assert any(told in problem.message for problem in caught.value.problems)
+
+
+def test_decimals_behind_commas_are_asked_about_where_semicolons_part_fields(
+    table: Callable[[bytes], Path],
+) -> None:
+    told = draft_spec(table(b"dose;ward\n"), ask=None)
+    assert "give `--decimal ,`" in told and 'decimal: ","\n' not in told
+    known = draft_spec(table(b"dose;ward\n"), ask=None, decimal=",")
+    assert '    decimal: ","\n' in known and "--decimal" not in known
+    assert "--decimal" not in draft_spec(table(b"dose,ward\n"), ask=None)

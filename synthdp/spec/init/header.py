@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ from synthdp.spec.wording import many
 MAX_HEADER = 1_000_000  # bytes
 MAX_NAME = 128  # characters
 DELIMITERS = ((",", ";", "\t", "|"), ("^", "~", "\x1f"), (":",), (" ",))  # from the usual on
+DECIMAL = (
+    "semicolons part fields: should numbers be written 1200,5, give `--decimal ,`, which sets"
+    ' decimal: "," here'
+)
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
 _YEAR = re.compile(r"1[5-9]\d\d|2[01]\d\d")
 # What R and pandas call the numbers of rows that they write beside the columns.
@@ -36,7 +40,8 @@ class Header:
     """What a table's file says of its columns.
 
     `names` are what the spec calls them, `types` what Parquet says of some: the fields of a column
-    that follow from it. `drop` and `rename` are of the source. `notes` say in words what was done.
+    that follow from it. `drop`, `rename` and `decimal`, which nobody has told where it is None, are
+    of the source. `notes` say in words what was done.
     """
 
     kind: str
@@ -46,6 +51,17 @@ class Header:
     rename: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    decimal: str | None = None
+
+    @property
+    def decimal_unknown(self) -> bool:
+        """Whether decimals may stand behind a comma: where semicolons part fields they often do."""
+        return self.delimiter == ";" and self.decimal is None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and what nobody has told."""
+        return (*self.notes, *((DECIMAL,) if self.decimal_unknown else ()))
 
     def source(self, path: Path, drop: Sequence[str] = ()) -> dict[str, Any]:
         """The `source` section of a spec; `drop` names further columns, as the spec calls them."""
@@ -54,11 +70,14 @@ class Header:
         rename = {old: new for old, new in self.rename.items() if new not in drop}
         parts = {"kind": self.kind, "path": path.as_posix()}
         parts |= {"delimiter": self.delimiter} if self.kind == "csv" else {}
+        parts |= {"decimal": ","} if self.decimal == "," else {}
         return parts | {k: v for k, v in (("drop", dropped), ("rename", rename)) if v}
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, *, decimal: str | None = None) -> Header:
     """What a CSV or Parquet file, or a folder of Parquet files, says of its columns.
+
+    `decimal` is what stands before decimals in a CSV file, where it is known.
 
     Raises:
         DataError: there are no readable, distinct names.
@@ -68,7 +87,7 @@ def read_header(path: Path) -> Header:
         return _header(path, "parquet", names, types=types)
     line = _first_line(path)
     delimiter, names = _parted(path, line)
-    return _header(path, "csv", names, delimiter=delimiter)
+    return replace(_header(path, "csv", names, delimiter=delimiter), decimal=decimal)
 
 
 def _parquet_file(path: Path) -> Path | None:
