@@ -466,6 +466,22 @@ def test_arrows_of_yed() -> None:
     assert found.directed == (("a", "b"),) and found.undirected == (("b", "c"),)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "links", "names", "latent"),
+    [
+        ("Dose (mg);Pulse (1/min)", "Dose (mg) --> Pulse (1/min)", "Dose (mg);Pulse (1/min)", 0),
+        ("Born, place;(U);[kept]", "U --> Born, place\n2. U --> kept", "Born, place;kept", 1),
+        ("b,(L),c (%)", "L --> b\n2. L --> c (%)", "b;c (%)", 1),
+    ],
+)
+def test_names_of_tetrad_keep_their_signs(nodes: str, links: str, names: str, latent: int) -> None:
+    text = f"Graph Nodes:\n{nodes}\n\nGraph Edges:\n1. {links}\n"
+    found = READERS["tetrad"](text, file="x")
+    pair = tuple(names.split(";"))
+    assert found.nodes == pair
+    assert (found.latent if latent else found.directed) == (pair,)
+
+
 @pytest.mark.parametrize("name", ["yaml", "dot", "dagitty", "json", "bif", "gml", "txt", "graphml"])
 def test_the_mark_of_a_windows_editor_is_no_letter(name: str, tmp_path: Path) -> None:
     two = "variable {} {{ type discrete [ 2 ] {{ x, y }}; }}\n"
