@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
-from synthdp.errors import QueryError, SpecError
+from synthdp.errors import OutputError, QueryError, SpecError
+from synthdp.inference.effect_query import EffectQuery
 from synthdp.inference.words import next_time
 from synthdp.sample.conditions import conditions_of, settings_of
 from synthdp.spec.expressions.expressions import parse
@@ -99,3 +100,10 @@ def test_an_arrow_of_a_name_with_a_comma_is_told_as_a_map() -> None:
     arrow = {"causes": ["kin, near", "kin"], "effects": ["dose, total"]}
     graph = build_spec(columns, graph={"mode": "given", "edges": [arrow]}).graph
     assert graph.pairs() == (("kin, near", "dose, total"), ("kin", "dose, total"))
+
+
+def test_names_with_commas_are_listed_in_backticks() -> None:
+    spec = spec_of(["dose, total", "ill"])
+    with pytest.raises(OutputError) as caught:
+        EffectQuery("ill", "dose, total", ('"zq',)).checked(spec)
+    assert caught.value.hint == "one of `dose, total`, ill"
