@@ -59,6 +59,7 @@ def measure(name: str, path: Path, epsilon: float) -> list[dict[str, Any]]:
         dataset=None,
         unit="row",
         meaning="one row",
+        decimal=".",
     )
     start = time.process_time()
     with _elsewhere():

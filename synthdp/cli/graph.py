@@ -65,7 +65,7 @@ def show(
     from synthdp.graph.formats import WRITERS, read_graph
 
     form = form or ("json" if as_json else None)
-    graph = read_graph(source)
+    graph = read_graph(source, lists=True)
     if around is not None:
         graph = graph.around(around, depth=depth)
     text = graph_text(graph) if form is None else WRITERS[form](graph)
@@ -97,7 +97,7 @@ def diff(
     from synthdp.graph.diff import difference
     from synthdp.graph.formats import read_graph
 
-    found = difference(read_graph(before), read_graph(after))
+    found = difference(*(read_graph(path, lists=True) for path in (before, after)))
     if svg is not None:
         write_file(
             svg,

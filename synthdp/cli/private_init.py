@@ -30,6 +30,7 @@ class Options:
     dataset: str | None
     unit: str | None
     meaning: str | None
+    decimal: str | None
 
 
 def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool) -> None:
@@ -64,7 +65,7 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
     from synthdp.spec.checks.budget import suggested_delta
     from synthdp.spec.init.header import read_header
     from synthdp.spec.init.private_draft import Request
-    from synthdp.spec.init.questions import ask_rows, ask_unit
+    from synthdp.spec.init.questions import ask_decimal, ask_rows, ask_unit
     from synthdp.spec.init.writing import slug_of
 
     csv = options.csv
@@ -78,13 +79,17 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
                 " spent"
             ),
         )
-    header = read_header(csv)
+    header = read_header(csv, decimal=options.decimal)
     names = header.names
     if header.kind != "csv":
         raise OutputError(
             "--private reads CSV files alone",
             hint="save the table as CSV in UTF-8; nothing was spent",
         )
+    if header.decimal_unknown and ask:
+        header = read_header(csv, decimal=ask_decimal(ask))
+    elif header.decimal_unknown:
+        raise _missing("--decimal", "what stands before decimals, . or , as semicolons part fields")
     if options.unit is None and ask:
         unit = ask_unit(ask, names)
     else:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -65,6 +65,10 @@ CodebookFile = Annotated[
 Rows = Annotated[
     int | None,
     typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1),
+]
+Decimal = Annotated[
+    Literal[".", ","] | None,
+    typer.Option("--decimal", help="What stands before the decimals of numbers in a CSV file."),
 ]
 PrivateFlag = Annotated[
     bool,
@@ -130,6 +134,7 @@ def init(
         bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    decimal: Decimal = None,
     private: PrivateFlag = False,
     epsilon: Epsilon = 0.5,
     delta: Delta = None,
@@ -152,7 +157,9 @@ def init(
         raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
     question = _ask if ask and sys.stdin.isatty() else None
     if private:
-        options = Options(csv, out, rows, epsilon, delta, cap, ledger, dataset_id, unit, meaning)
+        options = Options(
+            csv, out, rows, epsilon, delta, cap, ledger, dataset_id, unit, meaning, decimal
+        )
         if codebook is not None:
             hint = "give one of them: a code book costs nothing"
             raise OutputError("--codebook and --private", hint=hint)
@@ -166,11 +173,18 @@ def init(
         text = _builtin_draft(builtin)
         write_file(out, text, option="--out")
     else:
-        text = _draft(csv, codebook, out, question, rows)
+        text = _draft(csv, codebook, out, question, rows, decimal)
     _preview(out, text, as_json=as_json)
 
 
-def _draft(csv: Path, codebook: Path | None, out: Path, ask: Ask | None, rows: int | None) -> str:
+def _draft(
+    csv: Path,
+    codebook: Path | None,
+    out: Path,
+    ask: Ask | None,
+    rows: int | None,
+    decimal: str | None,
+) -> str:
     """Write a draft of the table in `csv`; answers so far outlive an interruption beside it."""
     from synthdp.errors import OutputError
     from synthdp.spec.codebook import read_codebook
@@ -196,9 +210,9 @@ def _draft(csv: Path, codebook: Path | None, out: Path, ask: Ask | None, rows: i
     relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
 
     def draft() -> str:
-        return draft_spec(csv, ask=kept, rows=rows, path=relative, codebook=book)
+        return draft_spec(csv, ask=kept, rows=rows, path=relative, codebook=book, decimal=decimal)
 
-    for note in read_header(csv).notes:
+    for note in read_header(csv, decimal=decimal).remarks:
         say(f"note: {note}", err=True)
     try:
         text = with_back(kept, draft) if kept else draft()

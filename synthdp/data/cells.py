@@ -49,6 +49,7 @@ FORMS = (
 LONGEST = 200  # characters of a text that may become a category
 PLAIN_WHOLE, ZERO_FIRST = re.compile(r"0|-?[1-9][0-9]*"), re.compile(r"[+-]?0[0-9]+")
 
+_SWAPPED = str.maketrans(".,", ",.")
 _STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 SMALLEST, LARGEST = -6, 16  # powers of ten
 
@@ -132,6 +133,17 @@ def form_of(text: str) -> int:
     if found and not math.isnan(seconds_of(text)):
         return _PLACE[_form_of_instant(found[1])]
     return _PLACE[TEXT]
+
+
+def pointed(text: str) -> str:
+    """A text of a file whose decimals stand behind commas, as a column of numbers reads it.
+
+    >>> pointed("1200,5"), pointed("1.200"), pointed("a, b"), pointed(".")
+    ('1200.5', '1,200', 'a, b', '.')
+    """
+    swapped = text.translate(_SWAPPED)
+    numbers = text not in _MISSING and any(not math.isnan(number_of(t)) for t in (text, swapped))
+    return swapped if numbers else text
 
 
 def size_of(text: str) -> int:

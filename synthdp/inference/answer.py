@@ -26,7 +26,7 @@ from synthdp.inference.figures import Figure, Rows, Value, figure, needed, withi
 from synthdp.inference.model_only import TABLE, model_figures
 from synthdp.inference.same_question import ask_the_same
 from synthdp.inference.tables import Axes, measured
-from synthdp.inference.words import about, answer_text, as_texts
+from synthdp.inference.words import about, answer_text, as_texts, outside_domain
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
@@ -107,7 +107,8 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     paid = next((estimand for estimand in same if _whole_range(estimand, query, spec)), None)
     if paid is not None:
         result = bundle_estimands(bundle)[spec.estimands.index(paid)]
-        return Answer(query, "A", result.figures, result.about)
+        said = (*result.about, *outside_domain(query, spec))
+        return Answer(query, "A", result.figures, said)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
     check_agreement(found.agreement, bundle, query.columns)

@@ -23,6 +23,7 @@ from synthdp.inference.posterior import Posterior
 from synthdp.inference.spanned import statement
 from synthdp.inference.tables import measured
 from synthdp.privacy.noise import fresh_generator
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column, ReleaseSpec
 from synthdp.spec.wording import nearest
@@ -141,7 +142,7 @@ def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tup
         raise OutputError(
             f"no columns to copy: {', '.join(unknown or named) or 'none is named'}",
             hint=next(filter(None, (nearest(name, domain.names) for name in unknown)), None)
-            or f"name some of {', '.join(domain.names)}, each once",
+            or f"name some of {', '.join(map(quoted, domain.names))}, each once",
         )
     cells = law.groups.coarse.cells(named)
     if len(named) > MAX_COLUMNS or cells > MAX_CELLS:

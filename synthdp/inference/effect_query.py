@@ -9,6 +9,7 @@ import numpy as np
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
 from synthdp.inference.cells import Floats, value_bounds
+from synthdp.spec.expressions.names import quoted
 from synthdp.spec.model import ReleaseSpec, derived_of
 from synthdp.spec.wording import nearest
 
@@ -47,7 +48,7 @@ class EffectQuery:
             if name not in known:
                 raise OutputError(
                     f"{name!r} is no column that was counted",
-                    hint=nearest(name, known) or f"one of {', '.join(known)}",
+                    hint=nearest(name, known) or f"one of {', '.join(map(quoted, known))}",
                 )
         if len(set(named)) < len(named):
             raise OutputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.inference.cells import CellRoles, value_bounds
 from synthdp.inference.figures import Figure, Value
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.expressions.constants import outside
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.init.writing import yaml_value
 from synthdp.spec.model import Datetime, Integer, Number, ReleaseSpec
@@ -36,7 +38,24 @@ def about(
     ]
     if cells is not None and tier != "C":
         said += _bounds(query, cells)
-    return tuple(said)
+    return (*said, *outside_domain(query, spec))
+
+
+def outside_domain(query: Query, spec: ReleaseSpec) -> Iterator[str]:
+    """Which values of its conditions no row can have, and what the columns hold."""
+    conditions = [e for e in (query.condition, query.where) if e is not None]
+    found = (pair for e in conditions for pair in outside(e, spec.columns))
+    for name, value in dict.fromkeys(found):
+        allowed = _range(spec.columns[name])
+        yield f"{value} lies outside the domain of {name}, {allowed}; no row of the tables has it"
+
+
+def _range(column: Any) -> str:
+    """The least and the greatest value of numbers or dates."""
+    ends = (column.lower, column.upper)
+    if column.operand == "date":
+        return " to ".join(str(end).removesuffix(" 00:00:00") for end in ends)
+    return " to ".join(f"{end:.15g}" for end in ends)
 
 
 def _tier(
@@ -107,8 +126,7 @@ def counted(spec: ReleaseSpec, names: Sequence[str]) -> Iterator[str]:
         for name in names:
             column = spec.columns[name]
             if isinstance(column, Integer | Number | Datetime):
-                ends = f"{column.lower} to {column.upper}"
-                yield f"{name} of {ends}: what lies beyond counts as the nearer end"
+                yield f"{name} of {_range(column)}: what lies beyond counts as the nearer end"
             else:
                 yield f"{name}: what is none of its categories counts as {column.labels[0]}"
 

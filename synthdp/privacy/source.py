@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data import builtin
-from synthdp.data.cells import cells_domain, form_of, size_of
+from synthdp.data.cells import cells_domain, form_of, pointed, size_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import cleaned, encode
 from synthdp.data.values import places_by, unit_numbers
@@ -162,9 +162,10 @@ def read_texts(
     kept, _ = _bound_rows(raw, dataset.privacy_unit, streams.holdout)
     check_declared_rows(len(kept), dataset)
     codes = np.zeros((len(kept), len(domain)), dtype=np.uint16)
+    written: Callable[[str], str] = pointed if source.decimal == "," else str
     for i, name in enumerate(names):
-        codes[:, 2 * i] = places_by(kept[name], form_of)
-        codes[:, 2 * i + 1] = places_by(kept[name], size_of)
+        codes[:, 2 * i] = places_by(kept[name], lambda text: form_of(written(text)))
+        codes[:, 2 * i + 1] = places_by(kept[name], lambda text: size_of(written(text)))
     held_out = np.zeros(len(kept), dtype=bool)
     return Private(Table(codes, kept[list(names)], held_out, {}), key=_KERNEL_KEY)
 

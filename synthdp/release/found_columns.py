@@ -32,7 +32,7 @@ def columns_to_read(reader: Reader) -> dict[str, Reading]:
         elif shape.kind == "whole":
             lower, upper = _whole_bounds(shape)
             if upper - lower > WIDE:
-                readings[name] = "whole"
+                readings[name] = "whole with commas" if reader.commas else "whole"
     return readings
 
 

@@ -54,13 +54,14 @@ class Reader:
     """What the noisy counts of all columns say together.
 
     `forms` and `sizes` are the tables of each column of `names`, in order; `public_rows` is the
-    number of rows where it is public.
+    number of rows where it is public. `commas` stand before decimals.
     """
 
     names: tuple[str, ...]
     forms: tuple[NoisyTable, ...]
     sizes: tuple[NoisyTable, ...]
     public_rows: int | None = None
+    commas: bool = False
 
     @cached_property
     def surely(self) -> float:

@@ -172,7 +172,8 @@ def _look(
 
 
 def _reader(spec: ReleaseSpec, tables: tuple[NoisyTable, ...], rows: int | None) -> Reader:
-    return Reader(tuple(spec.columns), tables[::2], tables[1::2], rows)
+    commas = getattr(spec.dataset.source, "decimal", ".") == ","
+    return Reader(tuple(spec.columns), tables[::2], tables[1::2], rows, commas)
 
 
 def _losses(columns: tuple[FoundColumn, ...]) -> list[str]:

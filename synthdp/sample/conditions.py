@@ -141,7 +141,7 @@ def allowed(column: ColumnDomain) -> str:
     """What a column may hold, in words."""
     if not column.ranged:
         return _some(column.labels)
-    bounds = f"{column.lower:g} to {column.upper:g}"
+    bounds = f"{column.lower:.15g} to {column.upper:.15g}"
     if column.step_seconds is not None:
         first, last = (column_kind(column).scalar(column, n) for n in (column.lower, column.upper))
         bounds = f"{first} to {last}"

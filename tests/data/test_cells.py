@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.data import cells
-from synthdp.data.cells import FORMS, NUMBERS, SIZES, form_of, key_of, size_of, whole_of
+from synthdp.data.cells import FORMS, NUMBERS, SIZES, form_of, key_of, pointed, size_of, whole_of
 from synthdp.data.one_value import number_of, seconds_of
 from synthdp.data.values import places_by
+from synthdp.privacy.readers.chosen import with_point
 
 NASTY = (
     *cells.MISSING_WORDS,
@@ -142,3 +143,15 @@ def test_levels_fit_into_the_codes() -> None:
     domain = cells.cells_domain(3)
     assert domain.names == ("form 0", "size 0", "form 1", "size 1", "form 2", "size 2")
     assert max(domain.sizes) < np.iinfo(np.uint16).max
+
+
+def test_decimals_behind_commas_are_those_of_the_later_column() -> None:
+    texts = [*NASTY, "1200,5", "1.200", "1.200,5", "-,5", "1e3,5", "3,0"]
+    for text, other in zip(texts, with_point(pd.Series(texts)), strict=True):
+        read = number_of(pointed(text))
+        if text not in cells.MISSING_WORDS:
+            assert read == number_of(other) or math.isnan(read) == math.isnan(number_of(other))
+    assert (form(pointed("12,50")), form(pointed("1.5"))) == (cells.DIGITS[0], cells.TEXT)
+    assert [pointed(t) for t in ("", ".", "Bern, CH", "v1.2", "2024-12-31")] == [
+        "", ".", "Bern, CH", "v1.2", "2024-12-31",
+    ]  # fmt: skip

@@ -189,45 +189,6 @@ def test_a_whole_spec_is_read_with_its_groups() -> None:
 
 # --- what others write ---
 
-OTHERS = {
-    "chain, comment, subgraph": (
-        (
-            "digraph G { /* c */ rankdir=LR; edge [color=red]\n a -> b -> {c d} [penwidth=2] //"
-            " x\n# y\n}"
-        ),
-        "a>b b>c b>d",
-        "",
-    ),
-    "directions": (
-        "digraph { a -> b [dir=back]; c -> d [dir=none]; edge [dir=both] a -> d }",
-        "b>a c-d",
-        "ad",
-    ),
-    "undirected": ("strict graph { a -- b; b -- c; }", "a-b b-c", ""),
-    "dagitty": (
-        (
-            'dag {\nbb="0,0,1,1"\nA [exposure,pos="-2.2,-1.5"]\nB [outcome]\nL [latent]\nA -> B\nL'
-            " -> {A B}\n}"
-        ),
-        "A>B",
-        "AB",
-    ),
-    "dagitty arrows": ("pdag { a <- b; b <-> c; c -- d }", "b>a c-d", "bc"),
-    "joined text": ('digraph { "a" + "" -> "b" }', "a>b", ""),
-    "a latent with one effect says nothing": ("dag { U [latent] U -> a a -> b }", "a>b", ""),
-}
-
-
-@pytest.mark.parametrize("case", OTHERS)
-def test_other_programs_files(case: str) -> None:
-    text, links, latent = OTHERS[case]
-    found = READERS["dot"](text, file="x.dot")
-    assert {f"{e.cause}{'>' if e.directed else '-'}{e.effect}" for e in found.edges} == set(
-        links.split()
-    )
-    assert [set(names) for names in found.latent] == ([set(latent)] if latent else [])
-
-
 MISTAKES = {
     "g.dot": {
         "digraph {\n a -> }": "g.dot:2:7: got '}' where a name",
@@ -323,6 +284,31 @@ def test_a_minus_belongs_to_a_number() -> None:
 
 
 MEANINGS = {
+    "chain, comment, subgraph": (
+        (
+            "digraph G { /* c */ rankdir=LR; edge [color=red]\n a -> b -> {c d} [penwidth=2] //"
+            " x\n# y\n}"
+        ),
+        "a>b b>c b>d",
+        "",
+    ),
+    "directions": (
+        "digraph { a -> b [dir=back]; c -> d [dir=none]; edge [dir=both] a -> d }",
+        "b>a c-d",
+        "ad",
+    ),
+    "undirected": ("strict graph { a -- b; b -- c; }", "a-b b-c", ""),
+    "dagitty": (
+        (
+            'dag {\nbb="0,0,1,1"\nA [exposure,pos="-2.2,-1.5"]\nB [outcome]\nL [latent]\nA -> B\nL'
+            " -> {A B}\n}"
+        ),
+        "A>B",
+        "AB",
+    ),
+    "dagitty arrows": ("pdag { a <- b; b <-> c; c -- d }", "b>a c-d", "bc"),
+    "joined text": ('digraph { "a" + "" -> "b" }', "a>b", ""),
+    "a latent with one effect says nothing": ("dag { U [latent] U -> a a -> b }", "a>b", ""),
     "a list of nodes": ("digraph { a, b -> c, d }", "a>c a>d b>c b>d", ""),
     "the same link twice": ("digraph { a -> b; a -> b; c -- d; d -- c }", "a>b c-d", ""),
     "a text in HTML": ("digraph { a [label=<<b>x</b> <i>y</i>>]; a -> b }", "a>b", ""),
@@ -478,6 +464,22 @@ def test_arrows_of_yed() -> None:
     edge [ source 1 target 2 graphics [ fill "#000000" ] ] ]"""
     found = READERS["gml"](gml, file="x")
     assert found.directed == (("a", "b"),) and found.undirected == (("b", "c"),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "links", "names", "latent"),
+    [
+        ("Dose (mg);Pulse (1/min)", "Dose (mg) --> Pulse (1/min)", "Dose (mg);Pulse (1/min)", 0),
+        ("Born, place;(U);[kept]", "U --> Born, place\n2. U --> kept", "Born, place;kept", 1),
+        ("b,(L),c (%)", "L --> b\n2. L --> c (%)", "b;c (%)", 1),
+    ],
+)
+def test_names_of_tetrad_keep_their_signs(nodes: str, links: str, names: str, latent: int) -> None:
+    text = f"Graph Nodes:\n{nodes}\n\nGraph Edges:\n1. {links}\n"
+    found = READERS["tetrad"](text, file="x")
+    pair = tuple(names.split(";"))
+    assert found.nodes == pair
+    assert (found.latent if latent else found.directed) == (pair,)
 
 
 @pytest.mark.parametrize("name", ["yaml", "dot", "dagitty", "json", "bif", "gml", "txt", "graphml"])

@@ -195,6 +195,33 @@ def test_clamped_bounds_are_said(domain: Domain) -> None:
 # --- tiers ---
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("share(age > 200)", "200 lies outside the domain of age, 0 to 79"),
+        ("count(-3 <= age)", "-3 lies outside the domain of age, 0 to 79"),
+        ("mean(visits) where age in (5, 99)", "99 lies outside the domain of age, 0 to 79"),
+        (
+            "median(age) where `weight kg` < 20.5",
+            "20.5 lies outside the domain of weight kg, 30 to 130",
+        ),
+        (
+            "share(seen >= '2031-05-01')",
+            "2031-05-01 lies outside the domain of seen, 2024-01-01 to 2024-12-31",
+        ),
+        ("share(age <= 79 and age >= 0)", None),
+        ("share(seen > '2024-12-30T12:00')", None),
+        ("share(smoker or sex == 'male')", None),
+    ],
+)
+def test_a_value_outside_the_domain_is_said_with_what_is_allowed(
+    text: str, said: str | None, spec: ReleaseSpec, domain: Domain
+) -> None:
+    about = asked(text, spec, domain, exact(domain, *combinations(domain.names, 2))).about
+    told = [sentence.partition(";")[0] for sentence in about if "outside" in sentence]
+    assert told == ([] if said is None else [said])
+
+
 def test_a_pair_that_was_not_measured_is_model_only(spec: ReleaseSpec, domain: Domain) -> None:
     tables = exact(domain, ("age", "smoker"), ("sex",))
     answer = asked("share(smoker) by sex", spec, domain, tables)

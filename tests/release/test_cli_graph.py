@@ -23,6 +23,7 @@ from synthdp.release import graph_only as graph_run
 from synthdp.release.run_folder import RunFolder
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Graph
+from tests.builders import skeleton
 
 pytestmark = pytest.mark.check
 
@@ -52,6 +53,19 @@ def test_show_a_spec_a_bundle_and_a_file(released: Any, synthdp: Any) -> None:
             and "given" in done.out
         )
     assert "8 columns, 8 arrows" in synthdp("graph", "show", DATA / "asia.bif").out
+
+
+def test_show_and_diff_a_spec_whose_categories_lie_in_a_file(tmp_path: Path, synthdp: Any) -> None:
+    listed = {"type": "categorical", "categories": {"file": "regions.txt"}}
+    age = {"type": "integer", "lower": 0, "upper": 99}
+    graph = {"mode": "given", "edges": ["region -> age"]}
+    content = skeleton() | {"columns": {"region": listed, "age": age}, "graph": graph}
+    content["privacy"] = {"epsilon": 1, "delta": 1e-5}
+    spec = tmp_path / "regions.yaml"
+    spec.write_text(json.dumps(content))
+    (tmp_path / "regions.txt").write_text("north\nsouth\n")
+    assert "region -> age" in synthdp("graph", "show", spec).out
+    assert synthdp("graph", "diff", spec, spec).code == 0
 
 
 def test_show_what_is_around_a_column(synthdp: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from synthdp.data.cells import FORMS, SIZES, form_of, size_of
-from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
+from synthdp.privacy.mechanisms.frequent_texts import READINGS, NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.found_columns import columns_to_read, found_columns
 from synthdp.release.noisy_shape import Reader
@@ -138,6 +139,15 @@ def test_leading_zeros_and_mixed_texts_are_no_numbers() -> None:
 def test_very_common_numbers_of_a_wide_range_are_spikes() -> None:
     texts = [*spread(0, 90_000, 8000), *["0"] * 8000, *["99999"] * 4000]
     assert columns_to_read(counted({"x": texts})) == {"x": "whole"}
+    commas = replace(counted({"x": texts}), commas=True)
+    assert columns_to_read(commas) == {"x": "whole with commas"}
+    read = READINGS["whole with commas"]
+    assert [read(text) for text in ("1200,0", "1.200", "1200,5", "12")] == [
+        "1200",
+        None,
+        None,
+        "12",
+    ]
     found = one(texts, {"99999": 4000, "0": 8000, "100": 110})
     assert found.entry == {
         "type": "integer",

@@ -22,7 +22,7 @@ from synthdp.privacy.source import read_texts
 from synthdp.release import private_init as run
 from synthdp.spec.init.writing import yaml_value
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, RowUnit
+from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, Number, RowUnit
 
 pytestmark = pytest.mark.check
 
@@ -149,6 +149,23 @@ def test_row_numbers_and_odd_names_are_read_as_the_header_has_them(
     assert isinstance(spec.dataset.source, CsvSource)
     assert (spec.dataset.source.drop, spec.dataset.source.rename) == (("",), {" age": "age"})
     assert spec.columns["age"].type == "integer"
+
+
+def test_decimals_behind_commas_are_read_as_numbers(
+    clinic: Path, synthdp: Callable[..., Any]
+) -> None:
+    """Where semicolons part fields, somebody has to say so before anything is spent."""
+    text = clinic.read_text().replace(",", ";").replace(".", ",")
+    clinic.write_text(text)
+    done = synthdp("init", clinic, *AMPLE)
+    assert done.code == 2 and "--private needs --decimal" in done.err and kinds(clinic.parent) == []
+    done = synthdp("init", clinic, *AMPLE, "--decimal", ",")
+    assert done.code == 0, done.err
+    spec = load_spec(Path("draft.yaml"))
+    assert isinstance(spec.dataset.source, CsvSource) and spec.dataset.source.decimal == ","
+    paid = spec.columns["paid"]
+    assert isinstance(paid, Number) and (paid.lower, paid.upper, paid.decimals) == (5, 40, 2)
+    assert [spec.columns[name].type for name in ("age", "joined")] == ["integer", "datetime"]
 
 
 def test_parquet_is_refused_before_anything_is_spent(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.sample.conditions import conditions_of, settings_of
+from synthdp.sample.conditions import allowed, conditions_of, settings_of
 from synthdp.sample.contradictions import check_possible
 from synthdp.spec.expressions.expressions import parse
 from tests.builders import build_spec
@@ -114,3 +114,8 @@ def test_the_decision_is_that_of_all_rows(text: str) -> None:
         assert fulfilled
     except SpecError:
         assert not fulfilled
+
+
+def test_bounds_are_told_in_all_their_digits() -> None:
+    columns = build_spec({"pay": {"type": "integer", "lower": 0, "upper": 1_234_567}}).columns
+    assert allowed(Domain.from_spec(columns)["pay"]) == "0 to 1234567"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
-from synthdp.errors import QueryError, SpecError
+from synthdp.errors import OutputError, QueryError, SpecError
+from synthdp.inference.effect_query import EffectQuery
 from synthdp.inference.words import next_time
 from synthdp.sample.conditions import conditions_of, settings_of
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.names import listed_names, quoted, setting_of
 from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from tests.builders import build_spec
+from tests.builders import build_spec, skeleton
 
 ODD = [
     "p=q", "p", "q", "x, y", "x", "y", "`z`", "z", "a``b", "it's", 'say "so"', "in", "where", "by",
@@ -76,3 +80,30 @@ def test_no_message_has_a_stand_in_of_the_parser() -> None:
         assert told in str(refused.value) and "ƻ" not in str(refused.value), str(refused.value)
     with pytest.raises(QueryError, match=r"write `a``b`, in backticks"):
         parse_query("mean(a`b)", columns)
+
+
+def test_an_arrow_of_a_name_with_a_comma_is_told_as_a_map() -> None:
+    columns = dict.fromkeys(["kin, near", "kin", "dose, total", "ill", "1,2"], NUMBER)
+    content = skeleton() | {"columns": columns, "privacy": {"epsilon": 1, "delta": 1e-5}}
+
+    def told(edge: object) -> str:
+        with pytest.raises(SpecError) as caught:
+            parse_spec(json.dumps(content | {"graph": {"edges": [edge]}}), path="s.yaml")
+        return str(caught.value)
+
+    found = told("kin, near, ill -> dose, total")
+    assert 'needs a map: {causes: ["kin, near", "ill"], effects: ["dose, total"]}' in found
+    assert 'effects: ["1,2"]}' in told("ill -> 1,2")
+    assert "a map" not in told("kin, nobody -> ill")
+    assert "a map" not in told({"causes": [2019], "effects": None})
+    assert "a name with a comma or an arrow needs a map" in told("kin -> near -> ill")
+    arrow = {"causes": ["kin, near", "kin"], "effects": ["dose, total"]}
+    graph = build_spec(columns, graph={"mode": "given", "edges": [arrow]}).graph
+    assert graph.pairs() == (("kin, near", "dose, total"), ("kin", "dose, total"))
+
+
+def test_names_with_commas_are_listed_in_backticks() -> None:
+    spec = spec_of(["dose, total", "ill"])
+    with pytest.raises(OutputError) as caught:
+        EffectQuery("ill", "dose, total", ('"zq',)).checked(spec)
+    assert caught.value.hint == "one of `dose, total`, ill"

@@ -64,6 +64,8 @@ def table(tmp_path: Path) -> Callable[[bytes], Path]:
         (b'"say ""hi""",b', ",", ('say "hi"', "b")),
         (b"alone", ",", ("alone",)),
         (b'5" pipe;b', ";", ('5" pipe', "b")),
+        (b"dose, mg;ward", ";", ("dose, mg", "ward")),  # a tie
+        (b"alive 1.5.2020,x", ",", ("alive 1.5.2020", "x")),
         (b'"first name" age "a,b"', " ", ("first name", "age", "a,b")),
         (b"a^b:c,d", ",", ("a^b:c", "d")),
         (b"when 12:30:00^b", "^", ("when 12:30:00", "b")),
@@ -99,6 +101,15 @@ def test_headers(
         (b"0,1,2\n", r"column\(s\) 1, 2, 3 have a number"),
         (b",1,3,2\n", r"column\(s\) 2, 3, 4 have a number"),
         (b",1\n", r"column\(s\) 2 have a number"),
+        (b"canary-7391,12%\n", r"column\(s\) 2 have a number"),
+        (b"canary-7391;1.250,50 \xe2\x82\xac;x\n", r"column\(s\) 2 have a number"),
+        (b"canary-7391,03/04/2021\n", r"column\(s\) 2 have a number"),
+        (b"canary-7391\t2021-04-03 10:15\t3.4.21\n", r"column\(s\) 2, 3 have a number"),
+        (b"sep=;\r\ncanary-7391;b\r\n", "tells Excel what parts the fields, and names no column"),
+        (b'\xef\xbb\xbf"sep=,"\ncanary-7391,b\n', "tells Excel what parts the fields"),
+        (b"# canary-7391, 2020\na,b\n", "is a comment, and names no column"),
+        (b"PK\x03\x04canary-7391\n", "it is compressed, as workbooks are"),
+        (b"a\x00b\x00\n", "it is no text"),
         (b"a,b, a\n", r"column\(s\) 1, 3 have a name that comes twice"),
         (b",\n", "no column has a name"),
         (b"a, , \n", r"column\(s\) 2, 3 have a name that comes twice"),
@@ -387,3 +398,13 @@ def test_a_blank_alone_is_to_be_filled_in(table: Callable[[bytes], Path]) -> Non
         with pytest.raises(SpecError) as caught:
             parse_spec(text.replace("!fill_in", tag), path="d.yaml")
         assert any(told in problem.message for problem in caught.value.problems)
+
+
+def test_decimals_behind_commas_are_asked_about_where_semicolons_part_fields(
+    table: Callable[[bytes], Path],
+) -> None:
+    told = draft_spec(table(b"dose;ward\n"), ask=None)
+    assert "give `--decimal ,`" in told and 'decimal: ","\n' not in told
+    known = draft_spec(table(b"dose;ward\n"), ask=None, decimal=",")
+    assert '    decimal: ","\n' in known and "--decimal" not in known
+    assert "--decimal" not in draft_spec(table(b"dose,ward\n"), ask=None)

@@ -7,6 +7,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, SpecError
 from synthdp.model.planning import plan_for
+from synthdp.spec.checks.traps import traps
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
@@ -271,3 +272,14 @@ def test_an_unseen_common_cause_is_refused() -> None:
 )
 def test_a_share_and_estimands_need_each_other(estimands: str, shares: str, expected: str) -> None:
     assert expected in told(estimands, shares=f", shares: {shares}")
+
+
+def test_a_paid_question_about_values_that_no_row_has_is_warned_of() -> None:
+    spec = read("""[{kind: question, ask: "share(sex) where age > 120"},
+        {kind: question, ask: "count(seen < '1999-05-01')"}, {kind: table, columns: [arm, sex]},
+        {kind: question, ask: "share(age > 33)"}]""")
+    found = [warning.partition(";")[0] for warning in traps(spec) if "estimands" in warning]
+    assert found == [
+        "estimands #1: 120 lies outside the bounds of 'age', so that no row has it",
+        "estimands #2: 1999-05-01 lies outside the bounds of 'seen', so that no row has it",
+    ]

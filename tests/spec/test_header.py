@@ -64,6 +64,19 @@ def test_columns_of_row_numbers_are_dropped_with_a_word(
     assert read(spec, tmp_path) == [["clay"], ["sand"]]
 
 
+def test_columns_of_days_have_dates_for_names(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("place,1/22/20,1/23/20,1/24/20\nBern,1,2,3\n")
+    header = read_header(tmp_path / "cases.csv")
+    assert header.names == ("place", "1/22/20", "1/23/20", "1/24/20")
+    assert any("should the first line be a row" in note for note in header.notes)
+
+
+@pytest.mark.parametrize(("line", "told"), [("Table 1: plots", '":"'), ("soil yield", '" "')])
+def test_an_unusual_delimiter_is_told(tmp_path: Path, line: str, told: str) -> None:
+    (tmp_path / "plots.csv").write_text(f"{line}\n")
+    assert f"    # {told} parts fields: no comma" in draft_spec(tmp_path / "plots.csv", ask=None)
+
+
 def test_names_that_a_spec_does_not_take_are_renamed(tmp_path: Path) -> None:
     """As `rename` of the source allows; spaces around, formulas, unseen signs, whole questions."""
     long = "How much wheat did you sow in the year before last? " * 4

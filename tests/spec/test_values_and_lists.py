@@ -13,6 +13,7 @@ from synthdp.api.spec import Spec
 from synthdp.bundle.metadata.readme import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
+from synthdp.graph.formats import read_graph
 from synthdp.spec.load.loader import load_spec, own_text, parse_spec
 from synthdp.spec.model import Categorical
 from tests.builders import skeleton
@@ -130,8 +131,19 @@ def test_lines_of_a_spec_with_lists_keep_their_numbers(folder: Path) -> None:
 
 
 def test_a_spec_of_others_opens_no_file(folder: Path) -> None:
-    with pytest.raises(SpecError, match="expected a list, got a map"):
-        load_spec(folder / "s.yaml")
+    for read in (load_spec, read_graph):
+        with pytest.raises(SpecError, match="expected a list, got a map"):
+            read(folder / "s.yaml")
+
+
+def test_a_stewards_own_spec_has_its_graph_beside_its_lists(folder: Path) -> None:
+    text = (folder / "s.yaml").read_text()
+    graph = "graph: {mode: given, edges: [sex -> code]}"
+    (folder / "s.yaml").write_text(f"{text}\n{graph}\n")
+    assert read_graph(folder / "s.yaml", lists=True).directed == (("sex", "code"),)
+    (folder / "sex.txt").unlink()
+    with pytest.raises(SpecError, match=r"'sex\.txt' cannot be read: there is no such file"):
+        read_graph(folder / "s.yaml", lists=True)
 
 
 @pytest.mark.parametrize(

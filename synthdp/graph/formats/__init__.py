@@ -16,6 +16,8 @@ from synthdp.graph.formats.graphml import read_graphml
 from synthdp.graph.formats.json_graphs import read_json, write_json
 from synthdp.graph.formats.mistakes import GraphFileError, mistake
 from synthdp.graph.formats.tetrad import read_tetrad
+from synthdp.spec.addresses import home
+from synthdp.spec.load.lists import with_lists
 
 __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "read_text"]
 
@@ -67,8 +69,10 @@ SUFFIXES = {
 """The format of a file by its suffix."""
 
 
-def read_graph(path: Path) -> CausalGraph:
+def read_graph(path: Path, *, lists: bool = False) -> CausalGraph:
     """The graph of a file (its format by its suffix), or of a bundle's folder.
+
+    With `lists`, a spec is a steward's own, whose lists may lie in files.
 
     Raises:
         GraphFileError, SpecError: with file, line and what is allowed.
@@ -84,7 +88,10 @@ def read_graph(path: Path) -> CausalGraph:
             "the format is told by the file's name, and this one tells none",
             hint=f"one of {', '.join(SUFFIXES)}",
         )
-    return READERS[SUFFIXES[path.suffix.lower()]](read_text(path), file=str(path))
+    form, text = SUFFIXES[path.suffix.lower()], read_text(path)
+    if lists and form == "yaml":
+        text = with_lists(text, path=str(path), folder=home(path))
+    return READERS[form](text, file=str(path))
 
 
 def read_text(path: Path) -> str:

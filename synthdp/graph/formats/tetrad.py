@@ -37,9 +37,11 @@ def read_tetrad(text: str, *, file: str) -> CausalGraph:
         elif not line.strip():
             continue
         elif section == "Graph Nodes":
-            for written in filter(None, map(str.strip, re.split("[,;]", line))):
-                unseen = written.startswith("(") and written.endswith(")")
-                draft.add(written.strip("()[]"), {"latent": "1"} if unseen else {}, place=place)
+            parting = ";" if ";" in line else ","  # else a comma is part of a name
+            for written in filter(None, map(str.strip, line.split(parting))):
+                marked = written[0] + written[-1] in ("()", "[]")
+                unseen = {"latent": "1"} if marked and written[0] == "(" else {}
+                draft.add(written[1:-1] if marked else written, unseen, place=place)
         elif section == "Graph Edges":
             _read_link(line, draft, place=place)
         elif not section:

@@ -55,16 +55,20 @@ from typing import Any, Literal
 import dp_accounting
 import numpy as np
 
-from synthdp.data.cells import key_of, whole_of
+from synthdp.data.cells import key_of, pointed, whole_of
 from synthdp.errors import BudgetError
 from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Key, Randomness
 from synthdp.privacy.table import Table
 
-Reading = Literal["text", "whole"]
+Reading = Literal["text", "whole", "whole with commas"]
 READINGS: Mapping[Reading, Callable[[str], str | None]] = MappingProxyType(
-    {"text": key_of, "whole": whole_of}
+    {
+        "text": key_of,
+        "whole": whole_of,
+        "whole with commas": lambda text: whole_of(pointed(text)),
+    }
 )
 """What key a text is, by itself: the text, if a category may be so; or its whole number."""
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from synthdp.spec.checks.source_query import query_warnings
 from synthdp.spec.checks.telling_names import unit_warning
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.expressions.constants import outside
+from synthdp.spec.expressions.query import parse_query
+from synthdp.spec.model import AskedEstimand, ReleaseSpec
 from synthdp.spec.wording import same_but_for_case
 
 
@@ -21,6 +23,7 @@ def traps(spec: ReleaseSpec) -> list[str]:
         *_labels_without_graph(spec),
         *_sample_without_training(spec),
         *query_warnings(spec),
+        *_asked_of_nobody(spec),
     ]
 
 
@@ -68,6 +71,18 @@ def _labels_without_graph(spec: ReleaseSpec) -> Iterator[str]:
                 " predicts it is easily lost; name pairs with it in privacy.pairs, or use"
                 " graph.mode predict"
             )
+
+
+def _asked_of_nobody(spec: ReleaseSpec) -> Iterator[str]:
+    """Conditions of paid questions on values that no row can have."""
+    for i, estimand in enumerate(spec.estimands, start=1):
+        asked = isinstance(estimand, AskedEstimand) and parse_query(estimand.ask, spec.columns)
+        for condition in (asked.condition, asked.where) if asked else ():
+            for name, value in outside(condition, spec.columns) if condition else ():
+                yield (
+                    f"estimands #{i}: {value} lies outside the bounds of {name!r}, so that no row"
+                    " has it; the question is paid for all the same"
+                )
 
 
 def _sample_without_training(spec: ReleaseSpec) -> Iterator[str]:

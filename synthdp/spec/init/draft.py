@@ -106,6 +106,7 @@ def draft_spec(
     rows: int | None = None,
     path: Path | None = None,
     codebook: Codebook | None = None,
+    decimal: str | None = None,
 ) -> str:
     """A draft spec for the table in `csv`, as YAML text.
 
@@ -114,12 +115,12 @@ def draft_spec(
     With `ask`, everything needed is asked for and the draft loads; without, it holds blanks
     (`!fill_in "..."`). `rows`: their number, as a constant that may be published, where it is known
     already; what follows from it is then written. `path`: of the file, as the spec shall name it.
-    `codebook`: what is known of the columns.
+    `codebook`: what is known of the columns. `decimal`: what stands before decimals in the file.
 
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.
     """
-    header = read_header(csv)
+    header = read_header(csv, decimal=decimal)
     unit = ask_unit(ask, header.names) if ask else _unit(header.names)
     stated = ask_rows(ask, unit, known=rows) if ask else _rows(rows)
     count = stated["value"] if isinstance(stated["value"], int) else None
@@ -131,7 +132,7 @@ def draft_spec(
             source["missing_values"] = ask_missing(ask)
     about = ask_about(ask) if ask else {}
     budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
-    section = dataset_lines(path or csv, source, unit, stated, about=about, notes=header.notes)
+    section = dataset_lines(path or csv, source, unit, stated, about=about, notes=header.remarks)
     lines = [_OPENING, *section, "", _COLUMNS, *([_FROM_CODEBOOK] if codebook else [])]
     lines += [_FROM_PARQUET] if header.types else []
     told = {} if ask else remarks(header.names)

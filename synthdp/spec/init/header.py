@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,19 @@ from synthdp.spec.wording import many
 
 MAX_HEADER = 1_000_000  # bytes
 MAX_NAME = 128  # characters
-DELIMITERS = ((",", ";", "\t", "|"), ("^", "~", "\x1f"), (":",), (" ",))  # from the usual on
+# From the usual on. Of those that make as many fields the first counts: names have commas in them.
+DELIMITERS = ((";", "\t", "|", ","), ("^", "~", "\x1f"), (":",), (" ",))
+DECIMAL = (
+    "semicolons part fields: should numbers be written 1200,5, give `--decimal ,`, which sets"
+    ' decimal: "," here'
+)
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
+# What begins a row, too: dates in any order, shares, amounts of money, thousands.
+_DATE = re.compile(
+    r"(\d{1,2}([-/.])\d{1,2}\2(\d\d){1,2}|\d{4}([-/.])\d{1,2}\4\d{1,2})([T ]\d\d?:\d\d.*)?"
+)
+_AMOUNT = re.compile(r"[-+$€£]*\s?(\d+|\d{1,3}([.,'\s]\d{3})+)([.,]\d+)?\s?([%‰$€£]|EUR|USD|GBP)?")
+_SEPARATOR = re.compile(r'"?sep=."?', re.IGNORECASE)  # for Excel
 _YEAR = re.compile(r"1[5-9]\d\d|2[01]\d\d")
 # What R and pandas call the numbers of rows that they write beside the columns.
 _ROW_NUMBERS = re.compile(r"\s*|Unnamed: \d+|row\.?names|__index_level_\d+__")
@@ -36,7 +47,8 @@ class Header:
     """What a table's file says of its columns.
 
     `names` are what the spec calls them, `types` what Parquet says of some: the fields of a column
-    that follow from it. `drop` and `rename` are of the source. `notes` say in words what was done.
+    that follow from it. `drop`, `rename` and `decimal`, which nobody has told where it is None, are
+    of the source. `notes` say in words what was done.
     """
 
     kind: str
@@ -46,6 +58,19 @@ class Header:
     rename: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    decimal: str | None = None
+
+    @property
+    def decimal_unknown(self) -> bool:
+        """Whether decimals may stand behind a comma: where semicolons part fields they often do."""
+        return self.delimiter == ";" and self.decimal is None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and what may be otherwise."""
+        odd = f"{json.dumps(self.delimiter)} parts fields: no comma, semicolon, tab or bar does"
+        told = {odd: self.delimiter in (":", " "), DECIMAL: self.decimal_unknown}
+        return (*self.notes, *(note for note, holds in told.items() if holds))
 
     def source(self, path: Path, drop: Sequence[str] = ()) -> dict[str, Any]:
         """The `source` section of a spec; `drop` names further columns, as the spec calls them."""
@@ -54,11 +79,14 @@ class Header:
         rename = {old: new for old, new in self.rename.items() if new not in drop}
         parts = {"kind": self.kind, "path": path.as_posix()}
         parts |= {"delimiter": self.delimiter} if self.kind == "csv" else {}
+        parts |= {"decimal": ","} if self.decimal == "," else {}
         return parts | {k: v for k, v in (("drop", dropped), ("rename", rename)) if v}
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, *, decimal: str | None = None) -> Header:
     """What a CSV or Parquet file, or a folder of Parquet files, says of its columns.
+
+    `decimal` is what stands before decimals in a CSV file, where it is known.
 
     Raises:
         DataError: there are no readable, distinct names.
@@ -68,7 +96,7 @@ def read_header(path: Path) -> Header:
         return _header(path, "parquet", names, types=types)
     line = _first_line(path)
     delimiter, names = _parted(path, line)
-    return _header(path, "csv", names, delimiter=delimiter)
+    return replace(_header(path, "csv", names, delimiter=delimiter), decimal=decimal)
 
 
 def _parquet_file(path: Path) -> Path | None:
@@ -147,6 +175,11 @@ def _first_line(path: Path) -> str:
             f"{path.name}: the file cannot be read: {reason}",
             hint="check the path and its permissions",
         ) from None
+    if data.startswith(b"PK\x03\x04") or b"\0" in data:
+        what = "it is no text" if b"\0" in data else "it is compressed, as workbooks are"
+        raise DataError(
+            f"{path.name}: {what}", hint="save the table as CSV in UTF-8, or as Parquet"
+        )
     try:
         line = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -159,6 +192,12 @@ def _first_line(path: Path) -> str:
         raise DataError(
             f"{path.name}: the first line is empty",
             hint="the first line must hold the column names",
+        )
+    if _SEPARATOR.fullmatch(line) or line.startswith("# "):
+        what = "is a comment" if line[0] == "#" else "tells Excel what parts the fields"
+        raise DataError(
+            f"{path.name}: the first line {what}, and names no column",
+            hint="take it out of the file: the first line must hold the column names",
         )
     return line
 
@@ -211,10 +250,10 @@ def _header(
             f"{many(len(rename), 'name')} with spaces around, signs that are not seen, the"
             " beginning of a formula or too many letters: renamed"
         )
-    if kind == "csv" and any(map(_NUMBER.fullmatch, kept)):
+    if kind == "csv" and any(map(_is_number, kept)):
         notes.append(
-            "some names are years or numbers of columns; should the first line be a row, write a"
-            " line with names above it"
+            "some names are years, dates or numbers of columns; should the first line be a row,"
+            " write a line with names above it"
         )
     own = {rename.get(name, name): entry for name, entry in (types or {}).items() if name in kept}
     named = tuple(rename.get(name, name) for name in kept)
@@ -237,7 +276,7 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
     twice = [i for i, name in enumerate(names, 1) if count[name] > 1]
     kept = Counter(plain)
     as_names = rows_apart or _in_order(names)
-    numbers = [] if as_names else [n for n in plain if _NUMBER.fullmatch(n)]
+    numbers = [] if as_names else [n for n in plain if _is_number(n)]
     faults = {
         "have a name that comes twice": twice
         or [i for i, name in enumerate(names, 1) if kept[_plain(name)] > 1],
@@ -262,17 +301,25 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
         )
 
 
+def _is_number(name: str) -> bool:
+    """Whether a name is as the value of a number, an amount or a date is written."""
+    return any(form.fullmatch(name) for form in (_NUMBER, _AMOUNT, _DATE))
+
+
 def _in_order(names: Sequence[str]) -> bool:
     """Whether all numbers among names are years in order, beside something that is no number.
 
-    So are the columns of a wide table named; a row has its numbers in no order, or others too.
+    So are the columns of a wide table named, or by three dates and more; a row has its numbers in
+    no order, or others too.
     After an empty name 0, 1, 2 or 1, 2, 3 will do: R and pandas write columns without names so.
     """
-    numbers = [plain for name in names if _NUMBER.fullmatch(plain := _plain(name))]
+    numbers = [plain for name in names if _is_number(plain := _plain(name))]
     if len(numbers) == len(names):
         return False
     if not names[0] and len(numbers) == len(names) - 1 > 1 and numbers[0] in ("0", "1"):
         return numbers == [str(int(numbers[0]) + i) for i in range(len(numbers))]
+    if len(numbers) > 2 and all(map(_DATE.fullmatch, numbers)):
+        return True
     if not all(map(_YEAR.fullmatch, numbers)):
         return False
     return all(a < b for a, b in pairwise(numbers)) or all(a > b for a, b in pairwise(numbers))

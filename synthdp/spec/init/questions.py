@@ -169,6 +169,11 @@ def ask_missing(ask: Ask) -> list[Scalar]:
     return ["", *_until_fit(ask, question, _list(tuple[str, ...], texts=True), default="")]
 
 
+def ask_decimal(ask: Ask) -> str:
+    """The `decimal` of a source."""
+    return _choice(ask, "What stands before the decimals of numbers?", (".", ","), ".")
+
+
 def _details(ask: Ask, name: str, kind: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the type's own questions are about, whether values may be missing, and a
     description; what is `stated` is not asked for.

@@ -8,11 +8,14 @@ keeps its name; of its values nothing is known (`Unread`).
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.names import listed_names
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.columns import Column, derived_of
 from synthdp.spec.model.graph import sides
@@ -104,9 +107,13 @@ def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProbl
         return
     group_of = {name: where[-2] for where, value in _found(groups, "*.*") if (name := _name(value))}
     for pattern in _ARROWS:
-        ends = (end for where, arrow in _found(data, pattern) for end in _ends(where, arrow))
         yield from itertools.islice(
-            (p for where, name in ends for p in _no_node(where, name, columns, groups, group_of)),
+            (
+                replace(p, hint=_as_map(arrow, (*columns, *groups)) or p.hint)
+                for where, arrow in _found(data, pattern)
+                for end, name in _ends(where, arrow)
+                for p in _no_node(end, name, columns, groups, group_of)
+            ),
             MAX_TOLD,
         )
     for pattern in _NODES:
@@ -151,6 +158,18 @@ def _ends(where: Loc, arrow: object) -> Iterator[tuple[Loc, str]]:
             for at, value in _found(arrow, f"{side}.*")
             if (name := _name(value))
         )
+
+
+def _as_map(arrow: object, nodes: Collection[str]) -> str | None:
+    """How to write an arrow whose names with commas fell apart; None where none did."""
+    ends = list(_ends((), arrow))
+    parts = [[name for at, name in ends if at[0] == side] for side in ("causes", "effects")]
+    for comma in (", ", ","):
+        sought = [listed_names(comma.join(names), nodes) for names in parts]
+        if any("," in name for names in sought for name in names):
+            causes, effects = (json.dumps(names, ensure_ascii=False) for names in sought)
+            return f"a name with a comma needs a map: {{causes: {causes}, effects: {effects}}}"
+    return None
 
 
 def _no_node(

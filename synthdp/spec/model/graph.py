@@ -30,7 +30,9 @@ def sides(value: Any) -> Any:
         return value
     parts = value.split("->") if isinstance(value, str) else []
     if len(parts) != 2 or not all(p.strip() for p in parts):
-        raise ValueError(f'expected "cause, cause -> effect", got {value!r}')
+        more = len(parts) > 2
+        how = "; a name with a comma or an arrow needs a map: {causes: [...], effects: [...]}"
+        raise ValueError(f'expected "cause, cause -> effect", got {value!r}{how if more else ""}')
     return {
         "causes": [n.strip() for n in parts[0].split(",")],
         "effects": [n.strip() for n in parts[1].split(",")],
