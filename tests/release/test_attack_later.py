@@ -107,9 +107,10 @@ def test_a_run_that_was_stopped_while_it_wrote_its_bundle_publishes_it(
 ) -> None:
     """Its decision was kept, and nothing was published yet."""
     tiny.write(attacks=ATTACK, evaluation={"enabled": False})
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr("synthdp.release.publish.write_bundle", interrupted)
-        tiny.release()
+        with pytest.raises(KeyboardInterrupt):
+            tiny.release()
     assert not tiny.bundle.exists() and synthdp("resume", tiny.out).code == 0
     assert attacked == [True] and verify_bundle(tiny.bundle).ok
 
