@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -215,6 +216,19 @@ def claim_file(path: Path) -> None:
     """
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def copy_private(source: Path, target: Path) -> None:
+    """Copy a file to `target`, whole or not at all, for its owner alone, as are the folders that
+    are missing above it.
+
+    Raises:
+        OSError: it cannot be read, or the disk does not take it.
+    """
+    missing_folders(target.parent)
+    with draft_of(target) as draft:
+        claim_file(draft)
+        shutil.copyfile(source, draft)
 
 
 def write_private(path: Path, text: str) -> None:

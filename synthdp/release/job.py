@@ -12,7 +12,7 @@ import pandas as pd
 from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.bundle.signing.keys import Signer
 from synthdp.data.domain import Domain
-from synthdp.errors import GateError, VerifyError
+from synthdp.errors import GateError, OutputError, VerifyError
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
@@ -61,9 +61,7 @@ class Job:
     @property
     def published(self) -> bool:
         """Whether the bundle that is there is this run's own: then nothing is published again."""
-        with suppress(VerifyError):
-            return published_entries(self.bundle)[0].run == self.folder.run
-        return False
+        return _is_of(self.bundle, self.folder.run)
 
     @property
     def internal(self) -> Path:
@@ -74,6 +72,32 @@ class Job:
     def spec_sha256(self) -> str:
         """Digest of the spec's text."""
         return hashlib.sha256(self.folder.spec_text.encode()).hexdigest()
+
+
+def check_not_moved(folder: RunFolder, out: Path) -> None:
+    """Check that a bundle which the run in `folder` has published is still in `out`.
+
+    Rows that are drawn again are others, and a run publishes one table.
+
+    Raises:
+        OutputError: it is gone, or cannot be read.
+    """
+    bundle = out / "bundle"
+    if folder.has_published and not _is_of(bundle, folder.run):
+        raise OutputError(
+            f"the bundle that run {folder.run} has published is no longer in {bundle}, and the run"
+            " publishes no other; nothing more was spent",
+            hint=(
+                "bring it back as it was and give the command again; to draw other rows of its"
+                " model, use `synthdp sample BUNDLE`"
+            ),
+        )
+
+
+def _is_of(bundle: Path, run: str) -> bool:
+    with suppress(VerifyError):
+        return published_entries(bundle)[0].run == run
+    return False
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,16 @@ def settle_and_publish(
         steps = Steps(len(WRITING), progress)
         if job.published:
             session.settle()
+            job.folder.note_published()
             return job.bundle
         keep_decision(verdicts, job.folder.decision)
         session.settle()
         if not all(v.passed for v in verdicts):
             return None
         whole = drawn.synthetic.map(drawn.constraints.derived.added)
-        return publish(job, fitted, whole, force=force, steps=steps, scores=drawn.scores)
+        bundle = publish(job, fitted, whole, force=force, steps=steps, scores=drawn.scores)
+        job.folder.note_published()
+        return bundle
 
 
 def publish(

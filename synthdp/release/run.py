@@ -59,7 +59,7 @@ from synthdp.release.gates import (
     kept_decision,
     simulated_figures,
 )
-from synthdp.release.job import Job, ReleaseOutcome
+from synthdp.release.job import Job, ReleaseOutcome, check_not_moved
 from synthdp.release.judge import Judge, Judgement
 from synthdp.release.open_session import open_session
 from synthdp.release.publish import settle_and_publish, unmet_with_hint, withhold_refuted
@@ -178,7 +178,7 @@ def resume(
 
     Raises:
         DataError: the run needs rows that are given, and there are none, or it needs none.
-        OutputError: there is no such run, or it is one of `synthdp graph`.
+        OutputError: there is no such run, it is one of `synthdp graph`, or its bundle was moved.
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
@@ -208,6 +208,7 @@ def _resume(
         raise OutputError(
             f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint
         )
+    check_not_moved(folder, out)
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
     ledger = open_ledger(loaded, folder.spec_path, resumed=True)
     account.ledger, account.run, account.folder, account.again = (

@@ -29,7 +29,7 @@ from synthdp.errors import BudgetError, OutputError
 from synthdp.files import lock_file, parse_json, read_text, write_whole
 
 FOLDER = ".run"
-STATE, LOCK = "state.json", "lock"
+STATE, LOCK, PUBLISHED = "state.json", "lock", "published"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 RELEASE = "release"
@@ -78,6 +78,25 @@ class RunFolder:
     def decision(self) -> Path:
         """What the gates said before the bundle was written (`gates.kept_decision`)."""
         return self.journal / "decision.json"
+
+    @property
+    def has_published(self) -> bool:
+        """Whether a bundle of this run was written, wherever it is by now."""
+        return (self.journal / PUBLISHED).exists()
+
+    def note_published(self) -> None:
+        """Note that the bundle is there, so that the run never writes another.
+
+        Raises:
+            OutputError: its folder cannot be written.
+        """
+        try:
+            write_whole(self.journal / PUBLISHED, "")
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {self.journal}: {error.strerror}",
+                hint="make room or allow writing; the bundle is there, and nothing is paid again",
+            ) from None
 
     def close(self) -> None:
         """Let others have the folder; a process that ends does so by itself."""

@@ -22,10 +22,10 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
@@ -48,7 +48,7 @@ from synthdp.tracking.note import (
 )
 from synthdp.tracking.record import TrackingRecord
 from synthdp.tracking.registry import log_dataset, register
-from synthdp.tracking.store import live, mend, opened, quiet
+from synthdp.tracking.store import live, local_folder, mend, opened, put, quiet
 
 
 class MlflowTracker:
@@ -143,9 +143,9 @@ class MlflowTracker:
         self._record.files.append((str(path), folder))
 
         def log() -> None:
-            (self._client.log_artifacts if path.is_dir() else self._client.log_artifact)(
-                self._id, str(path), folder
-            )
+            send = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
+            location = self._client.get_run(self._id).info.artifact_uri
+            put(path, location, folder, partial(send, self._id, str(path), folder))
 
         self._log(f"store {path.name}", log)
 
@@ -225,9 +225,8 @@ class MlflowTracker:
             experiment = str(self._client.create_experiment(name, artifact_location=local))
         else:
             experiment, local = str(found.experiment_id), found.artifact_location
-        if local is not None and local.startswith("file:"):
-            # For the owner alone: what MLflow makes in it has the modes of the umask.
-            missing_folders(Path(unquote(urlsplit(local).path)))
+        if local is not None and (place := local_folder(local)) is not None:
+            missing_folders(place)
 
         def save() -> None:
             self._client.set_experiment_tag(

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ from synthdp.sample.sampler import READ
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column, ReleaseSpec, derived_of
 from synthdp.spec.wording import up
+from synthdp.tracking.store import put
 
 ALIAS = "released"
 CODE = Path(__file__).with_name("drawn_rows.py")
@@ -128,7 +130,8 @@ def _log_model(
     )
     with tempfile.TemporaryDirectory(prefix="synthdp-") as folder:
         saved = _saved(bundle, Path(folder), spec.columns)
-        client.log_model_artifacts(model.model_id, str(saved))
+        send = partial(client.log_model_artifacts, model.model_id, str(saved))
+        put(saved, model.artifact_location, None, send)
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
     return model
@@ -174,8 +177,6 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
         code_paths=[str(_packed(folder))],
         pip_requirements=_requirements(),
     )
-    for file in filter(Path.is_file, model.rglob("*")):  # the code has the mode of a library's
-        file.chmod(0o600)
     return model
 
 

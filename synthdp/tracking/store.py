@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from synthdp.errors import OutputError
-from synthdp.files import claim_file, missing_folders
+from synthdp.files import claim_file, copy_private, missing_folders
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 
 T = TypeVar("T")
@@ -109,6 +110,27 @@ def _make(file: Path, client: Any) -> None:
     finally:
         for rest in file.parent.glob(f"{partial.name}*"):
             rest.unlink()
+
+
+def local_folder(location: str) -> Path | None:
+    """The folder of artefacts at `location`, if it is one of this machine."""
+    if location.startswith("file:"):
+        return Path(unquote(urlsplit(location).path))
+    return Path(location) if location.startswith("/") else None
+
+
+def put(source: Path, location: str, folder: str | None, send: Callable[[], object]) -> None:
+    """Put a file, or all files of a folder, under `folder` of the artefacts at `location`.
+
+    `send` has MLflow do it, where that is no folder of this machine. In one, MLflow would make
+    folders as the umask has it, and give each file the mode of its source.
+    """
+    if (place := local_folder(location)) is None:
+        send()
+        return
+    root = source if source.is_dir() else source.parent
+    for file in filter(Path.is_file, source.rglob("*") if source.is_dir() else [source]):
+        copy_private(file, place / (folder or "") / file.relative_to(root))
 
 
 def client_class() -> Any:

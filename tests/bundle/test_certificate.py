@@ -26,10 +26,12 @@ from synthdp.bundle.certificate.facts import (
 )
 from synthdp.bundle.certificate.text import describe_event, render
 from synthdp.bundle.wording import plain
+from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.spec.model.dataset import DomainFrom
 from synthdp.spec.wording import up
+from synthdp.verify.checks import verify_bundle
 
 Build = Callable[..., Any]
 
@@ -238,6 +240,39 @@ def test_id_unit_replace_one_and_approximate_rows(
     assert "exact number was not used" in text and "treated as known" not in text
     assert "for up to 2 rows of a unit" in text and "moves by at most 2" in text
     assert "A person with several rows is a group" not in text
+
+
+QUERY = "{kind: sql, url_env: CLINIC_URL, query: SELECT secret FROM visits}"
+ID = "{kind: id, column: person, max_rows: 2, meaning: one patient}"
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    ("unit", "whose"),
+    [(None, "each row of that answer"), (ID, "all rows of one id in that answer")],
+)
+def test_rows_that_a_query_made_are_told(
+    build: Build, tmp_path: Path, spec_text: str, unit: str | None, whose: str
+) -> None:
+    csv, row = "{kind: csv, path: /home/steward/secret-folder/visits.csv}", "{kind: row, meaning"
+    text = spec_text.replace(csv, QUERY)
+    if unit is not None:
+        text = text.replace(f"{row}: one visit}}", unit).replace("epsilon: 3\n", "epsilon: 8\n")
+    made = build(tmp_path, text)
+    bundle = write_bundle(tmp_path / "bundle", made.content, ledger=made.ledger, force=False)
+    told = (bundle / "privacy" / "certificate.md").read_text()
+    (sentence,) = [line for line in told.split("## ")[1].split("\n") if "query" in line]
+    assert ". " not in sentence and f"the guarantee is for {whose}" in sentence
+    assert "holds for the people" in sentence and "if the query makes one row of each" in sentence
+    facts = json.loads((bundle / "privacy" / "certificate.json").read_text())
+    assert facts["source"] == "sql" and "secret" not in json.dumps(facts) + told
+    assert verify_bundle(bundle).ok
+
+
+def test_rows_of_a_file_are_no_answer(made: Path) -> None:
+    facts = json.loads((made / "privacy" / "certificate.json").read_text())
+    told = (made / "privacy" / "certificate.md").read_text()
+    assert facts["source"] == "csv" and "answer of a query" not in told
 
 
 @pytest.mark.parametrize(

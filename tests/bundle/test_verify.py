@@ -250,6 +250,10 @@ class TestPrivacyClaims:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(format=99))
         assert f"format must be {FORMAT}" in problems(bundle)
 
+    def test_another_source(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c.update(source="sql"))
+        assert "certificate.json: source does not follow from the spec" in problems(bundle)
+
     def test_extra_fact(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(iso_certified=True))
         assert "iso_certified: Extra inputs" in problems(bundle)

@@ -78,7 +78,7 @@ def find_or_install() -> Path | str:
     """The folder of the server's programs, or why there is none. Root on a Debian may install it:
     only slow tests come here.
     """
-    found = _find()
+    found = find_installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         quiet = {
             "check": False,
@@ -90,13 +90,14 @@ def find_or_install() -> Path | str:
         done = subprocess.run(
             ["apt-get", "install", "-y", "--no-install-recommends", "postgresql"], **quiet
         )  # type: ignore[call-overload]
-        found = _find()
+        found = find_installed()
         if found is None:
             return f"apt-get could not install it: {done.stderr.strip().splitlines()[-1:]}"
     return found or "no initdb on this machine; install the package `postgresql`"
 
 
-def _find() -> Path | None:
+def find_installed() -> Path | None:
+    """The folder of the server's programs, if they are on this machine."""
     on_path = shutil.which("initdb")
     places = [
         *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True),

@@ -4,7 +4,7 @@ start from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from synthdp.data.encoding import Codes, decode
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
+from tests.fire.postgres import Server, find_installed, private_server
 
 
 def make_domain(*sizes: int) -> Domain:
@@ -52,6 +53,15 @@ def table_of() -> Callable[[Domain, Codes], Table]:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A PostgreSQL server of our own, where one is installed."""
+    if (binaries := find_installed()) is None:
+        pytest.skip("no PostgreSQL on this machine; install the package `postgresql`")
+    with private_server(binaries) as running:
+        yield running
 
 
 class EvenLatents(Streams):

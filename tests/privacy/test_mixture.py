@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 
+from synthdp.privacy.events import mixture
 from synthdp.privacy.events.mixture import mixture_of_gaussians
 
 
@@ -42,9 +45,40 @@ def test_every_number_is_the_librarys(noise: float, rows: int, rate: float, widt
     )
 
 
+@pytest.mark.parametrize("adjacency", [AdjacencyType.ADD, AdjacencyType.REMOVE])
+@pytest.mark.parametrize(("noise", "width"), [(3.0, 1e-3), (40.0, 1e-2), (1e5, 1e-2)])
+def test_a_loss_is_put_on_the_grid_as_the_library_puts_it(
+    noise: float, width: float, adjacency: AdjacencyType
+) -> None:
+    """On many points, on some, and on hardly any."""
+    loss = mixture._Gaussian(noise, sampling_prob=0.2, adjacency_type=adjacency)
+    theirs = pld._create_pld_pmf_from_monotone_privacy_loss(
+        loss, value_discretization_interval=width, use_connect_dots=True
+    ).to_dense_pmf()
+    ours = mixture._dots(loss, width)
+    assert (ours._lower_loss, ours._infinity_mass) == (theirs._lower_loss, theirs._infinity_mass)
+    np.testing.assert_array_equal(ours._probs, theirs._probs)
+
+
+def test_a_delta_that_grows_is_no_delta() -> None:
+    class Grows(mixture._Gaussian):
+        def get_delta_for_epsilon(self, epsilon: Any) -> Any:
+            return np.linspace(0.1, 0.2, len(epsilon))
+
+    with pytest.raises(ValueError, match="grows"):
+        mixture._dots(Grows(3.0, sampling_prob=1.0, adjacency_type=AdjacencyType.ADD), 1e-2)
+
+
+@pytest.mark.parametrize("x", [-math.inf, -40.0, -1e-300, 0.3, 9.0, math.inf])
+def test_a_normal_law_is_the_librarys(x: float) -> None:
+    loss = mixture._Gaussian(0.7, sampling_prob=1.0, adjacency_type=AdjacencyType.ADD)
+    law = loss._gaussian_random_variable
+    assert (loss.noise_cdf(x), loss.noise_log_cdf(x)) == (law.cdf(x), law.logcdf(x))
+
+
 def test_moves_without_zero_are_inverted_alike() -> None:
-    mixture = (1.5, (1.0, 2.5), (0.6, 0.4))
-    theirs = pld.from_mixture_gaussian_mechanism(*mixture, value_discretization_interval=1e-2)
-    ours = mixture_of_gaussians(*mixture, width=1e-2)
+    setting = (1.5, (1.0, 2.5), (0.6, 0.4))
+    theirs = pld.from_mixture_gaussian_mechanism(*setting, value_discretization_interval=1e-2)
+    ours = mixture_of_gaussians(*setting, width=1e-2)
     for delta in (1e-12, 1e-6, 0.1):
         assert ours.get_epsilon_for_delta(delta) == theirs.get_epsilon_for_delta(delta)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import synthdp as face
 from synthdp.errors import OutputError
+from synthdp.ledger.entries import entry_hash
 from synthdp.progress import Reporter
 from synthdp.release import judge as judging
 from synthdp.release.judge import NotJudged
@@ -61,6 +64,59 @@ def test_an_attack_is_put_off_and_run_later(
     assert not (tiny.out / ".run").exists()
     none = synthdp("attack", tiny.out)
     assert none.code == 2 and "holds no release whose attack is still to run" in none.err
+
+
+@pytest.mark.parametrize("command", ["attack", "resume"])
+@pytest.mark.parametrize("there", ["nothing", "another run's", "damaged"])
+def test_a_run_has_one_table_wherever_its_bundle_went(
+    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], command: str, there: str
+) -> None:
+    tiny.write(attacks=ATTACK, evaluation={"enabled": False})
+    assert synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later").code == 0
+    kinds, away = tiny.kinds(), tiny.folder / "away"
+    shutil.copytree(tiny.bundle, away)
+    if there == "nothing":
+        shutil.rmtree(tiny.bundle)
+    else:
+        ledger = tiny.bundle / "privacy" / "ledger.json"
+        other = {"damaged": lambda text: text[:-9], "another run's": lambda _: forged(ledger)}
+        ledger.write_text(other[there](ledger.read_text()))
+    before = sorted(p.relative_to(tiny.out) for p in tiny.out.rglob("*"))
+    refused = synthdp(command, tiny.out)
+    assert refused.code == 2 and not attacked and tiny.kinds() == kinds
+    assert str(tiny.bundle) in refused.err and "nothing more was spent" in refused.err
+    assert "bring it back" in refused.err and "`synthdp sample BUNDLE`" in refused.err
+    assert sorted(p.relative_to(tiny.out) for p in tiny.out.rglob("*")) == before
+    shutil.rmtree(tiny.bundle, ignore_errors=True)
+    shutil.move(away, tiny.bundle)
+    assert synthdp(command, tiny.out).code == 0 and attacked == [True]
+    assert verify_bundle(tiny.bundle).ok and not (tiny.out / ".run").exists()
+
+
+def forged(ledger: Path) -> str:
+    """The ledger of a bundle as if another run had made it, with hashes that fit."""
+    told = json.loads(ledger.read_text())
+    for entry in told["entries"]:
+        entry["run"] = "20260101-000000000000"
+        entry["hash"] = entry_hash(**{k: v for k, v in entry.items() if k != "hash"})
+    return json.dumps(told)
+
+
+def test_a_run_that_was_stopped_while_it_wrote_its_bundle_publishes_it(
+    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its decision was kept, and nothing was published yet."""
+    tiny.write(attacks=ATTACK, evaluation={"enabled": False})
+    with monkeypatch.context() as patch:
+        patch.setattr("synthdp.release.publish.write_bundle", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tiny.release()
+    assert not tiny.bundle.exists() and synthdp("resume", tiny.out).code == 0
+    assert attacked == [True] and verify_bundle(tiny.bundle).ok
+
+
+def interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_an_attack_whose_workers_were_lost_goes_on(

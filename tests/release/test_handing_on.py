@@ -387,6 +387,7 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
         run="r",
         path=tiny.out,
         journal=tiny.out,
+        has_published=False,
         close=lambda: None,
     )
     monkeypatch.setattr(release_module.run_folder, "reopen", lambda out: held)

@@ -23,7 +23,7 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
 
 FORMAT = (
-    15  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+    16  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 )
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
@@ -91,6 +91,7 @@ class Certificate(Model):
     format: int
     dataset: str
     title: str | None
+    source: Literal["csv", "parquet", "sql", "builtin", "dataframe"]
     run: str
     epsilon: float
     epsilon_spent: float
@@ -157,6 +158,7 @@ def certify(
         format=FORMAT,
         dataset=spec.dataset.id,
         title=spec.dataset.title,
+        source=spec.dataset.source.kind,
         run=run,
         epsilon=guaranteed_epsilon(planned, spec),
         epsilon_spent=_composed(charges, spec),

@@ -11,6 +11,18 @@ from synthdp.privacy.events.kinds import OF_BATCHES, event_from_json, leaves
 from synthdp.privacy.noise import NoiseKind
 
 
+def query_guarantee(c: Certificate) -> str:
+    """Whose guarantee it is where a database's query made the rows."""
+    if c.source != "sql":
+        return ""
+    whose = "each row of" if c.unit == "row" else "all rows of one id in"
+    return (
+        f"\n\nThe rows were the answer of a query to a database: the guarantee is for {whose} that"
+        " answer, and holds for the people who are stored there if the query makes one row of each"
+        " stored row."
+    )
+
+
 def assumed_markdown(c: Certificate) -> str:
     """The section on what is assumed to be public."""
     given = {

@@ -14,7 +14,11 @@ from typing import Any
 
 from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.bundle.certificate.facts import Certificate
-from synthdp.bundle.certificate.limits_text import assumed_markdown, not_covered_markdown
+from synthdp.bundle.certificate.limits_text import (
+    assumed_markdown,
+    not_covered_markdown,
+    query_guarantee,
+)
 from synthdp.bundle.certificate.scores_text import scores_markdown
 from synthdp.bundle.wording import code, plain
 from synthdp.errors import BudgetError
@@ -98,6 +102,7 @@ def _guarantee(c: Certificate) -> str:
         " from the released files alone has the same guarantee.\n\nThe numbers are of everything"
         " that the run had planned before a row was read. Which planned looks it then took may"
         " depend on what earlier ones released, so only the whole plan bounds every outcome."
+        + query_guarantee(c)
         + _domain_guarantee(c)
     )
 

@@ -1,30 +1,36 @@
 """The library's distributions of a Gaussian, on a sample too, and of a mixture of Gaussians, with
 all losses inverted together.
 
-The library inverts the loss by a call of Python for each point that it looks at, which takes most
-of the time of a plan, and of an account with groups. Here all points are looked at together: for a
-mixture by the library's own sums and rounding, so that every number is the same to its last bit,
-and for a Gaussian by its formulas (`tests/privacy/test_mixture.py`).
+The library inverts the loss, and puts it on a grid, by calls of Python for each point, which takes
+most of the time of a plan, and of an account with groups. Here all points are looked at together:
+for a mixture by the library's own sums and rounding, so that every number is the same to its last
+bit, and for a Gaussian by its formulas (`tests/privacy/test_mixture.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import (
     AdjacencyType,
     GaussianPrivacyLoss,
     MixtureGaussianPrivacyLoss,
 )
+from scipy.special import log_ndtr, ndtr
 
 Floats = npt.NDArray[np.float64]
-
+Integers = npt.NDArray[np.intp]
+Booleans = npt.NDArray[np.bool_]
 
 FARTHEST = 700.0  # nats that a 64-bit exponential holds
+GROWTH = 1e-12  # of a delta from one epsilon to the next, that rounding may make
+NEAR = 1e-12  # far above the rounding of a sum of some terms
 
 
 def gaussian(noise: float, *, width: float, rate: float = 1.0) -> pld.PrivacyLossDistribution:
@@ -37,12 +43,8 @@ def gaussian(noise: float, *, width: float, rate: float = 1.0) -> pld.PrivacyLos
     True
     """
 
-    def of(adjacency: AdjacencyType) -> Any:
-        return pld._create_pld_pmf_from_monotone_privacy_loss(
-            _Gaussian(noise, sampling_prob=rate, adjacency_type=adjacency),
-            value_discretization_interval=width,
-            use_connect_dots=True,
-        )
+    def of(adjacency: AdjacencyType) -> pld_pmf.DensePLDPmf:
+        return _dots(_Gaussian(noise, sampling_prob=rate, adjacency_type=adjacency), width)
 
     removed = of(AdjacencyType.REMOVE)
     if rate == 1:
@@ -50,7 +52,43 @@ def gaussian(noise: float, *, width: float, rate: float = 1.0) -> pld.PrivacyLos
     return pld.PrivacyLossDistribution(removed, of(AdjacencyType.ADD))
 
 
-class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has no types
+def _dots(loss: Any, width: float) -> pld_pmf.DensePLDPmf:
+    """The law of `loss` on a grid of this width, from its delta at each of the grid's points.
+
+    By connect-the-dots [Doroshenko et al., "Connect the Dots", arXiv:2207.04380v1, Algorithm 1], in
+    the library's order of sums.
+
+    Raises:
+        ValueError: delta grows, as nothing but an error of arithmetic lets it.
+    """
+    bounds = loss.connect_dots_bounds()
+    low, high = math.floor(bounds.epsilon_lower / width), math.ceil(bounds.epsilon_upper / width)
+    deltas = np.asarray(loss.get_delta_for_epsilon(np.arange(low, high + 1) * width))
+    if (np.diff(deltas) > GROWTH).any():
+        raise ValueError("delta grows with epsilon")
+    deltas = np.minimum.accumulate(deltas)
+    falls, wide = np.diff(deltas), math.expm1(width)
+    probs = np.empty_like(deltas)
+    probs[0] = 1 - deltas[0] + (falls[0] / wide if len(falls) else 0.0)
+    if len(falls):
+        probs[1:-1] = (falls[1:] - falls[:-1] * math.exp(width)) / wide
+        probs[-1] = falls[-1] / math.expm1(-width)
+    return pld_pmf.DensePLDPmf(width, low, np.maximum(0.0, probs), deltas[-1], True)
+
+
+class _Normal:
+    """The library's normal distribution, without what it checks at every call."""
+
+    _standard_deviation: float
+
+    def noise_cdf(self, x: Any) -> Any:
+        return ndtr(x / self._standard_deviation)
+
+    def noise_log_cdf(self, x: Any) -> Any:
+        return log_ndtr(x / self._standard_deviation)
+
+
+class _Gaussian(_Normal, GaussianPrivacyLoss):  # type: ignore[misc]  # the library has no types
     """The library's Gaussian, whose loss is inverted at all points at once."""
 
     def get_delta_for_epsilon(self, epsilon: Any) -> Any:
@@ -84,25 +122,53 @@ def mixture_of_gaussians(
     True
     """
 
-    def of(adjacency: AdjacencyType) -> Any:
-        loss = _Mixture(noise, moves, probabilities, adjacency_type=adjacency)
-        return pld._create_pld_pmf_from_monotone_privacy_loss(
-            loss, value_discretization_interval=width, use_connect_dots=True
-        )
+    def of(adjacency: AdjacencyType) -> pld_pmf.DensePLDPmf:
+        return _dots(_Mixture(noise, moves, probabilities, adjacency_type=adjacency), width)
 
     return pld.PrivacyLossDistribution(of(AdjacencyType.REMOVE), of(AdjacencyType.ADD))
 
 
-class _Mixture(MixtureGaussianPrivacyLoss):  # type: ignore[misc]  # the library has no types
+class _Mixture(_Normal, MixtureGaussianPrivacyLoss):  # type: ignore[misc]
     """The library's mixture, whose loss is inverted at all points at once."""
 
-    def _losses(self, points: Floats) -> Floats:
-        """`privacy_loss` of each of the points."""
-        loss = np.asarray(self.sensitivities)[:, None] * points / self._variance
+    def get_delta_for_epsilon(self, epsilon: Floats) -> Floats:
+        """Delta at each of the epsilons, which grow: P(x) - exp(epsilon) Q(x), as for one Gaussian;
+        where no loss is as small, 1 - exp(epsilon), and none as large, nothing.
+        """
+        deltas, removed = np.zeros(len(epsilon)), self.adjacency_type == AdjacencyType.REMOVE
+        with np.errstate(divide="ignore"):
+            end = np.log1p(-self._sampling_prob)
+        seen = epsilon > end if removed else epsilon < -end
+        if removed:
+            deltas[~seen] = -np.expm1(epsilon[~seen])
+        x = self.inverse_privacy_losses(epsilon[seen])
+        inside = self.mu_upper_cdf(x) - np.exp(epsilon[seen] + self.mu_lower_log_cdf(x))
+        deltas[seen] = inside
+        falling: Floats = np.maximum.accumulate(np.clip(deltas, 0, 1)[::-1])[::-1]
+        return falling
+
+    def _are_above(self, losses: Floats, points: Floats, place: Integers) -> Booleans:
+        """Whether `privacy_loss` is above each of `losses` at its place among `points`.
+
+        Sums are compared to within `NEAR`, and where that is not enough, in the library's order.
+        """
+        moves = np.asarray(self.sensitivities)[:, None]
         constants = np.asarray(self._precompute_privacy_loss_constants)[:, None]
-        add = self.adjacency_type == AdjacencyType.ADD
-        summed: Floats = np.logaddexp.reduce(constants + loss if add else constants - loss)
-        return -summed if add else summed
+        sign = 1 if self.adjacency_type == AdjacencyType.ADD else -1
+
+        def terms(at: Floats) -> Floats:
+            found: Floats = constants + sign * (moves * at / self._variance)
+            return found
+
+        listed = terms(points)
+        most = listed.max(axis=0)
+        roughly = most + np.log(np.exp(listed - most).sum(axis=0))
+        apart = -sign * roughly[place] - losses
+        near = np.flatnonzero(~(np.abs(apart) > NEAR * (1 + np.abs(losses))))
+        exactly = -sign * np.logaddexp.reduce(terms(points[place[near]]))
+        apart[near] = exactly - losses[near]
+        above: Booleans = apart > 0
+        return above
 
     def _inverse_privacy_losses_with_range(
         self, privacy_losses: Floats, bounds: tuple[float, float], precision: float = 1e-6
@@ -111,8 +177,8 @@ class _Mixture(MixtureGaussianPrivacyLoss):  # type: ignore[misc]  # the library
         low, high = (np.full(len(privacy_losses), bound, dtype=np.float64) for bound in bounds)
         while len(searched := np.flatnonzero(high - low > precision)):
             middles = (low[searched] + high[searched]) / 2
-            points, place = np.unique(middles, return_inverse=True)
-            above = privacy_losses[searched] < self._losses(points)[place]
+            new = np.append(True, middles[1:] != middles[:-1])  # neighbours are alike at first
+            above = self._are_above(privacy_losses[searched], middles[new], np.cumsum(new) - 1)
             low[searched[above]] = middles[above]
             high[searched[~above]] = middles[~above]
         found: Floats = np.floor(high / precision) * precision

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -27,8 +26,7 @@ from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.statements import POSTGRESQL
 from synthdp.privacy.readers.query import read_query
 from synthdp.spec.model import Categorical, SqlSource
-from tests.fire import postgres
-from tests.fire.postgres import Server, private_server
+from tests.fire.postgres import Server
 from tests.privacy.engines import test_counts as counts
 from tests.privacy.engines.tables import (
     COLUMNS,
@@ -65,14 +63,11 @@ JOINED = Domain((DOMAIN[ROW], *OWN.columns))
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    binaries = postgres._find()
-    if binaries is None:
-        pytest.skip("no PostgreSQL on this machine; install the package `postgresql`")
-    with private_server(binaries) as running:
-        running.run("ALTER SYSTEM SET log_statement = 'all'")
-        running.run("SELECT pg_reload_conf()")
-        yield running
+def server(server: Server) -> Server:
+    """It writes every statement into its log."""
+    server.run("ALTER SYSTEM SET log_statement = 'all'")
+    server.run("SELECT pg_reload_conf()")
+    return server
 
 
 def filled(server: Server, name: str, columns: dict[str, str], values: list[dict[str, Any]]) -> str:

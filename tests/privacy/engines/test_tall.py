@@ -17,8 +17,7 @@ from synthdp.privacy.readers.engines.on_dask import DaskEngine
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.spec.model import SqlSource
-from tests.fire import postgres
-from tests.fire.postgres import private_server
+from tests.fire.postgres import find_installed, private_server
 from tests.privacy.engines.tables import reading_of, same, write
 from tests.privacy.engines.test_counts import DOMAIN, TABLES, expected, kept
 
@@ -61,7 +60,7 @@ def test_five_million_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             )
             for own, wanted in ((whole, all_rows), (bounded, stay))
         ]
-    if (binaries := postgres._find()) is not None:
+    if (binaries := find_installed()) is not None:
         with private_server(binaries) as server:
             copied = server.new_database()
             engine = sa.create_engine(copied)

@@ -15,8 +15,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.readers.engines.on_sql import SqlEngine
 from synthdp.spec.model import Integer, SqlSource
-from tests.fire import postgres
-from tests.fire.postgres import Server, private_server
+from tests.fire.postgres import Server
 from tests.privacy.engines.tables import reading_of, same
 from tests.privacy.engines.test_counts import STRANGE
 from tests.privacy.neighbours.stores import CELLS, Way
@@ -38,15 +37,6 @@ TYPES = {
 SOURCE = {"kind": "sql", "url_env": "TEST_DB_URL", "query": "select * from t"}
 # Without other ways the planner takes those that need the statistics.
 PLANNER = ("enable_seqscan = off", "constraint_exclusion = on", "default_statistics_target = 1000")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    binaries = postgres._find()
-    if binaries is None:
-        pytest.skip("no PostgreSQL on this machine; install the package `postgresql`")
-    with private_server(binaries) as running:
-        yield running
 
 
 @pytest.fixture
