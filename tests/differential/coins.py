@@ -69,10 +69,19 @@ class Coins:
         return f"{self.bits(8 * length):0{2 * length}x}"
 
 
+class CoinsInTurn(Coins):
+    """Coins by the order in which they are asked for, wherever the lines that ask stand."""
+
+    def bits(self, count: int) -> int:
+        """`count` bits of this turn."""
+        self._asked[""] += 1
+        asked = f"{self._seed} {self._asked['']}".encode()
+        return int.from_bytes(hashlib.shake_256(asked).digest(count // 8 + 1), "big") % 2**count
+
+
 @contextmanager
-def frozen(seed: str) -> Iterator[None]:
-    """Coins by call site, noise by the coins, and a clock that stands still."""
-    coins = Coins(seed)
+def frozen(coins: Coins) -> Iterator[None]:
+    """Coins as given, noise by the coins, and a clock that stands still."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secrets, "randbits", coins.bits)
         patch.setattr(secrets, "token_hex", coins.hexadecimal)

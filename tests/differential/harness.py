@@ -46,7 +46,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Advance
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks.fleet import RUNNERS
-from tests.differential.coins import frozen
+from tests.differential.coins import Coins, frozen
 
 Table = pd.DataFrame
 Write = Callable[[Table, Path], None]
@@ -143,6 +143,9 @@ class _Display:
     def warn(self, text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)
 
+    def tell(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
 
 class _Listener(logging.Handler):
     """Writes down what is logged: by others from warnings on, since Dask tells its ports."""
@@ -195,7 +198,15 @@ def _asked(mechanism: Any) -> Fingerprint:
     )
 
 
-def run(case: Case, table: Table, folder: Path, tape: Tape, *, seed: str = "") -> Outcome:
+def run(
+    case: Case,
+    table: Table,
+    folder: Path,
+    tape: Tape,
+    *,
+    seed: str = "",
+    coins: Callable[[str], Coins] = Coins,
+) -> Outcome:
     """One release of `case` on `table` in `folder`, which is emptied first.
 
     What `tape` does not hold is released for real, and taped.
@@ -209,7 +220,7 @@ def run(case: Case, table: Table, folder: Path, tape: Tape, *, seed: str = "") -
     root, home = logging.getLogger(), Path.cwd()
     with (
         pytest.MonkeyPatch.context() as patch,
-        frozen(seed),
+        frozen(coins(seed)),
         _taped(tape, outcome),
         warnings.catch_warnings(record=True) as warned,
         contextlib.redirect_stdout(printed),

@@ -13,7 +13,7 @@ import pytest
 from synthdp.privacy.noise import fresh_generator
 from tests.differential.__main__ import tried
 from tests.differential.cases import MODES, OPTIONS, SOURCES, case_of, drawn
-from tests.differential.coins import frozen
+from tests.differential.coins import Coins, frozen
 from tests.differential.harness import Base, differences, told
 from tests.differential.planted import FAULTS, REFUSALS, Rows, remember
 from tests.differential.tables import ODD, neighbour
@@ -112,12 +112,12 @@ def test_a_refusal_that_tells_more_is_seen(
 
 def test_coins_follow_from_where_they_are_drawn() -> None:
     """Work in between takes none, and the second coin of a place is another one."""
-    with frozen("a"):
+    with frozen(Coins("a")):
         first = [fresh_generator().random() for _ in range(3)]
-    with frozen("a"):
+    with frozen(Coins("a")):
         token = [secrets.token_hex(4) for _ in range(2)]
         again = [fresh_generator().random() for _ in range(3)]
-    with frozen("b"):
+    with frozen(Coins("b")):
         other = [fresh_generator().random() for _ in range(3)]
     assert first == again and len({*first, *other}) == 6 and len({*token}) == 2
 
