@@ -22,7 +22,7 @@ from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.checks.cross_checks import check
+from synthdp.spec.checks.checks import check
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import DeclaredRows, Edge, Graph, ReleaseSpec, Shares
 

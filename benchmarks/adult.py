@@ -136,7 +136,7 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
     """`specs/adult.yaml` on the fit rows, everything spent on the synthesizer; `variant` says where
     the graph comes from.
     """
-    from synthdp.spec.checks.cross_checks import check
+    from synthdp.spec.checks.checks import check
     from synthdp.spec.load.loader import load_spec
     from synthdp.spec.model import CsvSource, DeclaredRows, Graph, Shares
 

@@ -38,22 +38,21 @@ from joblib import Parallel, delayed
 
 from benchmarks.random_networks import random_network
 from synthdp.data.domain import Domain
-from synthdp.drawing.palette import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.drawing.svg import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.chi_square import Answer, Query
+from synthdp.graph.diff import arc_f1, hamming_distance
 from synthdp.graph.discovery import ALGORITHMS
 from synthdp.graph.discovery.skeleton import pc_skeleton
-from synthdp.graph.edge import GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork, parse_bif, read_bif
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, meek, orient_colliders, unshielded
-from synthdp.graph.metrics import arc_f1, hamming_distance
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
+from synthdp.privacy.table import count_tables
 from synthdp.spec.model import Graph
 
 Codes = npt.NDArray[np.uint16]

@@ -22,7 +22,7 @@ from synthdp.data.encoding import encode
 from synthdp.inference.estimands import estimand_results, exact_results
 from synthdp.inference.figures import Figure
 from synthdp.model.planning import plan_for
-from synthdp.privacy.mechanisms.stratum_sums import StratumSums
+from synthdp.privacy.mechanisms.sums import StratumSums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from synthdp.spec.load.loader import load_spec

@@ -13,11 +13,10 @@ from benchmarks.exact_tests import exact_kendall, exact_spearman
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer, Query
-from synthdp.graph.ci_tests.chi_square import chi_square
-from synthdp.graph.discovery.ranked import MAX_ORDER, Links, graph_of
+from synthdp.graph.ci_tests.chi_square import Answer, Query, chi_square
+from synthdp.graph.discovery.rank_pc import MAX_ORDER, Links, graph_of
 from synthdp.graph.knowledge import Knowledge
-from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.table import count_tables
 
 LEVEL, MARGIN = 0.05, 0.1
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from synthdp.graph.ci_tests.answer import Answer
-from synthdp.graph.ci_tests.ranks import rank_answer
+from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.discovery.rank_pc import rank_answer
 from synthdp.privacy.mechanisms.ranks import STEPS, kendall, spearman
 
 Ints = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from synthdp.errors import BudgetError
 from synthdp.inference.estimands import estimand_results, exact_results
 from synthdp.inference.figures import Figure
 from synthdp.model.planning import plan_for
-from synthdp.privacy.mechanisms.stratum_sums import StratumSums
+from synthdp.privacy.mechanisms.sums import StratumSums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from synthdp.spec.model import ReleaseSpec

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.kinds.bins import level_of
+from synthdp.data.kinds.ranges import level_of
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import ESTIMANDS_SHARE

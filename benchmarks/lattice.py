@@ -32,7 +32,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode, encode
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.architecture import Architecture
-from synthdp.model.build import architecture_for
+from synthdp.model.fit import architecture_for
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import LATTICE_BITS, DpSgd

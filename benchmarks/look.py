@@ -11,7 +11,7 @@ import matplotlib
 from cycler import cycler
 from matplotlib.font_manager import get_font_names
 
-from synthdp.drawing.palette import (
+from synthdp.drawing.svg import (
     BOUND,
     FONTS,
     GREEN,

@@ -48,9 +48,8 @@ from synthdp_attacks import (
     attack_membership,
     isolated_targets,
 )
-from synthdp_attacks.classifiers import CLASSIFIERS, scores_after_fit
-from synthdp_attacks.features import EXTRACTORS, feature_matrix
-from synthdp_attacks.verdict import attack_row
+from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS, feature_matrix, scores_after_fit
+from synthdp_attacks.report import attack_row
 
 RESULTS = Path(__file__).parent / "results"
 HONEST, PAPERS = "by model pair", "by set, as in the paper"

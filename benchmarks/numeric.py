@@ -35,9 +35,8 @@ from benchmarks.pcd_published import pcd_independent
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
-from synthdp.graph.ci_tests.answer import Answer, Query
-from synthdp.graph.ci_tests.rcit import MomentTests
-from synthdp.graph.discovery.rcit_pc.search import RCIT_PC, planned_moments
+from synthdp.graph.ci_tests.chi_square import Answer, Query
+from synthdp.graph.discovery.rcit_pc import RCIT_PC, MomentTests, planned_moments
 from synthdp.graph.discovery.skeleton import pc_skeleton
 from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.knowledge import Knowledge

@@ -56,9 +56,7 @@ from benchmarks.anm_published import probabilities, textbook
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.discovery.anm_direction import ORIENT, read
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.anm import SCORES, NoisyScores
-from synthdp.privacy.mechanisms.orientations import OrientationBudget, Score
-from synthdp.privacy.mechanisms.pair_table import NoisyPair
+from synthdp.privacy.mechanisms.anm import SCORES, NoisyPair, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.plan import ReleasePlan, graph_purpose
 from synthdp.privacy.session import Rehearsal
 

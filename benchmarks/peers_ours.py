@@ -24,7 +24,7 @@ from synthdp.model.sampling import sample
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
-from synthdp.spec.checks.cross_checks import check
+from synthdp.spec.checks.checks import check
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import CsvSource, DeclaredRows, Graph, ReleaseSpec
 

@@ -26,10 +26,10 @@ from scipy.stats import norm
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.ranked import MAX_ORDER, Links, graph_of
+from synthdp.graph.discovery.rank_pc import MAX_ORDER, Links, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.ranks import STEPS, kendall
+from synthdp.privacy.table import count_tables
 
 LEVEL, TWEAK = 0.05, 0.02
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import pandas as pd
 
-from synthdp.cli.private_init import Options, request_of
+from synthdp.cli.spec import Options, request_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.release.private_init import private_init

@@ -76,9 +76,9 @@ def measured(
     from synthdp.data.domain import Domain
     from synthdp.data.level_groups import LevelGroups
     from synthdp.graph.causal import CausalGraph
-    from synthdp.graph.prediction.groups import LevelLaw
-    from synthdp.model.build import architecture_for
+    from synthdp.graph.level_groups import LevelLaw
     from synthdp.model.constraints import Constraints
+    from synthdp.model.fit import architecture_for
     from synthdp.model.synthesizer import untrained
     from synthdp.sample.files import write_blocks
     from synthdp.sample.sampler import Sampler

@@ -27,7 +27,7 @@ from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.build import causal_vae
+from synthdp.model.fit import causal_vae
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd

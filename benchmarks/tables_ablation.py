@@ -33,7 +33,7 @@ from benchmarks.surveys import spec_text
 from benchmarks.surveys_model import Survey
 from benchmarks.tables import TABLES, newcomer_spec, released
 from benchmarks.tables_protocol import PublicTable
-from synthdp.graph.prediction.smoothing import smoothed_pair
+from synthdp.graph.predict import smoothed_pair
 from synthdp.spec.load.loader import parse_spec
 
 RESULTS = Path(__file__).parent / "results" / "tables_ablation.csv"
@@ -86,7 +86,7 @@ def _unsmoothed(first: Any, second: Any, shares: Any, sigma: float) -> Any:
     return replace(smoothed_pair(first, second, shares, sigma), probabilities=kept / kept.sum())
 
 
-SEARCH, PAIRS = "synthdp.graph.prediction.search.", "synthdp.graph.prediction.pairs."
+SEARCH, PAIRS = "synthdp.graph.predict.", "synthdp.graph.predict."
 VARIANTS: dict[str, Variant] = {
     "whole": Variant(),
     "every earlier column": Variant(_every_earlier),
@@ -98,7 +98,7 @@ VARIANTS: dict[str, Variant] = {
     "label like any column": Variant(patches=((f"{SEARCH}targets_in", lambda pair, targets: 0),)),
     "pairs not smoothed": Variant(patches=((f"{PAIRS}smoothed_pair", _unsmoothed),)),
     "margins not smoothed": Variant(
-        patches=(("synthdp.graph.margin_smoothing.smoothed_margin", lambda c, shares, s: shares),)
+        patches=(("synthdp.graph.margins.smoothed_margin", lambda c, shares, s: shares),)
     ),
     "bins of equal width": Variant(_wide_bins),
     "missing one by one": Variant(

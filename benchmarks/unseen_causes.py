@@ -19,8 +19,7 @@ import networkx as nx
 import numpy as np
 
 from synthdp.data.domain import Domain
-from synthdp.graph.discovery.measure_plan import JOINT_SHARES, ROUND_SHARES, MeasurePlan
-from synthdp.graph.discovery.measured_pc import measured_pc
+from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.marginals import NoisyTable

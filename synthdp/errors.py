@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -288,3 +288,20 @@ def printable(text: str) -> str:
 
 
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+# --- threads ---
+#
+# How many threads the libraries of numbers take.
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Inside, BLAS and OpenMP take one thread.
+
+    Threads that wait for work by spinning take the time of those that have some: on a machine that
+    others use, small products and learners run many times faster on one. What is found is the same.
+    """
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(limits=1)
+    return limits

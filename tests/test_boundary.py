@@ -27,9 +27,7 @@ KERNEL = "synthdp/privacy/"
 # definition itself.
 FOR_STEWARD = {
     "synthdp/audit/plan.py",
-    "synthdp/release/internal.py",
     "synthdp/release/judge.py",
-    "synthdp/release/misfits.py",
     "synthdp/release/tracked.py",
     "synthdp/privacy/private.py",
 }
@@ -40,19 +38,19 @@ TABLE_READERS = {
     "synthdp/privacy/source.py",
     "synthdp/privacy/inspection.py",
     "synthdp/privacy/readers/files.py",
-    "synthdp/privacy/readers/engines/parts.py",
+    "synthdp/privacy/engines/parts.py",
     "synthdp/privacy/readers/query.py",
-    "synthdp/spec/init/header.py",
+    "synthdp/spec/init/draft.py",
     "synthdp/verify/content.py",
-    "synthdp/verify/forms.py",
-    "synthdp/bundle/metadata/parquet.py",
+    "synthdp/verify/rewritten.py",
+    "synthdp/bundle/table_files.py",
     "synthdp/bundle/report_page.py",
     "synthdp/inference/model_only.py",
-    "synthdp/release/drawn.py",
-    "synthdp/verify/quality.py",
+    "synthdp/release/job.py",
+    "synthdp/verify/diff.py",
 }
 KEY_HOLDERS = (KERNEL,)
-LISTS_MECHANISMS = "synthdp/audit/mechanisms/registry.py"  # imports each module of the kernel
+LISTS_MECHANISMS = "synthdp/audit/mechanisms/examples.py"  # imports each module of the kernel
 
 Finding = tuple[str, int, str]
 Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
@@ -272,15 +270,15 @@ RULES: dict[str, Rule] = {
     "for_steward": steward_only,
     "readers of tables": table_reader,
     "opacus": foreign_import(
-        "opacus", "synthdp/privacy/dpsgd/training.py", "synthdp/privacy/dpsgd/optimizer.py"
+        "opacus", "synthdp/privacy/dpsgd/training.py", "synthdp/privacy/dpsgd/training.py"
     ),
     "mlflow": foreign_import(
         "mlflow",
         "synthdp/tracking/mlflow_run.py",
         "synthdp/tracking/store.py",
-        "synthdp/tracking/registry.py",
+        "synthdp/tracking/store.py",
         "synthdp/tracking/drawn_rows.py",
-        "synthdp/tracking/guard.py",
+        "synthdp/tracking/server.py",
     ),
     "pickle": unpickling,
     "mechanisms": mechanism_outside_kernel,

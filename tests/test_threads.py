@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from synthdp.threads import one_thread
+from synthdp.errors import one_thread
 
 
 def test_every_library_of_numbers_takes_one_thread_and_has_its_own_back() -> None:

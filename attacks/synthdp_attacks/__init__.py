@@ -16,9 +16,8 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 rng=rng)
 """
 
-from synthdp_attacks.anonymity import AnonymityReport, attack_anonymity
+from synthdp_attacks.anonymity import AnonymityReport, Risk, attack_anonymity
 from synthdp_attacks.codes import Bins, decode, encode, public_of
-from synthdp_attacks.dask_runner import Dask
 from synthdp_attacks.epsilon import (
     Claim,
     ceiling_accuracy,
@@ -28,20 +27,30 @@ from synthdp_attacks.epsilon import (
     provable_epsilon,
 )
 from synthdp_attacks.errors import AttackError, FleetError
-from synthdp_attacks.fleet import RUNNERS, Fleet
-from synthdp_attacks.game import Game, GameOutcome, play
+from synthdp_attacks.fleet import RUNNERS, Fleet, Progress
+from synthdp_attacks.game import (
+    SELECTORS,
+    Game,
+    GameOutcome,
+    declared_targets,
+    isolated_targets,
+    play,
+    random_targets,
+)
 from synthdp_attacks.membership import MAIN, attack_membership, judge
-from synthdp_attacks.noisy_tables import NoisyCounts, best_table_advantage, table_ratio, table_score
 from synthdp_attacks.one_release import ShadowFreeReport, attack_release
-from synthdp_attacks.progress import Progress
-from synthdp_attacks.report import MembershipReport
-from synthdp_attacks.risk import Risk
-from synthdp_attacks.runners import Loky, Runner, Serial
+from synthdp_attacks.report import AttackRow, AttackVerdict, MembershipReport
+from synthdp_attacks.runners import Dask, Loky, Runner, Serial
 from synthdp_attacks.statistics import Interval, shared_confidence
-from synthdp_attacks.table_attack import attack_tables, two_worlds_ratio
-from synthdp_attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
+from synthdp_attacks.tables import (
+    NoisyCounts,
+    attack_tables,
+    best_table_advantage,
+    table_ratio,
+    table_score,
+    two_worlds_ratio,
+)
 from synthdp_attacks.threat import GroupTrainer, Public, ThreatModel, Trainer, WhiteBox
-from synthdp_attacks.verdict import AttackRow, AttackVerdict
 
 __all__ = [
     "MAIN",

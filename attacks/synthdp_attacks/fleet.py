@@ -9,26 +9,239 @@ exact, and in halves where it dies once more; a task that kills is given up afte
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import math
+import os
 import socket
+import threading
 import time
 import warnings
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from uuid import uuid4
 
+import joblib
 import numpy as np
 import numpy.typing as npt
 
-from synthdp_attacks.dask_runner import Dask
-from synthdp_attacks.errors import FleetError
-from synthdp_attacks.identity import checked_identity
-from synthdp_attacks.progress import Progress, Teller
-from synthdp_attacks.results import Arrays, Results
-from synthdp_attacks.runners import Group, Loky, Runner, Serial, WorkerDied
+from synthdp_attacks.errors import AttackError, FleetError
+from synthdp_attacks.runners import Dask, Group, Loky, Runner, Serial, WorkerDied
+
+# --- results ---
+#
+# The result files of a fleet: one for each task, atomic, of one computation.
+
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class UnreadableResult(FleetError):
+    """A result file that no fleet could have finished writing."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of the computation `fingerprint` in `folder`.
+
+    >>> Results(Path("attack"), "a name of the game").path(7).name
+    'model-000007.npz'
+    """
+
+    folder: Path
+    fingerprint: str = field(repr=False)
+
+    def path(self, index: int) -> Path:
+        """The result of a task."""
+        return self.folder / f"model-{index:06d}.npz"
+
+    def mark(self, index: int) -> Path:
+        """The file that says that a task has begun and not ended."""
+        return self.folder / f"model-{index:06d}.started"
+
+    def missing(self, indices: Iterable[int]) -> tuple[int, ...]:
+        """Those of the tasks that have no result."""
+        present = set(os.listdir(self.folder))
+        return tuple(i for i in indices if self.path(i).name not in present)
+
+    def begun(self, indices: Iterable[int]) -> tuple[int, ...]:
+        """Those of the tasks that have begun and not ended."""
+        return tuple(i for i in self.missing(indices) if self.mark(i).exists())
+
+    def prepare(self, count: int) -> int:
+        """Make the folder, for its owner alone, and clear what a killed run left.
+
+        All results must be of this computation. Returns the number of unreadable results that were
+        removed.
+
+        Raises:
+            FleetError: results of another computation, beside which nothing is removed.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for leftover in (*self.folder.glob("*.tmp"), *self.folder.glob("*.started")):
+            leftover.unlink(missing_ok=True)
+        broken = []
+        for index in sorted(set(range(count)) - set(self.missing(range(count)))):
+            try:
+                self.read(index)
+            except UnreadableResult:
+                broken.append(index)
+        for index in broken:
+            self.path(index).unlink(missing_ok=True)
+        return len(broken)
+
+    def write(self, index: int, arrays: Arrays) -> None:
+        """Write a result under its final name in one step: readers see all of it or nothing.
+
+        Raises:
+            ValueError: an array of objects.
+        """
+        named = {**arrays, "fingerprint": np.array(self.fingerprint)}
+        temporary = self.path(index).with_suffix(f".{uuid4().hex}.tmp")  # no other machine's
+        with temporary.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **named)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(self.path(index))
+        self.mark(index).unlink(missing_ok=True)
+
+    def read(self, index: int) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of a finished task; objects are never unpickled.
+
+        Raises:
+            UnreadableResult: the file is damaged.
+            FleetError: it is another computation's.
+        """
+        path = self.path(index)
+        try:
+            # numpy takes what is no archive for a pickle, and advises to load it "unsafely".
+            if not zipfile.is_zipfile(path):
+                raise zipfile.BadZipFile
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
+            raise UnreadableResult(
+                f"the result file {path} cannot be read: run again, and its model is trained anew"
+            ) from None
+        if str(arrays.pop("fingerprint", "")) != self.fingerprint:
+            raise FleetError(
+                f"{self.folder} holds results of another run (other rows, target, threat model,"
+                " seed or trainer - its code or settings): choose an empty folder; a trainer that"
+                " only looks different can be named, see `identity` of `Fleet`"
+            )
+        return arrays
+
+
+# --- progress ---
+#
+# How far a fleet is, told as models finish, also while a runner is busy with a group of them.
+
+
+LOOK_EVERY_S = 1.0  # how often result files are counted while the runner is silent
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a fleet.
+
+    `remaining_s` is None until a task of this run, or a group of them, has finished.
+    """
+
+    finished: int
+    failed: int
+    total: int
+    elapsed_s: float
+    remaining_s: float | None
+
+
+@dataclass
+class Teller:
+    """Tells `listener` how many of `total` tasks have left a file, by `count`.
+
+    There are never two calls at a time; they may come from a separate thread.
+
+    Time left is judged when the runner reports only: of a group that is trained side by side the
+    first models come late and the others at once.
+    """
+
+    listener: Callable[[Progress], None] | None
+    count: Callable[[], int]
+    total: int
+    failed: int = 0
+    _rate: float | None = None
+    _told: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        """Start the clock."""
+        self._begin, self._before = time.monotonic(), self.count()
+
+    def tell(self) -> None:
+        """A task or group has ended, or nothing has begun."""
+        if self.listener is None:
+            return
+        with self._lock:
+            if self._error is not None:  # of the listener, when the thread told it
+                raise self._error
+            finished, elapsed = self.count(), time.monotonic() - self._begin
+            self._rate = (finished - self._before) / elapsed if elapsed > 0 else None
+            self._say(finished, elapsed)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Tell of new files in between."""
+        ended = threading.Event()
+        thread = threading.Thread(
+            target=self._watch, args=(ended,), name="fleet progress", daemon=True
+        )
+        if self.listener is not None:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if self.listener is not None:
+                thread.join()
+
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.wait(LOOK_EVERY_S):
+            with self._lock:
+                try:
+                    finished = self.count()
+                except OSError:  # a shared folder that is away for a moment
+                    continue
+                try:
+                    if finished > self._told:
+                        self._say(finished, time.monotonic() - self._begin)
+                except BaseException as error:  # the run's own thread raises it
+                    self._error = error
+                    return
+
+    def _say(self, finished: int, elapsed: float) -> None:
+        assert self.listener is not None
+        self._told = finished
+        left = self.total - finished - self.failed
+        self.listener(
+            Progress(
+                finished,
+                self.failed,
+                self.total,
+                elapsed,
+                left / self._rate if self._rate else None,
+            )
+        )
+
+
+# --- fleet ---
+
 
 Work = Callable[[int], Arrays]
 RUNNERS: dict[str, Callable[..., Runner]] = {
@@ -71,7 +284,7 @@ class Fleet:
     `attempts`: how often a task may kill its worker before it is given up and reported. `progress`
     is called as models finish, perhaps from another thread, never twice at a time. `identity`: a
     name of the trainer and its settings, by which results are found again, in place of the one that
-    `synthdp_attacks.identity` makes; whoever gives it sees to it that another trainer has another
+    `synthdp_attacks.fleet` makes; whoever gives it sees to it that another trainer has another
     name.
     """
 
@@ -217,3 +430,98 @@ class _Job:
             error.add_note(f"in task {', '.join(map(str, self.results.missing(left)))} of a fleet")
             raise
         return group
+
+
+# --- identity ---
+#
+# A digest of a trainer, so that only the trainer that began a game continues it.
+#
+# It is the same in every process, and differs where settings or code of the trainer differ.
+#
+# A digest of its class or function - name, source, what a function closes over - and of its
+# fields. Not seen are the functions that it calls, other modules, files, services. For these, and
+# where a name should outlive a change of the code, a trainer has an attribute `identity`, or
+# `Fleet(identity=...)` says it.
+
+
+def identity_of(trainer: object) -> str:
+    """The trainer's own `identity` if it has one, else a digest of what can be seen of it.
+
+    Raises:
+        AttackError: its `identity` is an empty text.
+    """
+    given = getattr(trainer, "identity", None)
+    return checked_identity(given) if isinstance(given, str) else str(joblib.hash(_told(trainer)))
+
+
+def checked_identity(identity: str) -> str:
+    """A name that was given by hand.
+
+    Raises:
+        AttackError: it is no text, or an empty one.
+    """
+    if not isinstance(identity, str) or not identity.strip():
+        raise AttackError(
+            f"identity={identity!r}; give a text that names the trainer and its settings, such as"
+            " 'mst 1.2, epsilon 1', or leave it out"
+        )
+    return identity
+
+
+def _told(trainer: Any) -> object:
+    """What of a trainer, or of one that it holds, goes into its name, as plain values."""
+    if isinstance(given := getattr(trainer, "identity", None), str):
+        return ("named", given)
+    if isinstance(trainer, functools.partial):
+        return [_told(trainer.func), _setting(trainer.args), _setting(trainer.keywords)]
+    if inspect.ismethod(trainer):
+        return [_told(trainer.__func__), _told(trainer.__self__)]
+    if inspect.isfunction(trainer):
+        held = dict(inspect.getclosurevars(trainer).nonlocals)
+        settings = (held, trainer.__defaults__, trainer.__kwdefaults__)
+        return [_code(trainer), _setting(settings)]
+    if inspect.isclass(trainer):
+        return [_code(cls) for cls in inspect.getmro(trainer) if cls is not object]
+    if dataclasses.is_dataclass(trainer):
+        names = [f.name for f in dataclasses.fields(trainer) if f.compare]
+    else:  # no caches
+        cached = functools.cached_property
+        names = [
+            name
+            for name in getattr(trainer, "__dict__", ())
+            if not isinstance(getattr(type(trainer), name, None), cached)
+        ]
+    return [_told(type(trainer)), _setting({name: getattr(trainer, name) for name in names})]
+
+
+def _setting(value: object) -> object:
+    """The attributes of a trainer as plain values or a digest.
+
+    What has no readable content, such as a lock, is described by its type.
+    """
+    if isinstance(value, dict):
+        return sorted((str(name), str(_setting(held))) for name, held in value.items())
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(_setting, value)]
+    if isinstance(value, set | frozenset):  # in an order that is not another in each process
+        return sorted(str(_setting(part)) for part in value)
+    if (
+        inspect.isroutine(value)
+        or inspect.isclass(value)
+        or isinstance(value, functools.partial)
+        or dataclasses.is_dataclass(value)
+    ):
+        return _told(value)
+    try:
+        return str(joblib.hash(value))
+    except Exception:  # whatever its own code raises
+        return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _code(made: Any) -> tuple[str, str, str]:
+    """Where a function or class is from, and its source where there is one."""
+    try:
+        source = inspect.getsource(made)
+    except (OSError, TypeError):  # typed in, or no Python
+        source = ""
+    return (str(getattr(made, "__module__", "")), str(getattr(made, "__qualname__", made)), source)

@@ -15,15 +15,18 @@ attack isolated records with shadow models.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import norm
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.preprocessing import OneHotEncoder
 
 from synthdp_attacks.errors import AttackError
-from synthdp_attacks.report import CAVEAT
-from synthdp_attacks.shadow_free import SCORES, View, population
+from synthdp_attacks.report import CAVEAT, LOW_RATES
 from synthdp_attacks.statistics import (
     Counts,
     Interval,
@@ -33,8 +36,128 @@ from synthdp_attacks.statistics import (
     roc,
     tpr_at_fpr,
 )
-from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public
-from synthdp_attacks.verdict import LOW_RATES
+from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public, hamming
+
+# --- shadow free ---
+#
+# Membership scores from one release, without shadow models.
+#
+# A score says how much likelier it is that the record was trained on.
+#
+# Each takes what the adversary holds - the synthetic rows, `reference` rows of the same population
+# that were not trained on, and the records he asks about - and gives one number for each record,
+# greater for a likelier member. None of them is told who is a member, so their AUC needs no split;
+# only a threshold does (`synthdp_attacks.one_release`).
+
+
+# Around synthetic rows the kernel is narrow, for what is looked for are copies; around the
+# reference it is as wide as makes that likeliest, for there the population is estimated.
+COPY_BANDWIDTH = 0.03
+
+
+@dataclass(frozen=True)
+class View:
+    """The adversary's view; tables are codes `[rows, columns]`.
+
+    `seed` is for the random draws of an attack.
+    """
+
+    public: Public
+    synthetic: Codes = field(repr=False)
+    reference: Codes = field(repr=False)
+    seed: int
+
+
+def domias(view: View, asked: Codes) -> FloatArray:
+    """Log of the density of the synthetic rows over that of the reference, at each record.
+
+    Van Breugel, Sun, Qian, van der Schaar (2023), "Membership inference attacks against synthetic
+    data through overfitting detection": a record is suspect where the release is denser than the
+    population, not where both are.
+    """
+    return CategoricalKernel(view.public, view.synthetic, COPY_BANDWIDTH).log_density(
+        asked
+    ) - population(view, asked)
+
+
+def distance(view: View, asked: Codes) -> FloatArray:
+    """Minus the Hamming distance to the closest synthetic record (DCR).
+
+    It also calls every typical record a member.
+    """
+    return -closest(asked, view.synthetic)
+
+
+def relative_distance(view: View, asked: Codes) -> FloatArray:
+    """Distance to the closest reference record minus that to the closest synthetic one.
+
+    The unit is columns.
+    """
+    return closest(asked, view.reference) - closest(asked, view.synthetic)
+
+
+def monte_carlo(view: View, asked: Codes) -> FloatArray:
+    """Share of the synthetic rows within a distance of each record.
+
+    Hilprecht, Haerterich, Bernau (2019), "Monte Carlo and reconstruction membership inference
+    attacks against generative models", with their median heuristic: the distance is the median over
+    the records of that to the closest synthetic row.
+    """
+    radius = np.median(closest(asked, view.synthetic))
+    return np.concatenate(
+        [(distances <= radius).mean(axis=1) for _, distances in hamming(asked, view.synthetic)]
+    )
+
+
+def logan(view: View, asked: Codes) -> FloatArray:
+    """The score of a classifier of synthetic rows against reference rows.
+
+    1 is synthetic, 0 reference.
+
+    After Hayes, Melis, Danezis, De Cristofaro (2019), "LOGAN", the black box: their discriminator
+    is a network that is trained beside a generator, ours a random forest.
+    """
+    forest = RandomForestClassifier(
+        n_estimators=200,
+        min_samples_leaf=2,
+        class_weight="balanced",
+        random_state=view.seed,
+        n_jobs=1,
+    )
+    forest.fit(
+        np.concatenate([view.synthetic, view.reference]),
+        np.arange(len(view.synthetic) + len(view.reference)) < len(view.synthetic),
+    )
+    return np.asarray(forest.predict_proba(asked)[:, 1], dtype=np.float64)
+
+
+SCORES: dict[str, Callable[[View, Codes], FloatArray]] = {
+    "domias": domias,
+    "logan": logan,
+    "monte_carlo": monte_carlo,
+    "relative_distance": relative_distance,
+    "distance": distance,
+}
+
+
+def population(view: View, asked: Codes) -> FloatArray:
+    """Log-density of the reference at each record.
+
+    It never uses the release: as an attack it must be at chance.
+    """
+    width = likeliest_bandwidth(view.public, view.reference, np.random.default_rng(view.seed))
+    return CategoricalKernel(view.public, view.reference, width).log_density(asked)
+
+
+def closest(asked: Codes, rows: Codes) -> FloatArray:
+    """Hamming distance, in columns, of each record to the closest of `rows`; shape `[records]`."""
+    return np.concatenate([distances.min(axis=1) for _, distances in hamming(asked, rows)]).astype(
+        np.float64
+    )
+
+
+# --- one release ---
+
 
 MAIN_SCORE = "domias"
 MINIMUM_ROWS = 10
@@ -238,3 +361,164 @@ def _warnings(view: View, main: ScoreRow, control: Interval) -> tuple[str, ...]:
             " population, with no row in two of them (chance does this in 1 of 20 runs)"
         )
     return tuple(found)
+
+
+# --- density ---
+#
+# Kernel density of a table of categorical codes, for the ratio of two densities.
+#
+# Aitchison and Aitken (1976), "Multivariate binary discrimination by the kernel method", section
+# 2, for columns of any number of levels: around each row r lies a distribution in which every
+# column independently keeps its level with probability 1 - lambda and else takes one of its other
+# s - 1 levels evenly,
+#
+#     K(x | r) = prod_c (1 - lambda)^[x_c = r_c]  (lambda / (s_c - 1))^[x_c != r_c].
+#
+# It is a probability over the whole domain, falls with the Hamming distance, and gives no record
+# probability 0: a ratio of two such densities is finite everywhere.
+
+
+BANDWIDTHS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+BANDWIDTH_ROWS = 1000
+_CHUNK = 512
+
+
+@dataclass(frozen=True)
+class CategoricalKernel:
+    """A kernel density over the domain of `public`, from `rows` `[rows, columns]`.
+
+    It has one `bandwidth` (lambda, above 0 and below .5).
+    """
+
+    public: Public
+    rows: Codes = field(repr=False)
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no density."""
+        if not len(self.rows) or not 0 < self.bandwidth < 0.5:
+            raise AttackError(
+                f"{len(self.rows)} rows and bandwidth {self.bandwidth}; needs a row, and a"
+                " bandwidth above 0 and below .5"
+            )
+
+    def log_density(self, asked: Codes) -> FloatArray:
+        """Log of the probability of each record of `asked` `[records, columns]`: `[records]`."""
+        return self._log_sums(asked, leave_out=False) - float(np.log(len(self.rows)))
+
+    def log_likelihood(self) -> float:
+        """Mean log-density of the rows, each under all others (leave one out); needs two rows."""
+        return float(
+            (self._log_sums(self.rows, leave_out=True) - np.log(len(self.rows) - 1)).mean()
+        )
+
+    def _log_sums(self, asked: Codes, *, leave_out: bool) -> FloatArray:
+        """Log of the sum of the kernels at each record.
+
+        With `leave_out`, record i is row i and its own kernel is left out.
+        """
+        sizes = np.asarray(self.public.sizes)
+        others = np.log(
+            np.maximum(sizes - 1, 1)
+        )  # a column of one level always agrees, and says nothing
+        disagree = np.where(sizes > 1, np.log(self.bandwidth) - others, 0.0)
+        gain = np.where(sizes > 1, np.log1p(-self.bandwidth) - disagree, 0.0)
+        encoder = OneHotEncoder(
+            categories=[np.arange(s) for s in sizes], sparse_output=False, dtype=np.float32
+        ).fit(self.rows[:1])
+        weighted = (encoder.transform(self.rows) * np.repeat(gain, sizes).astype(np.float32)).T
+        sums = np.empty(len(asked))
+        for start in range(0, len(asked), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            exponent = encoder.transform(asked[part]) @ weighted
+            if leave_out:
+                exponent[
+                    np.arange(len(exponent)), np.arange(start, start + len(exponent))
+                ] = -np.inf
+            sums[part] = logsumexp(exponent, axis=1)
+        return sums + float(disagree.sum())
+
+
+def likeliest_bandwidth(public: Public, rows: Codes, rng: np.random.Generator) -> float:
+    """The bandwidth of `BANDWIDTHS` with the greatest leave-one-out likelihood of the rows.
+
+    At most `BANDWIDTH_ROWS` rows are used.
+    """
+    chosen = rows[rng.permutation(len(rows))[:BANDWIDTH_ROWS]]
+    return max(
+        BANDWIDTHS, key=lambda width: CategoricalKernel(public, chosen, width).log_likelihood()
+    )
+
+
+# --- likelihood ---
+#
+# Likelihood-ratio attacks on one number for each model, such as the ELBO of the target: LiRA.
+#
+# Carlini, Chien, Nasr, Song, Terzis, Tramer (2022), "Membership inference attacks from first
+# principles", Algorithm 1: fit a Gaussian to the scores of shadow models with the target, another
+# to those without, and ask which of the two a challenge's score comes from. Their score is the
+# logit of a classifier's confidence; an ELBO and a noisy count need no such scaling, being
+# log-likelihoods and sums of noise already.
+#
+# These have the two methods of a scikit-learn classifier that the attacks use, on features of
+# shape `[models, 1]`.
+
+
+FALSE_ALARMS = 0.1
+_MIN_SPREAD = 1e-9  # relative; keeps ratios finite where a trainer's score does not vary
+
+
+class OnlineLira:
+    """Log-likelihood ratio of two Gaussians, fitted to scores with and without the target.
+
+    Above 0 the score is likelier with the target.
+    """
+
+    def fit(self, scores: FloatArray, members: BoolArray) -> OnlineLira:
+        """Fit on shadow scores `[models, 1]` and their bits."""
+        self._inside, self._outside = _gaussian(scores[members]), _gaussian(scores[~members])
+        return self
+
+    def decision_function(self, scores: FloatArray) -> FloatArray:
+        """Log-likelihood ratio of each score, in nats; shape `[models]`."""
+        return np.asarray(
+            norm.logpdf(scores[:, 0], *self._inside) - norm.logpdf(scores[:, 0], *self._outside),
+            dtype=np.float64,
+        )
+
+
+class OfflineLira:
+    """How unusually high a score is for models *without* the target.
+
+    Scores of models with the target are not used.
+
+    The adversary needs no shadow model with the target, so that one fleet serves all targets. Above
+    0 is what at most `FALSE_ALARMS` of the models without the target reach, under the Gaussian that
+    was fitted to them (Carlini et al., section VI, equation 4). A single Gaussian does not tell
+    where the others lie: this score must grow with membership.
+    """
+
+    def fit(self, scores: FloatArray, members: BoolArray) -> OfflineLira:
+        """Fit on the shadow scores `[models, 1]` of models without the target."""
+        self._outside = _gaussian(scores[~members])
+        return self
+
+    def decision_function(self, scores: FloatArray) -> FloatArray:
+        """Standard deviations above the level of `FALSE_ALARMS`; shape `[models]`."""
+        centre, spread = self._outside
+        return np.asarray(
+            (scores[:, 0] - centre) / spread - norm.isf(FALSE_ALARMS), dtype=np.float64
+        )
+
+
+LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {
+    "lira_online": OnlineLira,
+    "lira_offline": OfflineLira,
+}
+
+
+def _gaussian(scores: FloatArray) -> tuple[float, float]:
+    """Mean and standard deviation of the Gaussian that is likeliest to give the scores."""
+    return float(scores.mean()), max(
+        float(scores.std()), _MIN_SPREAD * (1 + float(np.abs(scores).max()))
+    )

@@ -2,22 +2,150 @@
 
 from __future__ import annotations
 
+import base64
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from synthdp.api.answers import Answers
-from synthdp.api.cards import cards_html
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
-    from synthdp.bundle.certificate.facts import Certificate
+    from synthdp.bundle.certificate import Certificate
+    from synthdp.inference.answer import Answer
+    from synthdp.inference.effect import EffectAnswer
+    from synthdp.inference.estimands import EstimandResult
+    from synthdp.report.sections import ReportTable
+    from synthdp.report.verdicts import Verdict
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
+
+
+# --- answers ---
+#
+# What a bundle can be asked for: numbers, effects and copies, with right intervals.
+
+
+class Answers:
+    """The questions that a bundle's noisy tables and sums answer. None of them costs privacy.
+
+    >>> import synthdp
+    >>> synthdp.Bundle("releases/clinic/bundle").answer("share(smoker)").tier
+    'A'
+    """
+
+    path: Path
+
+    def copies(
+        self,
+        m: int = 20,
+        *,
+        columns: Sequence[str] | None = None,
+        rows: int | None = None,
+        seed: int | None = None,
+    ) -> CopiedTables:
+        """Tables whose pooled analyses have right 95% intervals for what the noisy tables span.
+
+        Args:
+            m: how many, at least 2.
+            columns: those of an analysis; all, if they are few.
+            rows: of each; five times as many as were counted, unless told otherwise.
+            seed: for copies that can be repeated.
+
+        The result has `tables`, typed as in `table`, and `spanned`, the content of `spanned.json`:
+        for which analyses the intervals are right, and the rule that combines them. It costs no
+        privacy.
+
+        Raises:
+            OutputError: the columns are too many for these tables, or no table has two of them.
+            VerifyError: a file was changed, or the tables do not agree.
+
+        >>> import synthdp
+        >>> copies = synthdp.Bundle("releases/clinic/bundle").copies(3, columns=["smoker"], rows=50)
+        >>> [len(table) for table in copies.tables], copies.spanned["sets"][0]["columns"]
+        ([50, 50, 50], ['smoker'])
+        """
+        from synthdp.inference.copies import copies_of
+        from synthdp.sample.files import typed_rows
+
+        found = copies_of(self.path, m, columns=columns, rows=rows, seed=seed)
+        tables = [typed_rows(iter([table]), found.columns) for table in found]
+        return CopiedTables(tables, found.spanned)
+
+    def answer(self, query: str) -> Answer:
+        """A number with a 95% interval, from the noisy tables. It costs no privacy.
+
+        Args:
+            query: `share(CONDITION)`, `count(CONDITION)`, `mean(COLUMN)` or `quantile(COLUMN, P)`,
+                then perhaps `where CONDITION`, then perhaps `by COLUMN`.
+
+        The answer has `tier` (A measured, B spanned, C model only: no interval), `figures` (one for
+        each group of `by`) and `about` (what they are of, in words). `estimate` and `interval` are
+        of an answer without `by`.
+
+        Raises:
+            QueryError: the question cannot be read.
+            OutputError: it has too many cells or groups.
+            VerifyError: a file was changed, or the tables do not agree.
+
+        >>> import synthdp
+        >>> answer = synthdp.Bundle("releases/clinic/bundle").answer("share(smoker) by sex")
+        >>> answer.tier, [figure.group for figure in answer.figures]
+        ('C', ['female', 'male'])
+        """
+        from synthdp.inference.answer import answer_bundle
+
+        return answer_bundle(self.path, query)
+
+    def effect(
+        self,
+        treatment: str,
+        outcome: str,
+        adjust: Sequence[str] | None = None,
+        *,
+        reference: str | None = None,
+        level: str | None = None,
+    ) -> EffectAnswer:
+        """The effect of one column on another, by graph and noisy tables. It costs no privacy.
+
+        It is on the mean of a number, or on the share of a category's `level`. None of `adjust`
+        leaves to the graph what is adjusted for; `reference` is the treatment's first level.
+
+        Raises:
+            OutputError: the graph does not identify the effect, or a name is unknown.
+            VerifyError: a file was changed, or the tables do not agree.
+
+        >>> import synthdp
+        >>> effect = synthdp.Bundle("releases/clinic/bundle").effect("sex", "smoker")
+        >>> effect.tier, [figure.group for figure in effect.figures], effect.adjusted
+        ('C', ['male against female'], ((),))
+        """
+        from synthdp.inference.effect import effect_of_bundle
+        from synthdp.inference.effect_query import EffectQuery
+
+        names = None if adjust is None else tuple(adjust)
+        return effect_of_bundle(self.path, EffectQuery(treatment, outcome, names, reference, level))
+
+    @property
+    def estimands(self) -> tuple[EstimandResult, ...]:
+        """What the release was asked and paid for, with 95% intervals, in the order of the spec.
+
+        Raises:
+            VerifyError: a file was changed, or cannot be read.
+
+        >>> import synthdp
+        >>> synthdp.Bundle("releases/clinic/bundle").estimands
+        ()
+        """
+        from synthdp.inference.estimands import bundle_estimands
+
+        return bundle_estimands(self.path)
+
+
+# --- bundle ---
+
 
 T = TypeVar("T")
 SPEC, CERTIFICATE, GRAPH = "spec.yaml", "privacy/certificate.json", "graph.json"
@@ -81,7 +209,7 @@ class Bundle(Answers):
         >>> synthdp.Bundle("releases/clinic/bundle").certificate.unit_meaning
         'one patient'
         """
-        from synthdp.bundle.certificate.facts import Certificate
+        from synthdp.bundle.certificate import Certificate
 
         return self._read(
             (CERTIFICATE,), lambda: Certificate.model_validate(self._json(CERTIFICATE))
@@ -97,7 +225,7 @@ class Bundle(Answers):
         >>> synthdp.Bundle("releases/clinic/bundle").table().dtypes.astype(str).to_dict()
         {'age': 'int64', 'sex': 'category', 'smoker': 'boolean'}
         """
-        from synthdp.bundle.metadata.parquet import typed_frame
+        from synthdp.bundle.table_files import typed_frame
 
         columns = self.spec.columns
         frame: pd.DataFrame = self._read((TABLE,), lambda: typed_frame(self.path / TABLE, columns))
@@ -196,7 +324,7 @@ class Bundle(Answers):
         (['female', 'male'], True)
         """
         from synthdp.api.noisy_series import noisy_series
-        from synthdp.bundle.noisy_tables import read_tables
+        from synthdp.bundle.noisy_values import read_tables
         from synthdp.data.domain import Domain
 
         domain = Domain.from_spec(self.spec.columns)
@@ -247,10 +375,8 @@ class Bundle(Answers):
 
     def _repr_html_(self) -> str:
         from synthdp.bundle.report_page import public_content
-        from synthdp.report.measured_vs_synthetic import columns
-        from synthdp.report.public.cards import public_cards
-        from synthdp.report.public.uses import public_uses
-        from synthdp.report.tables import ReportTable
+        from synthdp.report.public.sections import public_cards, public_uses
+        from synthdp.report.sections import ReportTable, columns
 
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
         content = self._read(names, lambda: public_content(self.path))
@@ -276,3 +402,53 @@ class Bundle(Answers):
         here = Path.cwd()
         shown = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
         return f"Bundle({shown.as_posix()!r})"
+
+
+# --- tables ---
+#
+# What copies are handed out as.
+
+
+class CopiedTables(NamedTuple):
+    """Copies of a bundle's columns, and what analyses of them are right for.
+
+    >>> import synthdp
+    >>> copies = synthdp.Bundle("releases/clinic/bundle").copies(2, columns=["smoker"], rows=50)
+    >>> len(copies.tables)
+    2
+    """
+
+    tables: list[pd.DataFrame]
+    spanned: dict[str, Any]
+
+
+# --- cards ---
+#
+# Cards and tables as HTML, for objects that a notebook shows.
+#
+# Text is escaped by the template. What is shown is public: a notebook keeps its outputs, and may
+# be sent on.
+
+
+def cards_html(
+    title: str,
+    cards: Sequence[Verdict],
+    *,
+    tables: Sequence[ReportTable] = (),
+    svg: str | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """HTML of a title, verdict cards, tables, a picture and notes, without any script.
+
+    >>> from synthdp.report.verdicts import Verdict
+    >>> html = cards_html("A <title>", [Verdict("Epsilon", "1", "at delta 1e-05")])
+    >>> "A &lt;title&gt;" in html
+    True
+    """
+    from synthdp.report.sections import template
+
+    picture = None if svg is None else base64.b64encode(svg.encode()).decode()
+    html: str = template("notebook.html.j2").render(
+        title=title, cards=cards, tables=tables, picture=picture, notes=notes
+    )
+    return html

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from synthdp.api.plan import BudgetPlan
-from synthdp.api.release import Release, run_release
+from synthdp.api.bundle import Bundle, cards_html
 from synthdp.errors import extra_named
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from synthdp.bundle.audit_record import AuditRecord
+    from synthdp.release.job import ReleaseOutcome
     from synthdp.spec.model import ReleaseSpec
 
 
@@ -89,7 +91,7 @@ class Spec:
         'dataframe'
         """
         from synthdp.errors import OutputError
-        from synthdp.spec.load.lists import with_lists
+        from synthdp.spec.load.loader import with_lists
 
         if not Path(folder).is_dir():
             hint = "give the folder that has, or is to have, the dataset's ledger"
@@ -119,8 +121,13 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
-        from synthdp.ledger.connect import balance_of, check_affordable, entries_of, other_ids
-        from synthdp.ledger.domain_search import check_domain_from
+        from synthdp.ledger.connect import (
+            balance_of,
+            check_affordable,
+            check_domain_from,
+            entries_of,
+            other_ids,
+        )
         from synthdp.release.plan_view import plan_facts
         from synthdp.verify.at_hand import check_nearby
 
@@ -162,8 +169,8 @@ class Spec:
         """
         import pandas as pd
 
-        from synthdp.privacy.readers.dataframe import seal_dataframe
-        from synthdp.release.misfits import misfits_for_steward
+        from synthdp.privacy.readers.files import seal_dataframe
+        from synthdp.release.judge import misfits_for_steward
 
         spec = self if df is None else self.of_dataframe()
         given = None if df is None else seal_dataframe(df)
@@ -190,7 +197,7 @@ class Spec:
         Args:
             df: the rows, with a column for each column of the spec, and one for the ids of the
                 privacy unit. Its dtypes must not follow from the rows (see
-                `synthdp.privacy.readers.dataframe`).
+                `synthdp.privacy.readers.files`).
             out: the output folder [default: `releases/<dataset id>`]; a relative one starts from
                 the working folder as it is now.
             force: replace a bundle that is there, or drop an interrupted run.
@@ -216,7 +223,7 @@ class Spec:
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""
-        from synthdp.bundle.metadata.readme import SPEC_HEAD, spec_yaml
+        from synthdp.bundle.descriptions import SPEC_HEAD, spec_yaml
         from synthdp.spec.model import DataFrameSource
 
         dataset = self.content.dataset
@@ -255,3 +262,391 @@ def _yaml(content: Mapping[str, Any]) -> str:
     message = f"holds a value that YAML does not have ({what})"
     hint = "use plain dicts, lists, texts, numbers, booleans and None"
     raise SpecError([SpecProblem("spec", 1, 1, "spec", message, hint)])
+
+
+# --- plan ---
+#
+# What a release would spend and cost. Nothing here comes from rows.
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """Every planned spend, and the ledger before and after; made by `Spec.plan`.
+
+    `epsilon` is what all spends compose to, and is the release's guarantee at `delta`. The spec
+    allows `epsilon_allowed`.
+
+    >>> import synthdp
+    >>> plan = synthdp.Spec.load("clinic.yaml").plan()
+    >>> plan.epsilon <= plan.epsilon_allowed == 1.0
+    True
+    >>> list(plan.spends.columns)
+    ['purpose', 'mechanism', 'epsilon_alone', 'serves']
+    """
+
+    dataset: str
+    epsilon: float
+    epsilon_allowed: float
+    delta: float
+    warnings: tuple[str, ...]
+    facts: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> BudgetPlan:
+        """From the object that `synthdp plan --json` prints."""
+        return cls(
+            dataset=facts["dataset"],
+            epsilon=facts["epsilon_spent"],
+            epsilon_allowed=facts["epsilon"],
+            delta=facts["delta"],
+            warnings=tuple(facts["warnings"]),
+            facts=facts,
+        )
+
+    @property
+    def spends(self) -> pd.DataFrame:
+        """One row a spend; `epsilon_alone` is the epsilon of that spend by itself at `delta`.
+
+        Together the spends cost less than the sum, since one accountant composes them.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").plan().spends["purpose"].tolist()
+        ['measure', 'train']
+        """
+        import pandas as pd
+
+        columns = ["purpose", "mechanism", "epsilon_alone", "serves"]
+        return pd.DataFrame(self.facts["spends"], columns=columns)
+
+    @property
+    def what_if(self) -> pd.DataFrame:
+        """One row for each epsilon that `Spec.plan` was asked about; empty if it was not.
+
+        `right_at_most` is the highest probability that someone who knows every other row is right
+        about one unit, `tv1` the expected mean total variation of single columns,
+        `weakest_correlation` and `weakest_link` (Cohen's w) the least that mode predict and the
+        first test of a graph are likely to see. All else is in `facts["what_if"]`.
+
+        >>> import synthdp
+        >>> asked = synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if
+        >>> bool(asked["right_at_most"].is_monotonic_increasing)
+        True
+        """
+        import pandas as pd
+
+        columns = ["epsilon", "right_at_most", "tv1", "weakest_correlation", "weakest_link"]
+        rows = []
+        for option in self.facts.get("what_if", ()):
+            quality = option.get("quality", {})
+            links = [link["typical"] for link in quality.get("links", ())[:1]]
+            rows.append({**option, **quality, "weakest_link": next(iter(links), None)})
+        return pd.DataFrame(rows, columns=columns)
+
+    @property
+    def rehearsal(self) -> Mapping[str, Any] | None:
+        """A release on simulated rows held against them, if `Spec.plan` was asked to rehearse.
+
+        `tv1` and `tv2` are of the released rows, `answers` of the noisy tables: bias, error and how
+        many intervals hold the truth, for means, shares and shares of pairs.
+
+        >>> import synthdp
+        >>> rehearsed = synthdp.Spec.load("clinic.yaml").plan(rehearse=True).rehearsal
+        >>> [answers["kind"] for answers in rehearsed["answers"]]
+        ['means', 'shares', 'pair shares']
+        """
+        rehearsal: Mapping[str, Any] | None = self.facts.get("rehearsal")
+        return rehearsal
+
+    @property
+    def ledger(self) -> Mapping[str, float | None]:
+        """Epsilon of this dataset in the ledger: `spent_before`, `spent_after` and `cap`.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").plan().ledger["cap"]
+        9.0
+        """
+        ledger: Mapping[str, float | None] = self.facts["ledger"]
+        return ledger
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `synthdp plan --json` prints.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").plan().to_json()["delta"]
+        1e-05
+        """
+        return dict(self.facts)
+
+    def _repr_html_(self) -> str:
+        from synthdp.report.sections import ReportTable
+        from synthdp.report.verdicts import Verdict
+
+        facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
+        cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
+        cards = [
+            Verdict(
+                "Guarantee",
+                f"epsilon {self.epsilon:.4f}",
+                f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g};"
+                f" {facts['adjacency']} neighbours",
+            ),
+            Verdict(
+                "Ledger",
+                f"{ledger['spent_after']:g} after this release",
+                f"{ledger['spent_before']:g} before, {cap}",
+            ),
+            Verdict(
+                "Expected cost",
+                f"{expected['cpu_seconds']:g} CPU seconds",
+                f"and {expected['memory_mb']} MB, for measuring, fitting and sampling",
+            ),
+        ]
+        quality = facts["quality"]
+        cards.append(
+            Verdict(
+                "Expected quality",
+                f"TV1 about {quality['tv1']:.2g}",
+                "mean total variation of single columns, by public facts and the planned noise",
+            )
+        )
+        spends = ReportTable(
+            "Spends, each with its epsilon alone",
+            ("spend", "epsilon alone", "mechanism", "serves"),
+            tuple(
+                (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
+                for s in facts["spends"]
+            ),
+        )
+        tables, notes = [spends], (*facts.get("notes", ()), *self.warnings)
+        if "what_if" in facts:
+            from synthdp.release.what_if import figures_table
+
+            head, rows = figures_table(facts["what_if"])
+            tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, rows))))
+        return cards_html(f"Plan for {self.dataset}", cards, tables=tables, notes=notes)
+
+
+# --- release ---
+#
+# A finished release, and the two ways to one: a new run, and an interrupted one that goes on.
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release whose gates held; made by `Spec.release` and `resume`.
+
+    Attributes:
+        run: the run's id in the ledger.
+        bundle: what was published.
+        report: the steward's report (HTML). It is computed on real rows and is never to be shared.
+        epsilon, delta: the guarantee of the bundle.
+        gates: each gate's metric and its bound in words, all of which held.
+        seconds: wall time of each stage.
+        warnings: what the steward should know.
+
+    >>> import synthdp
+    >>> release = synthdp.Spec.load("clinic.yaml").release(out="releases/again")
+    >>> release.bundle, release.epsilon <= 1, release.gates
+    (Bundle('releases/again/bundle'), True, (('tv1_noisy', 'at most 1'),))
+    """
+
+    run: str
+    bundle: Bundle
+    report: Path
+    epsilon: float
+    delta: float
+    gates: tuple[tuple[str, str], ...]
+    seconds: Mapping[str, float]
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def of_outcome(cls, outcome: ReleaseOutcome) -> Release:
+        """From what a run came to.
+
+        Raises:
+            GateError: a gate withheld the bundle.
+        """
+        outcome.check_passed()
+        assert outcome.bundle is not None  # no gate failed
+        plan = outcome.job.plan
+        return cls(
+            run=outcome.job.folder.run,
+            bundle=Bundle(outcome.bundle),
+            report=outcome.report,
+            epsilon=plan.epsilon_spent,
+            delta=plan.delta,
+            gates=tuple((v.gate.metric, v.bound) for v in outcome.verdicts),
+            seconds=outcome.seconds,
+            warnings=outcome.warnings,
+        )
+
+    def _repr_html_(self) -> str:
+        from synthdp.report.verdicts import Verdict
+
+        cards = [
+            Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", f"at delta {self.delta:g}"),
+            Verdict("Bundle", str(self.bundle.path), "public: give it to anyone"),
+            Verdict("Report", str(self.report), "for the steward only: computed on real rows"),
+            *(Verdict(f"Gate {metric}", "passed", bound, "good") for metric, bound in self.gates),
+        ]
+        return cards_html(f"Release, run {self.run}", cards, notes=self.warnings)
+
+
+@extra_named()
+def resume(
+    out: str | Path,
+    df: pd.DataFrame | None = None,
+    *,
+    spec: str | Path | None = None,
+    attack: Literal["now", "never"] = "now",
+) -> Release:
+    """Continue the interrupted release in the folder `out`, without paying again.
+
+    Args:
+        out: the output folder of the run.
+        df: the rows again, where the run began with a DataFrame: the same ones in the same order.
+            Nothing of them was kept, so that nobody can check it.
+        spec: a file with a spec to go on by. It may differ in constraints, sampling and what else
+            is done with released values.
+        attack: "never" to finish without the declared attack.
+
+    Raises:
+        OutputError: there is no interrupted release in `out`.
+        SpecError: the new spec changes what the run was paid for.
+        DataError: the run needs a DataFrame, or needs none.
+        BudgetError, GateError: as for a new release.
+
+    >>> import synthdp
+    >>> synthdp.resume("releases/clinic")
+    Traceback (most recent call last):
+    synthdp.errors.OutputError: ...releases/clinic holds no interrupted run
+      hint: start one with `synthdp release SPEC`
+    budget: nothing more was spent
+    """
+    from synthdp.release.run import resume as resume_run
+
+    spec_path, folder = None if spec is None else Path(spec), Path(out).absolute()
+    return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
+
+
+@extra_named()
+def attack(out: str | Path, df: pd.DataFrame | None = None) -> Release:
+    """Run the attack that the release in the folder `out` has put off, without paying.
+
+    The internal report and MLflow get its figures. It is on the rows as they are now: nothing was
+    kept that could tell whether they changed.
+
+    Args:
+        out: the output folder of the release.
+        df: the rows again, where the run began with a DataFrame.
+
+    Raises:
+        OutputError: no release in `out` has an attack to run.
+        DataError, GateError: as for a new release.
+
+    >>> import synthdp
+    >>> synthdp.attack("releases/clinic")
+    Traceback (most recent call last):
+    synthdp.errors.OutputError: .../releases/clinic holds no release whose attack is still to run
+      hint: an attack is put off with `synthdp release SPEC --attack later`
+    """
+    from synthdp.release.run import run_attack
+
+    return Release.of_outcome(run_attack(Path(out).absolute(), **_sealed(df)))
+
+
+def run_release(
+    spec_path: Path,
+    text: str,
+    df: pd.DataFrame | None,
+    *,
+    out: Path,
+    force: bool,
+    attack: Literal["now", "later"] = "now",
+) -> Release:
+    """Run the spec `text`, whose relative paths start from the folder of `spec_path`.
+
+    Both paths are absolute: the working folder may change while the run lasts.
+
+    `Spec.release` is the way to call it.
+
+    >>> path, out = Path("clinic.yaml").absolute(), Path("releases/third").absolute()
+    >>> made = run_release(path, path.read_text(), None, out=out, force=False)
+    >>> made.bundle.path == out / "bundle"
+    True
+    """
+    from synthdp.release.run import release
+
+    return Release.of_outcome(
+        release(spec_path, text=text, out=out, force=force, attack=attack, **_sealed(df))
+    )
+
+
+def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:
+    """The rows behind the seal, as the argument `given`; nothing where there are none."""
+    from synthdp.privacy.readers.files import seal_dataframe
+
+    return {} if df is None else {"given": seal_dataframe(df)}
+
+
+# --- audit ---
+#
+# Try to refute what a spec's mechanisms, or a bundle, claim.
+
+
+@extra_named()
+def audit_release(
+    what: Spec | Bundle,
+    df: pd.DataFrame | None = None,
+    *,
+    rows: Literal["none", "simulated", "real"] = "simulated",
+    runs: int = 5000,
+    pairs: int = 100,
+    out: str | Path | None = None,
+) -> AuditRecord:
+    """Audit a spec before its release, or a bundle; spends no budget.
+
+    Args:
+        what: a spec, whose planned mechanisms are audited, or a bundle.
+        df: the real rows, for `rows="real"` of a spec whose rows are given from Python.
+        rows: `none` replays the mechanisms alone, which takes seconds. `simulated` also runs the
+            statistical audits on a simulated twin; the result is public. `real` takes the spec's
+            own rows; the result is for the steward alone. A bundle has no real rows.
+        runs: runs of each mechanism in the statistical audits.
+        pairs: random pairs of neighbours in the replay, beside the corner cases.
+        out: where the record is kept [default: `releases/<dataset id>`, for a bundle
+            `audits/<dataset id>`]. The next release into the same folder publishes a simulated one.
+
+    Raises:
+        VerifyError: a claim is refuted, or the bundle is not what it claims to be.
+        OutputError: real rows are asked for of a bundle.
+        DataError: the rows do not fit the spec.
+
+    >>> import synthdp
+    >>> record = synthdp.audit_release(synthdp.Bundle("releases/clinic/bundle"), rows="none")
+    >>> record.rows, record.refuted
+    ('none', ())
+    """
+    from synthdp.audit.plan import DO_NOT_RELEASE, DO_NOT_USE, audit, audit_bundle, check_unrefuted
+    from synthdp.errors import OutputError
+    from synthdp.privacy.readers.files import seal_dataframe
+
+    target = None if out is None else Path(out).absolute()
+    if isinstance(what, Bundle):
+        if rows == "real" or df is not None:
+            raise OutputError(
+                "a bundle holds no real rows to audit", hint="audit the spec that made it"
+            )
+        record, _ = audit_bundle(
+            what.path, replay_only=rows == "none", out=target, runs=runs, pairs=pairs
+        )
+        check_unrefuted(record, hint=DO_NOT_USE)
+        return record
+    given = None if df is None else seal_dataframe(df)
+    spec = what if df is None else what.of_dataframe()
+    target = target or Path("releases").absolute() / spec.content.dataset.id
+    record, _ = audit(
+        spec.path, rows=rows, out=target, runs=runs, pairs=pairs, text=spec.text, given=given
+    )
+    check_unrefuted(record, hint=DO_NOT_RELEASE)
+    return record

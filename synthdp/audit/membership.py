@@ -23,10 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-from synthdp.audit.folder import AttackFolder
-from synthdp.audit.power import TARGETS, table_releases
+from synthdp.audit.folder import TARGETS, AttackFolder, table_releases
 from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, game_text, shadow_spec
-from synthdp.bundle.certificate.audit_record import Advantage, DeclaredAttack, Membership
+from synthdp.bundle.audit_record import Advantage, DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
@@ -51,10 +50,10 @@ from synthdp_attacks import (
     shared_confidence,
 )
 from synthdp_attacks.fleet import RUNNERS
+from synthdp_attacks.game import apart
+from synthdp_attacks.report import LOW_RATES
 from synthdp_attacks.threat import Codes as AnyCodes
 from synthdp_attacks.threat import Relation
-from synthdp_attacks.units import apart
-from synthdp_attacks.verdict import LOW_RATES
 
 ELBO = ("elbo", "lira_online")
 # Declared beforehand, beside the black box, where the attack on the tables has shadow models alone.

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -30,12 +31,11 @@ import torch
 from synthdp import __version__
 from synthdp.audit.folder import AttackFolder, audit_folder
 from synthdp.audit.mechanisms.canaries import audit_canaries
+from synthdp.audit.mechanisms.examples import replay_plan
 from synthdp.audit.mechanisms.f_curve import AuditResult
-from synthdp.audit.mechanisms.registry import replay_plan
 from synthdp.audit.mechanisms.worst_case import audit_plan, unaudited
 from synthdp.audit.membership import attack_facts, attack_rows
-from synthdp.audit.simulate import public_graph, released_model, simulated_twin, twin_units
-from synthdp.bundle.certificate.audit_record import (
+from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
     Audit,
@@ -43,13 +43,17 @@ from synthdp.bundle.certificate.audit_record import (
     Replay,
     spends_of,
 )
+from synthdp.bundle.noisy_values import level_law, read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.errors import VerifyError
-from synthdp.files import private_folder, write_private
-from synthdp.graph.causal import CausalGraph
-from synthdp.model.build import architecture_for, causal_vae, target_regression
+from synthdp.errors import OutputError, VerifyError
+from synthdp.files import parse_json, private_folder, read_text, write_private
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.predict import prediction_order
+from synthdp.model.fit import architecture_for, causal_vae, target_regression
+from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
+from synthdp.model.synthesizer import MODEL_FILE, Synthesizer, arrays
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.noise import Streams
@@ -59,7 +63,9 @@ from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
 from synthdp.progress import Advance, Reporter
 from synthdp.spec.load.loader import load_spec, parse_spec
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.verify.checks import verify_bundle
+from synthdp.verify.rows import noise_of
 
 Rows = Literal["none", "simulated", "real"]
 
@@ -304,3 +310,148 @@ def _facts(result: AuditResult, *, refuted: bool) -> Audit:
         power=result.detects_fault,
         refuted=refuted,
     )
+
+
+# --- bundle ---
+#
+# `synthdp audit BUNDLE`: everything that its recipient can audit, without a row of the source.
+#
+# The bundle is verified. Its plan is replayed from its spec. Its noisy tables are compared with
+# each other, since they all count the same rows. Unless only a replay is asked for, the worst-case
+# audits run as well, and canaries and the membership attack run on rows drawn from its model. What
+# needs the real rows stays with the steward.
+
+
+NEEDS_ROWS = (
+    "Not audited here, for want of the source's rows: canaries among them, and the membership of"
+    " real rows. Whoever has them runs `synthdp audit SPEC` with the spec that made this bundle;"
+    " the result is for the steward alone."
+)
+FALSE_ALARMS = 1e-3  # of the test on noisy tables; it cannot be repeated on new noise
+
+
+def audit_bundle(
+    folder: Path,
+    *,
+    replay_only: bool,
+    out: Path | None = None,
+    runs: int = RUNS,
+    pairs: int = PAIRS,
+    reporter: Reporter | None = None,
+) -> tuple[AuditRecord, Path]:
+    """Audit the bundle in `folder`; return the record and the file that holds it.
+
+    The file is by default `audits/<dataset id>/audit.json`.
+
+    Args:
+        replay_only: leaves out what takes many runs or trainings.
+        runs, pairs: as for the audit of a spec.
+
+    Raises:
+        VerifyError: it is no bundle, or not what it claims to be.
+        OutputError: this version of the program plans other spends than were charged.
+    """
+    reporter = reporter or Reporter()
+    with reporter.stage("verify"):
+        verify_bundle(folder)
+    with reporter.stage("plan"):
+        spec = load_spec(folder / "spec.yaml")
+        domain, out = Domain.from_spec(spec.columns), out or Path("audits") / spec.dataset.id
+        job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
+    with audit_folder(job.out, "bundle") as kept:
+        record = _without_source(folder, job, kept, replay_only=replay_only, runs=runs, pairs=pairs)
+        return record, write_record(record, job.out / PUBLIC_FILE)
+
+
+def _without_source(
+    folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, runs: int, pairs: int
+) -> AuditRecord:
+    """All audits that need no row of the source."""
+    record = without_rows(job, "none" if replay_only else "simulated", runs=runs, pairs=pairs)
+    ledger = parse_json(read_text(folder / "privacy" / "ledger.json"))
+    charges = [entry["body"] for entry in ledger["entries"] if entry["kind"] == "charge"]
+    if not record.covers((charge["purpose"], charge["event"]) for charge in charges):
+        hint = f"audit it with the version of synthdp that made it; this is {record.program}"
+        raise OutputError(
+            f"the spec in {folder} plans other spends here than its ledger charged", hint=hint
+        )
+    tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
+    record = record.model_copy(update={"tables": tables})
+    if replay_only:
+        return record
+    twin = simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin"))
+    return with_rows(job, record, twin, kept, twin_units(job.spec, twin))
+
+
+# --- simulate ---
+#
+# The simulated twin of a spec: rows over the declared columns that depend on no real row.
+#
+# The rows are drawn from a bundle's released model where there is one. Otherwise they are drawn
+# from a causal network over the spec's columns and given arrows, with random effects. Both are
+# functions of public values, so everything computed on the twin may be published.
+
+
+EFFECT = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
+
+
+def simulated_twin(
+    spec: ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator
+) -> Codes:
+    """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network.
+
+    The random network is used where `bundle` is None.
+
+    Raises:
+        VerifyError: the bundle's model is damaged.
+        OutputError: its columns or levels are not those of the spec.
+    """
+    rows = spec.dataset.rows.value
+    if bundle is None:
+        return _random_network(spec, domain, rng).sample(rows, rng=rng)
+    model, law = Synthesizer.load(bundle), level_law(bundle, domain, margins=False)
+    if model.columns != domain.names or model.architecture.sizes != law.groups.coarse.sizes:
+        raise OutputError(
+            f"the model in {bundle} is of other columns than the spec",
+            hint="give the spec that made the bundle, or another --out",
+        )
+    return law.drawn(model.sample(rows, rng=rng), rng=rng)
+
+
+def twin_units(spec: ReleaseSpec, twin: Codes) -> npt.NDArray[np.int64] | None:
+    """The number of each simulated row's unit: as many rows to each as one may have at most. None
+    where a row is a unit.
+    """
+    unit = spec.dataset.privacy_unit
+    return np.arange(len(twin)) // unit.max_rows if isinstance(unit, IdUnit) else None
+
+
+def public_graph(spec: ReleaseSpec, domain: Domain) -> CausalGraph:
+    """A graph that no row had a part in: the spec's arrows, whatever the mode.
+
+    Mode predict finds all of its arrows in rows. Here each column is predicted by the one before.
+    """
+    if spec.graph.mode != "predict":
+        return CausalGraph.from_spec(spec.graph, domain.names)
+    order = prediction_order(spec.graph, domain.names, spec.evaluation.targets)
+    arrows = (GraphEdge(*pair, directed=True, provenance="predictive") for pair in pairwise(order))
+    return CausalGraph(domain.names, tuple(arrows))
+
+
+def released_model(out: Path) -> Path | None:
+    """The bundle in the output folder `out`, if it contains a model."""
+    bundle = out / "bundle"
+    return bundle if (bundle / MODEL_FILE).exists() else None
+
+
+def _random_network(spec: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
+    """The spec's network with independent Gaussian weights."""
+    architecture = architecture_for(spec, domain, public_graph(spec, domain))
+    generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+    model = CausalVae(architecture, generator=generator)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            scale = EFFECT / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
+            values = rng.standard_normal(tuple(p.shape), dtype=np.float32)
+            p.copy_(torch.from_numpy(scale * values))
+    return Synthesizer(domain.names, architecture, arrays(model.state_dict()))

@@ -23,14 +23,14 @@ from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import measure_round
-from synthdp.graph.prediction.groups import equal_groups, groups_of
-from synthdp.graph.prediction.search import possible_pairs
+from synthdp.graph.level_groups import equal_groups, groups_of
+from synthdp.graph.predict import possible_pairs
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, assemble, build_start, fit, measure, train
 from synthdp.model.sampling import sample
 from synthdp.privacy.calibration import sample_rate
-from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
+from synthdp.privacy.dpsgd.batched import train_side_by_side
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.events.kinds import event_to_json

@@ -13,23 +13,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.bundle.metadata.arrows import Strength, arrow_strengths
-from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
-from synthdp.bundle.noisy_sums import ESTIMANDS
-from synthdp.bundle.noisy_tables import read_tables
+from synthdp.bundle.descriptions import Strength, arrow_strengths
+from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
+from synthdp.bundle.table_files import CSV_NAME, check_header
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
-from synthdp.evaluate.sampling import sampling_floor
+from synthdp.evaluate.fidelity import sampling_floor
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.prediction.groups import groups_of, on_groups
+from synthdp.graph.level_groups import groups_of, on_groups
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import compared
-from synthdp.report.graph_view import GraphView
-from synthdp.report.guarantee import budget_left
 from synthdp.report.public.content import About, PublicContent
 from synthdp.report.public.page import render_public
+from synthdp.report.sections import GraphView, budget_left
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 

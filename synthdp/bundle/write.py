@@ -1,7 +1,7 @@
 """The public bundle: the only output of a release that is meant for others.
 
 Everything that came out of rows must be `Released`, with receipts of charges in the ledger on disk
-(`synthdp.bundle.admission`). The folder appears whole or not at all.
+(`synthdp.bundle.content`). The folder appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -13,33 +13,44 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from synthdp.bundle.admission import (
+from synthdp.bundle.audit_record import AuditRecord
+from synthdp.bundle.certificate import Certificate, PlannedSpend, certify, profile_of, profile_svg
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.content import (
     MODEL_FILES,
     BundleContent,
     LedgerReader,
     check_content,
+    check_target,
+    new_folder,
     receipts_of,
     refuse,
 )
-from synthdp.bundle.certificate.audit_record import AuditRecord
-from synthdp.bundle.certificate.effects import effects_svg
-from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, certify
-from synthdp.bundle.certificate.profile import profile_of, profile_svg
-from synthdp.bundle.certificate.text import render
-from synthdp.bundle.folder import SUMS, check_target, new_folder
-from synthdp.bundle.metadata.croissant import CROISSANT, croissant, written
-from synthdp.bundle.metadata.datacard import DATACARD, datacard
-from synthdp.bundle.metadata.datapackage import CSV_NAME, descriptor, write_csv
-from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml
-from synthdp.bundle.metadata.parquet import PARQUET_NAME, write_parquet
-from synthdp.bundle.metadata.readme import graph_title, public_spec, readme, spec_yaml
-from synthdp.bundle.noisy_sums import ESTIMANDS
-from synthdp.bundle.noisy_tables import tables_json
+from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
+from synthdp.bundle.descriptions import (
+    DATACARD,
+    datacard,
+    graph_title,
+    public_spec,
+    readme,
+    spec_yaml,
+)
+from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.noisy_values import ESTIMANDS, tables_json
 from synthdp.bundle.report_page import REPORT, link_strengths, public_report
-from synthdp.bundle.signing.keys import Signer
-from synthdp.bundle.signing.statement import STATEMENT, make_statement, sign
-from synthdp.ledger.balance import Balance, balance_at_reservation
-from synthdp.ledger.entries import Entry
+from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
+from synthdp.bundle.table_files import (
+    CROISSANT,
+    CSV_NAME,
+    PARQUET_NAME,
+    croissant,
+    descriptor,
+    write_csv,
+    write_parquet,
+    written,
+)
+from synthdp.files import SUMS
+from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec

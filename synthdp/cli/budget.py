@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.cli.text import render, table
-from synthdp.drawing.palette import COOL, FAINT, HOT, INK
-from synthdp.drawing.svg import frame, label, line, shortened
+from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
 from synthdp.ledger.entries import Entry
 from synthdp.ledger.ledger import Ledger

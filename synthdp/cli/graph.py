@@ -12,10 +12,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli.help import shown_graph
-from synthdp.cli.options import Json, say, write_file
+from synthdp.cli.options import Json, say, shown_graph, write_file
 from synthdp.cli.options import show as tell
-from synthdp.spec.wording import up
+from synthdp.spec.load.wording import up
 
 graph_app = typer.Typer(
     help="Show, convert, compare, learn and validate causal graphs.",
@@ -151,7 +150,7 @@ def orient(
     """Say which of two numeric columns is the cause, by an additive noise model; spends the graph's
     share of the spec's budget.
     """
-    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.cli.options import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.release.graph_only import run_orientation
 
@@ -179,7 +178,7 @@ def _run(
     spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool
 ) -> None:
     from synthdp.cli.graph_text import outcome_text
-    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.cli.options import ProgressDisplay
     from synthdp.errors import GateError
     from synthdp.progress import Reporter
     from synthdp.release.graph_only import run_graph

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.diff import GraphDifference
-from synthdp.graph.edge import GraphEdge
-from synthdp.graph.validation import ClaimEvidence, ValidationReport
-from synthdp.graph.validation_words import validation_sentences
-from synthdp.spec.wording import many, up
+from synthdp.graph.validation import ClaimEvidence, ValidationReport, validation_sentences
+from synthdp.spec.load.wording import many, up
 
 if TYPE_CHECKING:
     from synthdp.release.graph_only import GraphOutcome

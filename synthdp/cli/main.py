@@ -15,13 +15,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from synthdp.cli.ask import answer, effect
-from synthdp.cli.copies import copies
-from synthdp.cli.export import export
+from synthdp.cli.bundle import answer, copies, effect, export, index
 from synthdp.cli.graph import graph_app
-from synthdp.cli.help import shown
-from synthdp.cli.index import index
-from synthdp.cli.inspect import inspect
 from synthdp.cli.options import (
     Commands,
     Json,
@@ -29,13 +24,13 @@ from synthdp.cli.options import (
     say,
     show,
     show_error,
+    shown,
     terminable,
     write_file,
 )
-from synthdp.cli.plan import plan
-from synthdp.cli.release import attack, release, resume
+from synthdp.cli.plan import attack, plan, release, resume
 from synthdp.cli.review import review_app
-from synthdp.cli.spec import init, schema, validate
+from synthdp.cli.spec import init, inspect, schema, validate
 from synthdp.errors import (
     BUDGET,
     StoppedError,
@@ -86,7 +81,7 @@ def keygen(
     as_json: Json = False,
 ) -> None:
     """Make a key pair to sign bundles with; existing keys are never replaced."""
-    from synthdp.bundle.signing.keys import make_keys
+    from synthdp.bundle.signing import make_keys
 
     private, public = make_keys(folder)
     show(
@@ -128,7 +123,7 @@ def sample(
     """Draw rows from a bundle's model, free of charge; with --do under an intervention, with
     --given of those that were observed so.
     """
-    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.cli.options import ProgressDisplay
     from synthdp.errors import OutputError
     from synthdp.progress import Reporter
     from synthdp.sample.files import check_file, write_blocks

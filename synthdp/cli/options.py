@@ -6,22 +6,32 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Annotated, Any, ClassVar, NoReturn
 
 import typer
 from rich.console import Console
 from rich.highlighter import RegexHighlighter
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 from typer.core import TyperGroup
 
-from synthdp.cli.help import ranks
 from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
+from synthdp.progress import Advance
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text, of an error too.")
@@ -157,3 +167,237 @@ def write_file(path: Path, text: str, *, option: str) -> None:
         raise OutputError(
             f"cannot write {path}: {error.strerror}", hint=f"choose another file with {option}"
         ) from None
+
+
+# --- help ---
+#
+# Where each command stands in `synthdp --help`, and the examples at the end of its own help.
+#
+# The panels are the headings of docs/commands.md.
+
+
+_BUNDLE = "releases/mytable/bundle"
+
+COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Before a release": {
+        "doctor": ("synthdp doctor", "synthdp doctor mytable.yaml"),
+        "init": (
+            "synthdp init mytable.csv --rows 5000 --out mytable.yaml",
+            "synthdp init --builtin pain1000 --out pain1000.yaml",
+            "synthdp init mytable.csv --private --cap 3 1e-4 --unit row --meaning person",
+        ),
+        "validate": ("synthdp validate mytable.yaml",),
+        "inspect": (
+            "synthdp inspect mytable.yaml",
+            "synthdp inspect mytable.yaml --examples --out misfits.txt",
+        ),
+        "plan": ("synthdp plan mytable.yaml", "synthdp plan mytable.yaml --what-if 0.5,1,2,4"),
+        "schema": ("synthdp schema > spec.schema.json",),
+    },
+    "A release": {
+        "release": (
+            "synthdp release mytable.yaml",
+            "synthdp release mytable.yaml --out releases/second --json",
+            "synthdp release mytable.yaml --attack later",
+        ),
+        "resume": (
+            "synthdp resume releases/mytable",
+            "synthdp resume releases/mytable --spec looser.yaml",
+            "synthdp resume releases/mytable --without attack",
+        ),
+        "attack": ("synthdp attack releases/mytable",),
+        "budget": (
+            "synthdp budget mytable",
+            "synthdp budget mytable --set-cap 3 1e-4",
+            f"synthdp budget --check {_BUNDLE} --svg budget.svg",
+        ),
+        "keygen": ("synthdp keygen keys",),
+        "track": ("synthdp track releases/mytable",),
+        "ui": ("synthdp ui mytable.yaml", "synthdp ui --store sqlite:///mlflow.db --no-browser"),
+    },
+    "A bundle": {
+        "verify": (f"synthdp verify {_BUNDLE}", f"synthdp verify {_BUNDLE} --key publisher.pem"),
+        "sample": (
+            f"synthdp sample {_BUNDLE} --rows 1000 --out rows.parquet",
+            f"synthdp sample {_BUNDLE} --rows 1000 --do smoker=no --seed 1",
+            f"synthdp sample {_BUNDLE} --rows 1000 --given \"age >= 65 and sex == 'female'\"",
+        ),
+        "answer": (
+            f"synthdp answer {_BUNDLE}",
+            f'synthdp answer {_BUNDLE} "mean(visits) where age >= 65 by sex"',
+            f"synthdp answer {_BUNDLE} \"share(smoker == 'yes')\" --json",
+        ),
+        "effect": (
+            f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits",
+            f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits --adjust age,sex",
+        ),
+        "export": (
+            f"synthdp export {_BUNDLE} --to postgresql+psycopg://me@warehouse/research"
+            " --table synthetic_mytable",
+            f"synthdp export {_BUNDLE} --to sqlite:///mytable.db --table mytable --replace",
+        ),
+        "copies": (f"synthdp copies {_BUNDLE} --columns age,sex,visits --m 20 --out copies",),
+        "diff": ("synthdp diff releases/first/bundle releases/second/bundle",),
+        "index": ("synthdp index releases", "synthdp index releases --verify --out releases.html"),
+    },
+    "Graphs and audits": {
+        "graph": ("synthdp graph show mytable.yaml",),
+        "audit": (
+            "synthdp audit mytable.yaml --simulated",
+            f"synthdp audit {_BUNDLE} --replay",
+        ),
+    },
+}
+GRAPH_COMMANDS: dict[str, tuple[str, ...]] = {
+    "show": (
+        "synthdp graph show mytable.yaml",
+        f"synthdp graph show {_BUNDLE} --format dot --out graph.dot",
+    ),
+    "diff": (f"synthdp graph diff mytable.yaml {_BUNDLE} --svg both.svg",),
+    "learn": ("synthdp graph learn mytable.yaml",),
+    "validate": ("synthdp graph validate mytable.yaml",),
+    "orient": ("synthdp graph orient mytable.yaml age visits --score spearman",),
+}
+
+
+def shown(command: str) -> dict[str, Any]:
+    """What Typer is told of a command."""
+    panel = next(panel for panel, commands in COMMANDS.items() if command in commands)
+    return {"rich_help_panel": panel, "epilog": _epilog(COMMANDS[panel][command])}
+
+
+def shown_graph(command: str) -> dict[str, Any]:
+    """What Typer is told of a command of `synthdp graph`."""
+    return {"epilog": _epilog(GRAPH_COMMANDS[command])}
+
+
+def ranks() -> dict[str, int]:
+    """The place of each command in the help."""
+    return {name: i for i, name in enumerate(n for c in COMMANDS.values() for n in c)}
+
+
+def _epilog(examples: tuple[str, ...]) -> str:
+    head = "Examples:" if len(examples) > 1 else "Example:"
+    return "\n\n".join([head, *(f"`{example}`" for example in examples)])
+
+
+# --- progress bar ---
+#
+# Progress on stderr: a live bar on a terminal, elsewhere a plain line every so often.
+#
+# A command that says nothing for ten seconds looks as if it hung: between its stages, too, a line
+# says that it works.
+
+
+PLAIN_SECONDS = 8.0  # of silence before a plain line
+SPEED_SECONDS = 180.0  # over which the speed is taken: on a busy machine shorter ones jump
+
+
+class ProgressDisplay:
+    """Running stages as bars on a terminal, else as plain lines; finished ones as plain lines."""
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stderr, highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description:<20}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            speed_estimate_period=SPEED_SECONDS,
+            disable=not self._console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._running: dict[str, _Plain] = {}
+        self._between = _Plain("working")
+        self._ended = threading.Event()
+
+    def __enter__(self) -> ProgressDisplay:
+        self._progress.start()
+        threading.Thread(target=self._tell, name="progress", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._progress.stop()
+
+    def start(self, title: str) -> Advance:
+        """A bar without an end until the stage says how long it is."""
+        task = self._tasks[title] = self._progress.add_task(title, total=None)
+        plain = self._running[title] = _Plain(title)
+
+        def advance(done: int, total: int, what: str = "", /) -> None:
+            plain.advance(done, total, what)
+            self._progress.update(
+                task, completed=done, total=total, description=f"{title}: {what}" if what else title
+            )
+
+        return advance
+
+    def finish(self, title: str, seconds: float) -> None:
+        """Remove the bar and print the stage's line.
+
+        What others print cannot tear a single live line.
+        """
+        self._running.pop(title)
+        self._progress.remove_task(self._tasks.pop(title))
+        self._between.told()
+        self._console.print(f"{title}: {seconds:.1f} s", markup=False)
+
+    def warn(self, text: str) -> None:
+        """A line that stays."""
+        self.tell(f"warning: {text}")
+
+    def tell(self, text: str) -> None:
+        """Likewise, of good news."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def _tell(self) -> None:
+        """Until the end: a line of each stage whose last line, or whose start, is long enough
+        ago, or one of the command where no stage runs. Bars move by themselves.
+        """
+        while not self._ended.wait(PLAIN_SECONDS / 16):
+            bars = list(self._running.values())
+            plain = bars if not self._console.is_terminal else []
+            for one in plain if bars else [self._between]:
+                if line := one.due():
+                    self._console.print(line, markup=False, soft_wrap=True)
+
+
+class _Plain:
+    """How far one stage is, in words."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._started = self._told = self._heard = time.monotonic()
+        self._at = 0, 0, ""
+
+    def advance(self, done: int, total: int, what: str) -> None:
+        """So far by now."""
+        self._at, self._heard = (done, total, what), time.monotonic()
+
+    def told(self) -> None:
+        """Something was said just now."""
+        self._told = time.monotonic()
+
+    def due(self) -> str | None:
+        """The next line, if it is time for one."""
+        now = time.monotonic()
+        if now - self._told < PLAIN_SECONDS:
+            return None
+        self._told = now
+        done, total, what = self._at
+        spent = now - self._started
+        parts = [f"{done:,} of {total:,}" if total else "", what, f"{spent:.0f} s so far"]
+        # As if the other steps took as long as those that have ended; of one that takes longer,
+        # nothing is known.
+        left = (self._heard - self._started) / done * total - spent if done else 0.0
+        if left > 0:
+            parts.append(f"about {left:.0f} s left")
+        return f"{self.title}: {', '.join(filter(None, parts))}"

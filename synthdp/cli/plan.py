@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli.options import Json, SpecArgument, show
+from synthdp.cli.options import Json, Out, SpecArgument, show
 
 if TYPE_CHECKING:
     from synthdp.spec.model import ReleaseSpec
+
 
 WhatIf = Annotated[
     str | None,
@@ -37,14 +38,14 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
-    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.cli.options import ProgressDisplay
     from synthdp.ledger.connect import (
         balance_of,
         check_affordable,
+        check_domain_from,
         entries_of,
         other_ids,
     )
-    from synthdp.ledger.domain_search import check_domain_from
     from synthdp.release.plan_view import plan_facts
     from synthdp.spec.load.loader import load_spec
     from synthdp.verify.at_hand import check_nearby
@@ -85,7 +86,7 @@ def _epsilons(listed: str) -> list[float]:
 
 
 def _what_if(spec: Path, epsilons: Sequence[float]) -> list[dict[str, Any]]:
-    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.cli.options import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.release.what_if import what_if
     from synthdp.spec.load.loader import own_text
@@ -95,7 +96,7 @@ def _what_if(spec: Path, epsilons: Sequence[float]) -> list[dict[str, Any]]:
 
 
 def _rehearsal(loaded: ReleaseSpec) -> dict[str, Any]:
-    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.cli.options import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.release.rehearse import rehearse
 
@@ -164,3 +165,90 @@ def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
 
 def _errors(answers: Mapping[str, Any]) -> list[str]:
     return ["-" if answers[key] is None else f"{answers[key]:.2g}" for key in ("bias", "error")]
+
+
+# --- release ---
+#
+# `synthdp release`, `resume` and `attack`: a run from its spec to its bundle, and what follows.
+
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")
+]
+
+
+def release(
+    spec: SpecArgument,
+    out: Out = None,
+    force: Force = False,
+    attack: Annotated[
+        Literal["now", "later"],
+        typer.Option("--attack", help="Run the declared attack now, or later by `synthdp attack`."),
+    ] = "now",
+    as_json: Json = False,
+) -> None:
+    """Run a release: measure, train, sample, write the bundle, and judge it."""
+    from synthdp.cli.options import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.run import release as run_release
+
+    with ProgressDisplay() as display:
+        outcome = run_release(spec, out=out, force=force, reporter=Reporter(display), attack=attack)
+    _finish(outcome, as_json=as_json)
+
+
+def resume(
+    out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")],
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            "--spec",
+            help=(
+                "Go on by this spec; it may differ in constraints, sampling and what else is done"
+                " with released values."
+            ),
+        ),
+    ] = None,
+    without: Annotated[
+        Literal["attack"] | None,
+        typer.Option("--without", help="Finish without the declared attack: `--without attack`."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Continue an interrupted run without paying again."""
+    from synthdp.cli.options import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.run import resume as resume_run
+
+    with ProgressDisplay() as display:
+        outcome = resume_run(
+            out,
+            spec_path=spec,
+            reporter=Reporter(display),
+            attack="now" if without is None else "never",
+        )
+    _finish(outcome, as_json=as_json)
+
+
+def attack(
+    out: Annotated[Path, typer.Argument(help="Output folder of a release with an attack put off.")],
+    as_json: Json = False,
+) -> None:
+    """Run the attack that a release has put off: reads the rows again, spends nothing, and writes
+    the internal report anew.
+    """
+    from synthdp.cli.options import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.run import run_attack
+
+    with ProgressDisplay() as display:
+        outcome = run_attack(out, reporter=Reporter(display))
+    _finish(outcome, as_json=as_json)
+
+
+def _finish(outcome: Any, *, as_json: bool) -> None:
+    from synthdp.cli.text import outcome_facts, outcome_text
+
+    facts = outcome_facts(outcome)
+    show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
+    outcome.check_passed()

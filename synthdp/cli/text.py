@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.table import Table
 
-from synthdp.cli.columns import Rows
-from synthdp.spec.wording import many, up
+from synthdp.spec.load.wording import many, up
 
-if TYPE_CHECKING:  # a plan is shown without what a release needs
-    from synthdp.bundle.certificate.audit_record import AuditRecord
-    from synthdp.cli.doctor import Diagnosis
+if TYPE_CHECKING:
+    from synthdp.bundle.audit_record import AuditRecord
+    from synthdp.cli.review import Diagnosis
     from synthdp.release.job import ReleaseOutcome
     from synthdp.verify.diff import BundleDifference
 
@@ -108,7 +110,7 @@ def _coefficients_line(expected: Mapping[str, Any]) -> str:
 
 def quality_lines(quality: Mapping[str, Any]) -> list[str]:
     """What a plan says of quality, in words."""
-    from synthdp.release.expected_links import NONE_SEEN
+    from synthdp.release.expectations import NONE_SEEN
 
     columns = quality["columns"]
     worst = max(columns, key=lambda c: c["tv1"])
@@ -151,7 +153,7 @@ def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
 
 def link_line(link: Mapping[str, Any]) -> str:
     """What the tests of a graph see, in words."""
-    from synthdp.release.expected_links import LINKS, MEDIUM, NONE_SEEN
+    from synthdp.release.expectations import LINKS, MEDIUM, NONE_SEEN
 
     what, stays, tests = LINKS[link["kind"], link["round"]]
     typical = link["typical"]
@@ -248,7 +250,7 @@ def next_steps(bundle: Path | None, report: Path) -> str:
 
 def audit_text(record: AuditRecord, path: Path) -> str:
     """What an audit found, as text."""
-    from synthdp.bundle.certificate.audit_text import audit_markdown
+    from synthdp.bundle.certificate_text import audit_markdown
 
     who = (
         "confidential: for the steward only"
@@ -308,3 +310,64 @@ def columns_text(facts: list[dict[str, Any]]) -> str:
         table(["column", "type", "levels", ""], column_rows(facts), numbers=[2]),
         "(from the spec alone; no row was read)",
     )
+
+
+# --- columns ---
+#
+# Tables in the width of a terminal, with no word broken.
+
+
+GAP = 2  # characters between the columns of a table
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table without lines; `numbers`: places of the columns that are lined up on the right."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: Sequence[int]
+
+    def fitted(self, width: int) -> Table | str:
+        """The table in `width` characters a line, no word of it broken.
+
+        Where that is too few for its columns, each row becomes a paragraph.
+        """
+        columns = list(zip(self.header, *self.rows, strict=True))
+        natural = [
+            max(cell_len(line) for c in cells for line in c.split("\n")) for cells in columns
+        ]
+        least = [
+            min(max(cell_len(word) for c in cells for word in ["", *c.split()]), width // 2)
+            for cells in columns
+        ]
+        gaps = GAP * (len(columns) - 1)
+        if sum(least) + gaps > width:
+            return "\n".join(map(self._paragraph, self.rows))
+        widths = shared(least, natural, width - gaps)
+        made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=any(self.header))
+        for i, name in enumerate(self.header):
+            side: Literal["left", "right"] = "right" if i in self.numbers else "left"
+            made.add_column(name, justify=side, overflow="fold", width=widths[i])
+        for row in self.rows:
+            made.add_row(*row)
+        return made
+
+    def _paragraph(self, row: Sequence[str]) -> str:
+        """One row: its first cell, and below it the others by name."""
+        named = zip(self.header[1:], row[1:], strict=True)
+        return "\n".join([row[0], *(f"    {name} {cell}".rstrip() for name, cell in named if cell)])
+
+
+def shared(least: Sequence[int], natural: Sequence[int], width: int) -> list[int]:
+    """Widths from `least` up to `natural`, `width` together; those that lack least come first.
+
+    >>> shared([3, 4], [5, 40], 20)
+    [5, 15]
+    """
+    widths, spare = list(least), width - sum(least)
+    order = sorted(range(len(least)), key=lambda i: natural[i] - least[i])
+    for left, i in zip(range(len(order), 0, -1), order, strict=True):
+        more = min(natural[i] - least[i], spare // left)
+        widths[i], spare = widths[i] + more, spare - more
+    return widths

@@ -24,11 +24,65 @@ from numpy.polynomial import legendre
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, to_numbers
-from synthdp.data.scales import Scale, range_scale
 from synthdp.errors import SynthdpError
 
-if TYPE_CHECKING:  # a plan counts terms and reads no values
+if TYPE_CHECKING:
     import pandas as pd
+
+
+# --- scales ---
+#
+# Monotone public maps of a column's numbers to [-1, 1].
+#
+# A map comes from the declared range, or from a released table of the column's levels.
+
+
+SPIKE_WIDTH = 1e-6
+"""Of the range: a spike's numbers are the spike itself, so that any narrow interval holds them."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Linear between `knots`, whose images are `values`; constant beyond."""
+
+    knots: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __call__(self, numbers: Floats) -> Floats:
+        """Scaled numbers, same shape; NaN stays."""
+        scaled: Floats = np.interp(numbers, self.knots, self.values)
+        return scaled
+
+
+def range_scale(column: ColumnDomain) -> Scale:
+    """The declared range to [-1, 1]."""
+    return Scale((column.lower, column.upper), (-1.0, 1.0))
+
+
+def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
+    """Twice the distribution function minus one, by a noisy table of the levels, `[levels]`.
+
+    A column of that distribution becomes uniform, whatever its units and tails; a spike goes to the
+    middle of its step. Without any count above zero it is the range's scale.
+    """
+    mass = np.maximum(counts[: column.levels - column.missing], 0.0)
+    if mass.sum() <= 0:
+        return range_scale(column)
+    half = SPIKE_WIDTH * (column.upper - column.lower) if column.continuous else 0.5
+    steps = [(s - half, s + half, m) for s, m in zip(column.spikes, mass, strict=False)]
+    ends = (*column.edges[1:], column.stop)
+    bins = [
+        (a, b, m) for a, b, m in zip(column.edges, ends, mass[len(column.spikes) :], strict=True)
+    ]
+    knots = np.unique([x for a, b, _ in steps + bins for x in (a, b)])
+    total = np.zeros(len(knots))
+    for a, b, m in steps + bins:
+        total += m * np.clip((knots - a) / (b - a), 0.0, 1.0)
+    return Scale(tuple(map(float, knots)), tuple(map(float, 2 * total / mass.sum() - 1)))
+
+
+# --- basis ---
+
 
 Floats = npt.NDArray[np.float64]
 
@@ -218,3 +272,66 @@ def _contrasts(levels: int) -> Floats:
         basis[k, k - 1] = -k
         basis[:, k - 1] /= np.sqrt(k * (k + 1))
     return basis
+
+
+# --- kernel ---
+#
+# A Gaussian kernel on a public grid of [-1, 1], as finitely many features.
+#
+# The features are exact up to the grid and 1e-9.
+
+
+POINTS = 257
+SMALLEST = 1e-9  # of the eigenvalues kept
+
+
+@dataclass(frozen=True)
+class KernelGrid:
+    """Each number in [-1, 1] is moved to the nearest of `POINTS` grid points.
+
+    NaN is a state of its own, with features zero.
+    """
+
+    bandwidth: float = 0.5
+
+    @cached_property
+    def features(self) -> Floats:
+        """Features of each grid point, and of NaN last, `[points + 1, features]`.
+
+        Their inner products are the kernel.
+        """
+        grid = np.linspace(-1, 1, POINTS)
+        values, vectors = np.linalg.eigh(
+            np.exp(-((grid[:, None] - grid) ** 2) / (2 * self.bandwidth**2))
+        )
+        kept = values > SMALLEST
+        return np.vstack([vectors[:, kept] * np.sqrt(values[kept]), np.zeros(kept.sum())])
+
+    @cached_property
+    def diameter(self) -> float:
+        """Largest distance of two features."""
+        squares = (self.features**2).sum(1)
+        distances = squares[:, None] + squares - 2 * self.features @ self.features.T
+        return float(np.sqrt(distances.max()))
+
+    def __call__(self, numbers: Floats) -> Floats:
+        """Features of each number, `[rows, features]`."""
+        clipped = np.clip(np.where(np.isnan(numbers), 0.0, numbers), -1.0, 1.0)
+        points = np.rint((clipped + 1) / 2 * (POINTS - 1)).astype(np.intp)
+        chosen: Floats = self.features[np.where(np.isnan(numbers), POINTS, points)]
+        return chosen
+
+
+def scatter(first: Floats, second: Floats) -> float:
+    """The norm of sum (a_i - mean a) (x) (b_i - mean b).
+
+    It is rows times the square root of the biased HSIC of Gretton et al. (2005).
+
+    `first`, `second`: features `[rows, .]`. Zero for no rows. Adding a row (a, b) to n others adds
+    n / (n + 1) (a - mean a) (x) (b - mean b), so it moves the norm by at most the product of the
+    diameters, whatever n: no number of rows is needed to state it [derived here; |u (x) v| = |u|
+    |v|, and a mean of points is no further from a than the furthest of them].
+    """
+    if not len(first):
+        return 0.0
+    return float(np.linalg.norm((first - first.mean(0)).T @ second))

@@ -7,7 +7,7 @@ zero, the sign and the size of a number, the year of a date. `synthdp init --pri
 under differential privacy and reads types and bounds off the noisy counts.
 
 Both are functions of one text (`form_of`, `size_of`), made before any row is read, and read as the
-columns that are then drafted will be read (`synthdp.data.one_value`).
+columns that are then drafted will be read (`synthdp.data.column_domain`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 
-from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.column_domain import ISO, ColumnDomain, number_of, seconds_of
 from synthdp.data.domain import Domain
-from synthdp.data.one_value import ISO, number_of, seconds_of
 from synthdp.spec.model import CONTROL, starts_formula
 
 MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "?", ".", "-")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from functools import cached_property
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
+from synthdp.errors import DataError
 from synthdp.spec.model import COLUMN_TYPES, RESOLUTION_SECONDS
 
 FloatArray = npt.NDArray[np.float64]
@@ -106,3 +114,150 @@ class ColumnDomain:
         return np.concatenate(
             [np.asarray(self.spikes, dtype=np.float64), (edges[:-1] + edges[1:] - last) / 2]
         )
+
+
+# --- one value ---
+#
+# Functions of one value: what a number, an instant, a category or an id is.
+#
+# Each reads nothing but that value.
+#
+# A column's meaning is one of them, chosen by its type (`ColumnKind.meaning`);
+# `synthdp.data.encoding` has the proof that a row of a table is read by its own value alone.
+
+
+Meaning = Callable[[Any], float]
+
+# A day in full, then perhaps a time to the minute, second or below; parts of a second are cut, and
+# a zone is nothing that fits.
+ISO = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T"
+    r" ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?)?)(?:(?<=:[0-9]{2}:[0-9]{2})\.[0-9]+)?"
+)
+WHOLE = re.compile(r"([+-]?)([0-9]+)(?:\.0*)?")
+MAX_DIGITS = 400  # of a decimal number that can be a category: a little more than a float has
+EPOCH = date(1970, 1, 1).toordinal()
+
+
+def number_of(value: Any) -> float:
+    """The nearest 64-bit number of a number, or of a text in plain or exponent form.
+
+    White space around a text does not count.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+        if (
+            "_" in value or not value.isascii()
+        ):  # Python would read 1_000, and the digits of all alphabets
+            return math.nan
+    elif not isinstance(value, int | float | Decimal | np.integer | np.floating | np.bool_):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond every float
+        return math.inf if value > 0 else -math.inf
+    except (ValueError, TypeError):
+        return math.nan
+
+
+def seconds_of(value: Any) -> float:
+    """Whole seconds since 1970-01-01 of a day or of an instant without a zone; NaN for all else.
+
+    Fractions of a second are cut.
+    """
+    try:
+        if isinstance(value, str):
+            found = ISO.fullmatch(value.strip())
+            value = datetime.fromisoformat(found[1]) if found else None
+        if isinstance(value, np.datetime64):
+            return float(value.astype("datetime64[s]").astype(np.int64))
+        if not isinstance(value, date) or (
+            isinstance(value, datetime) and value.tzinfo is not None
+        ):
+            return math.nan
+        days = (value.toordinal() - EPOCH) * 86_400.0
+    except (ValueError, NotImplementedError):  # the 30th of February; a year after 9999
+        return math.nan
+    return (
+        days + value.hour * 3_600 + value.minute * 60 + value.second
+        if isinstance(value, datetime)
+        else days
+    )
+
+
+def category_text(value: Any) -> str | None:
+    """The text that is compared with a category, letter by letter.
+
+    It is a text itself; true and false; a number in plain digits, a whole one without a point and a
+    decimal one without zeros at its end; or a time of day as 08:30:00.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return _decimal_text(value)
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else str(number)
+    try:
+        return None if isinstance(value, bytes | bytearray | memoryview) else str(value)
+    except ValueError:  # a whole number of thousands of digits
+        return None
+
+
+def _decimal_text(value: Decimal) -> str | None:
+    """One text for each number: Decimal("1.00") is 1, 1E+2 is 100 and 0.50 is 0.5.
+
+    None for what is no number, and for one with more than `MAX_DIGITS` before or after the point.
+    """
+    sign, digits, places = value.as_tuple()
+    if isinstance(places, str):
+        return None
+    plain = "".join(map(str, digits)).rstrip("0")
+    places += len(digits) - len(plain)
+    if not plain:
+        return "0"
+    if len(plain) + places > MAX_DIGITS or places < -MAX_DIGITS:
+        return None
+    return format(Decimal((sign, tuple(map(int, plain)), places)), "f")
+
+
+def id_text(value: Any) -> str:
+    """The text by which ids are compared, and nothing else; empty where there is no id.
+
+    White space around it does not count, and a plain whole number (digits, perhaps with a sign
+    before them and zeros after a point) is that number: 1, 1.0, " 1" and 01 are one id. Bytes are
+    their digits after 0x. All else counts letter by letter: A1 and a1 are two.
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"0x{bytes(value).hex()}"
+    if isinstance(value, Decimal):
+        value = format(value, "f")
+    elif not isinstance(value, str | bool | int | float | np.generic | date | UUID):
+        raise DataError(
+            "ids of a type that cannot be compared",
+            hint="ids are texts or numbers; cast them in the source",
+        )
+    text = (category_text(value) or "").strip()
+    whole = WHOLE.fullmatch(text)
+    if not whole:
+        return text
+    digits = whole[2].lstrip("0") or "0"
+    return f"-{digits}" if whole[1] == "-" and digits != "0" else digits
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a Python value is missing: None, NaN, and their counterparts in pandas and NumPy.
+
+    A text never is.
+    """
+    if value is None or isinstance(value, str):
+        return value is None
+    if isinstance(value, float | np.floating):
+        return bool(value != value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    return type(value).__name__ in ("NaTType", "NAType")

@@ -8,20 +8,23 @@ repeat a real one by design.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from synthdp.data.column_domain import Meaning, category_text, id_text, is_missing
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.kinds import column_kind
-from synthdp.data.kinds.kind import Codes, EncodedColumn, Floats, missing_in
-from synthdp.data.values import read_values
+from synthdp.data.kinds.kind import Codes, EncodedColumn, Floats, Read, missing_in
+from synthdp.errors import DataError
 
-if TYPE_CHECKING:  # a plan encodes nothing
+if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
 
 __all__ = [
     "Codes",
@@ -135,3 +138,251 @@ def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.Data
     return pd.DataFrame(
         {c.name: decode_column(c, codes[:, i], rng=rng) for i, c in enumerate(domain.columns)}
     )
+
+
+# --- values ---
+#
+# What one value says, and nothing but that value: the only way from a table's cells to numbers.
+#
+# Every column of a table comes here as Arrow cells of a declared type or as Python objects (SQL),
+# and leaves as one number a row: a value on the column's scale, the position of a category, or NaN
+# where it is neither.
+#
+# Each row by itself [proof, by construction]. Let f be a function of one value, made from the
+# column's declaration alone (`ColumnKind.meaning`, or `id_text`). The number of row i is f(value
+# i), whatever stands in other rows:
+#
+# - `_one_by_one` is a comprehension of f over the values; it keeps nothing from one to the next.
+# - `_array` lists the distinct cells of an array, of one Arrow type, takes f of each, and gives
+# each
+#   row the number of its own cell. Arrow holds cells for one if their type and bits are equal, so
+#   that they are the same Python value; but -0.0 and 0.0 may share a cell, and all NaN do: f says
+#   the
+#   same of -0.0 and 0.0, and NaN is missing. Python's own equality (1 == 1.0 == True, Decimal("1")
+#   ==
+#   Decimal("1.0")) is asked nowhere. Cells of a type without dictionaries are first cast, each by
+#   itself, to one that holds all its values exactly.
+# - A code of the column that stands for a missing value is found in the same way: by the text of
+# that
+#   value, or, in ranges, by its number.
+# - `ColumnKind.typed` converts numbers and instants cell by cell, by an operation that the array's
+#   type names: never one that looks for a type, a unit or a format in the cells.
+#
+# A row cannot change the type of the others' cells either: CSV cells are all text, Parquet cells
+# have the type that the file declares, and Python objects stay what the database's driver made of
+# each. A DataFrame's cells have the dtypes that it was given with
+# (`synthdp.privacy.readers.files`). pandas' own readers (`to_datetime`, `to_numeric`,
+# `read_sql`) look at whole columns, and are not used.
+
+
+def read_values(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> Read:
+    """Each value on the column's numeric scale, or as the position of its category.
+
+    Raises:
+        DataError: the values are of a type that no column holds, such as lists or times with a
+            zone.
+    """
+    meaning = column_kind(column).meaning(column)
+    read, failed = None, ""
+    try:
+        read = _walk(values, meaning, column)
+    except DataError:
+        raise
+    except Exception as error:  # its message may quote a value
+        failed = type(error).__name__
+    if read is None:
+        own = values.dtype if hasattr(values, "dtype") else values.type
+        raise DataError(
+            f"column {column.name!r} of the source is of type {own}, which cannot be read as type"
+            f" {column.type} ({failed})",
+            hint="cast it to text, numbers or dates in the source",
+        )
+    if not (column.ranged and column.missing_codes):
+        return read
+    gone = np.isin(read.numbers, [meaning(code) for code in column.missing_codes])
+    return Read(np.where(gone, math.nan, read.numbers), read.absent | gone)
+
+
+def places_by(
+    values: pd.Series[Any] | pa.ChunkedArray, place: Callable[[str], int]
+) -> npt.NDArray[np.int64]:
+    """`place` of each text, shape `[rows]`: of that text alone, as above.
+
+    Raises:
+        ValueError: a value is missing.
+    """
+    read = _walk(values, place, None)
+    if read.absent.any():
+        raise ValueError("texts are never missing")
+    return read.numbers.astype(np.int64)
+
+
+def unit_numbers(values: pd.Series[Any] | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """A number for each row, -1 where there is no id.
+
+    Two rows have the same number exactly where `id_text` of their ids is the same.
+    """
+    return _units(values, {})
+
+
+def unit_texts(values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.object_]:
+    """`id_text` of each row's id, empty where there is none."""
+    known: dict[str, int] = {}
+    numbers = _units(values, known)
+    texts: npt.NDArray[np.object_] = np.array([*known, ""], dtype=object)[numbers]
+    return texts
+
+
+def _units(
+    values: pd.Series[Any] | pa.Array | pa.ChunkedArray, known: dict[str, int]
+) -> npt.NDArray[np.int64]:
+    def number(value: Any) -> float:
+        text = id_text(value)
+        return known.setdefault(text, len(known)) if text else math.nan
+
+    numbers = _walk(values, number, None).numbers
+    return np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
+
+
+def _walk(
+    values: pd.Series[Any] | pa.Array | pa.ChunkedArray,
+    meaning: Meaning,
+    column: ColumnDomain | None,
+) -> Read:
+    """`meaning` of each value.
+
+    `column` says where its numbers and instants may be converted without a look at each.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(values, pd.Series):
+        if values.dtype == object:
+            return _one_by_one(values.tolist(), meaning, column)
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            once = _walk(values.cat.categories.to_series(), meaning, column)
+            return _looked_up(once, values.cat.codes.to_numpy())
+        dense = values
+        if isinstance(values.dtype, pd.SparseDtype):
+            dense = values.array.to_dense()
+            if dense.dtype == object:
+                return _one_by_one(dense.tolist(), meaning, column)
+        values = pa.array(dense, from_pandas=True)
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    read = [_array(chunk, meaning, column) for chunk in chunks]
+    if len(read) == 1:
+        return read[0]
+    return Read(
+        np.concatenate([np.zeros(0), *(r.numbers for r in read)]),
+        np.concatenate([np.zeros(0, bool), *(r.absent for r in read)]),
+    )
+
+
+def _one_by_one(values: Sequence[Any], meaning: Meaning, column: ColumnDomain | None) -> Read:
+    codes = frozenset(column.missing_codes) if column else frozenset[str]()
+    text = column_kind(column).text_of(column) if column else category_text
+    absent = [is_missing(v) or (bool(codes) and text(v) in codes) for v in values]
+    numbers = [math.nan if gone else meaning(v) for v, gone in zip(values, absent, strict=True)]
+    return Read(np.array(numbers, dtype=np.float64), np.array(absent, dtype=bool))
+
+
+def _looked_up(once: Read, positions: npt.NDArray[np.integer]) -> Read:
+    """The numbers of distinct cells, given to the rows that hold them; -1 is a missing value."""
+    return Read(
+        np.append(once.numbers, math.nan)[positions], np.append(once.absent, True)[positions]
+    )
+
+
+def _array(cells: pa.Array, meaning: Meaning, column: ColumnDomain | None) -> Read:
+    import pyarrow as pa
+
+    if pa.types.is_null(cells.type):
+        return Read(np.full(len(cells), math.nan), np.ones(len(cells), dtype=bool))
+    if not pa.types.is_dictionary(cells.type):
+        if column is not None:
+            _check_type(column, cells.type)
+            typed = column_kind(column).typed(column, cells)
+            if typed is not None:
+                return typed
+        cells = _with_dictionary(cells).dictionary_encode()
+        once = _one_by_one(_objects(cells.dictionary), meaning, column)
+    else:
+        once = _array(cells.dictionary, meaning, column)
+    return _looked_up(
+        once, cells.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    )
+
+
+def _with_dictionary(cells: pa.Array) -> pa.Array:
+    """The same values in a type that Arrow has dictionaries of, which holds all of them exactly."""
+    import pyarrow as pa
+
+    kind = cells.type
+    if pa.types.is_float16(kind):
+        return cells.cast(pa.float32())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return cells.cast(pa.decimal128(kind.precision, kind.scale))
+    return cells
+
+
+def _objects(cells: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+        try:
+            return list(cells.to_numpy(zero_copy_only=False))
+        except (
+            ValueError,
+            pa.ArrowException,
+        ):  # a text that is not in UTF-8: the others are what they are
+            pass
+    return [_object(cell) for cell in cells]
+
+
+def _object(cell: pa.Scalar) -> Any:
+    """The cell as a Python value, or something that no column holds.
+
+    The latter is for a cell that Python has no value for, such as a date after the year 9999.
+    """
+    try:
+        return cell.as_py()
+    except (ValueError, OverflowError):
+        return b""
+
+
+def _check_type(column: ColumnDomain, kind: pa.DataType) -> None:
+    """The file's own type, which no row has a part in."""
+    import pyarrow as pa
+
+    is_ = pa.types
+    zoned = is_.is_timestamp(kind) and kind.tz is not None
+    nested = is_.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
+    plain = (
+        is_.is_primitive(kind)
+        or is_.is_decimal(kind)
+        or is_.is_string(kind)
+        or is_.is_large_string(kind)
+        or is_.is_null(kind)
+    )
+    if zoned or nested or not plain or is_.is_duration(kind) or is_.is_interval(kind):
+        what = (
+            "times with a zone"
+            if zoned
+            else "nested values"
+            if is_.is_nested(kind)
+            else f"values of type {kind}"
+        )
+        to = "local times without a zone" if zoned else "text, numbers or dates"
+        raise DataError(
+            f"column {column.name!r} of the source holds {what}, which are not read",
+            hint=f"cast it to {to} in the source",
+        )
+    if is_.is_time(kind) and column.ranged:
+        raise DataError(
+            f"column {column.name!r} of the source holds times of day, which type {column.type}"
+            " does not read",
+            hint=(
+                "make them a number in the source, such as minutes since midnight; or declare"
+                " categories such as 08:30:00"
+            ),
+        )

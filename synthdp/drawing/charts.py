@@ -7,13 +7,15 @@ names are escaped text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.drawing.svg import compact, inline_frame, label, line, rect, short
+from synthdp.drawing.svg import compact, inline_frame, label, line, rect, safe, short
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -156,3 +158,250 @@ def _stairs(x: FloatArray, y: FloatArray, base: float) -> str:
         f"V{compact(v)}H{compact(b)}" for v, b in zip(y.tolist(), x[1:].tolist(), strict=True)
     )
     return f"M{compact(x[0])} {compact(base)}{steps}V{compact(base)}"
+
+
+# --- grids ---
+#
+# Figures of pairs of columns as inline SVG, for both reports: strengths, and small tables.
+
+
+SHADES = 5  # of a cell of a pair plot; the eye separates no more at this size
+
+
+def heat(names: Sequence[str], values: FloatArray, *, most: float = 1.0, alt: str) -> str:
+    """Strengths, shape `[columns, columns]`, as shaded cells below the diagonal.
+
+    The shade is full at `most`. Strengths below 0 have the first colour, others the second. A cell
+    shows its value where it is large enough to matter.
+    """
+    left, top, cell = 146.0, 10.0, 30.0 if len(names) <= 20 else 15.0
+    size, body = min(12, cell - 3), []
+    for i, name in enumerate(names):
+        y = top + cell * (i + 0.5) + 4
+        body.append(_text(left - 6, y, short(name, 18), anchor="end", size=size))
+        body.append(_slanted(left + cell * (i + 0.5) + 4, top + cell * len(names) + 8, name, size))
+        for j in range(i):
+            value = float(values[i, j])
+            body.append(_cell(left + cell * j, top + cell * i, cell - 1, value, most))
+            if cell > 20 and abs(value) >= 0.1 * most:
+                at = left + cell * (j + 0.5) - 0.5, top + cell * i + 18
+                body.append(_on_cell(*at, value, most))
+    side, deep = (
+        cell * len(names),
+        22 + 5.6 * max(len(short(name, 18)) for name in names),
+    )  # room for slanted names
+    return inline_frame(body, width=left + side + 10, height=top + side + deep, alt=alt)
+
+
+def _slanted(x: float, y: float, name: str, size: float) -> str:
+    x_, y_, size_ = map(compact, (x, y, size))
+    return (
+        f'<text x="{x_}" y="{y_}" text-anchor="end" font-size="{size_}"'
+        f' transform="rotate(-50 {x_} {y_})">{safe(short(name, 18))}</text>'
+    )
+
+
+def _cell(x: float, y: float, side: float, value: float, most: float) -> str:
+    shade = rect(x, y, side, side, 'fill="var(--line)" fill-opacity=".35"')
+    strength = min(abs(value) / most, 1.0)
+    if strength < 0.005:
+        return shade
+    colour = FIRST if value < 0 else SECOND
+    return shade + rect(x, y, side, side, f'fill="{colour}" fill-opacity="{strength:.2f}"')
+
+
+def _on_cell(x: float, y: float, value: float, most: float) -> str:
+    # Dark cells take the page's own colour, which stands out from them in both modes.
+    return _text(
+        x,
+        y,
+        f"{value:.2f}".replace("0.", ".", 1),
+        anchor="middle",
+        size=10,
+        colour="var(--page)" if abs(value) > 0.55 * most else "currentColor",
+    )
+
+
+def pairplot(
+    names: Sequence[str],
+    tables: Sequence[Sequence[FloatArray | None]],
+    *,
+    ends: Sequence[tuple[str, str]],
+    alt: str,
+) -> str:
+    """A matrix of small tables; `tables[i][j]` is drawn at row i and column j.
+
+    `tables[i][j]` has shape `[levels of i, levels of j]`, or is None. Tables below the diagonal
+    have the second colour, those above it the first. On the diagonal, shape `[levels]`, is the
+    column alone.
+
+    Below the diagonal in the second colour, above it in the first; on it, shape `[levels]`, the
+    column alone. `ends` are the first and the last level of each column, beside its axes.
+    """
+    left, cell, gap = 112.0, 58.0, 5.0
+    side = len(names) * (cell + gap)
+    body = []
+    for i, name in enumerate(names):
+        x, y = left + i * (cell + gap), 4 + i * (cell + gap)
+        body.append(_text(left - 6, y + cell / 2 + 4, short(name, 16), anchor="end", size=11))
+        body.append(_text(x + cell / 2, side + 26, short(name, 10), anchor="middle", size=9.5))
+        body += _ends(ends[i], x, y, cell, left, side + 12)
+        for j in range(len(names)):
+            x, table = left + j * (cell + gap), tables[i][j]
+            if table is None:
+                continue
+            body.append(rect(x, y, cell, cell, 'fill="none" stroke="var(--line)"'))
+            body += (
+                _column(table, x, y, cell)
+                if i == j
+                else _table(table, x, y, cell, SECOND if j < i else FIRST)
+            )
+    return inline_frame(body, width=left + side + 6, height=side + 34, alt=alt)
+
+
+def _ends(
+    ends: tuple[str, str], x: float, y: float, cell: float, left: float, below: float
+) -> Iterator[str]:
+    """First and last level of a column: from the bottom up, and from left to right."""
+    muted = "var(--muted)"
+    first, last = ends
+    row, column = [short(end, 14) for end in ends], [short(end, 5) for end in ends]
+    if first == last:
+        row[1] = column[1] = ""
+    yield _text(left - 6, y + cell, row[0], anchor="end", size=8, colour=muted)
+    yield _text(left - 6, y + 8, row[1], anchor="end", size=8, colour=muted)
+    yield _text(x, below, column[0], anchor="start", size=8, colour=muted)
+    yield _text(x + cell, below, column[1], anchor="end", size=8, colour=muted)
+
+
+def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str]:
+    most, width = float(shares.max()) or 1.0, cell / len(shares)
+    for k, share in enumerate(shares.tolist()):
+        high = (cell - 4) * share / most
+        yield rect(
+            x + k * width,
+            y + cell - high,
+            max(width - 0.6, 0.6),
+            high,
+            'fill="var(--muted)"',
+        )
+
+
+def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> Iterator[str]:
+    """One small table: a stronger colour is a more frequent cell.
+
+    Levels of the row's column go up, those of the column's to the right.
+    """
+    most = float(table.max()) or 1.0
+    shade = np.round(SHADES * np.sqrt(table / most)).astype(int)
+    high, wide = cell / table.shape[0], cell / table.shape[1]
+    box = f"h{compact(wide)}v{compact(high)}h{compact(-wide)}z"
+    for level in range(1, SHADES + 1):
+        cells = zip(*np.nonzero(shade == level), strict=True)
+        path = "".join(
+            f"M{compact(x + j * wide)} {compact(y + cell - (i + 1) * high)}{box}" for i, j in cells
+        )
+        if path:
+            yield f'<path d="{path}" fill="{colour}" fill-opacity="{level / SHADES:.1f}"/>'
+
+
+# --- guarantee ---
+#
+# What a guarantee costs and what it bounds, as inline SVG, for both reports.
+
+
+Points = Sequence[tuple[float, float]]
+
+MAX_PARTS = 6
+MIN_RATE = 1e-3  # of the axes
+
+
+def budget_bar(parts: Sequence[tuple[str, float]], *, budget: float, alt: str) -> str:
+    """Parts (name, epsilon) of one budget, side by side on a bar that is `budget` long.
+
+    What is left of it is outlined. The smallest parts beyond `MAX_PARTS` are drawn as one.
+    """
+    shown = list(parts)
+    if len(shown) > MAX_PARTS:
+        ranked = sorted(shown, key=lambda part: -part[1])
+        rest = ranked[MAX_PARTS - 1 :]
+        kept = [part for part in shown if part not in rest]
+        shown = [*kept, (f"{len(rest)} others", math.fsum(epsilon for _, epsilon in rest))]
+    left, wide, at = 8.0, 640.0, 8.0
+    body = [rect(left, 6, wide, 30, 'fill="none" stroke="var(--muted)"')]
+    total = math.fsum(epsilon for _, epsilon in shown)
+    rows = [*shown, ("left of the budget", max(0.0, budget - total))]
+    scale = wide / max(budget, total)
+    for k, (name, epsilon) in enumerate(rows):
+        used, y = k < len(shown), 66 + 21 * k
+        look = f'fill="var(--accent)" fill-opacity="{_shade(k):.2f}"' if used else 'fill="none"'
+        body.append(
+            rect(at, 6, scale * epsilon, 30, f'{look} stroke="var(--page)"') if used else ""
+        )
+        body.append(rect(left, y - 11, 13, 13, f'{look} stroke="var(--muted)"'))
+        words = f"{short(name, 34)}: {epsilon / max(budget, total):.0%} (epsilon {epsilon:.3g})"
+        body.append(_text(left + 21, y, words))
+        at += scale * epsilon
+    body.append(_text(left + wide, 50, f"budget {budget:g}", anchor="end"))
+    body.append(_text(left, 50, "0"))
+    return inline_frame(
+        [shape for shape in body if shape], width=wide + 16, height=66 + 21 * len(rows), alt=alt
+    )
+
+
+def _shade(place: int) -> float:
+    """How strong the colour of a part is; neighbours differ, in black and white too."""
+    return (1.0, 0.5, 0.78, 0.32, 0.6, 0.2)[place % MAX_PARTS]
+
+
+def roc(bound: Points, *, curve: Points = (), alt: str) -> str:
+    """The highest true-positive rate against one unit, points (FPR, TPR), on log axes.
+
+    `curve` is what one attack reached.
+    """
+    left, top, side = 62.0, 8.0, 300.0
+
+    def place(rate: float) -> float:
+        return side * (1 - math.log10(max(rate, MIN_RATE)) / math.log10(MIN_RATE))
+
+    def at(point: tuple[float, float]) -> str:
+        return f"{compact(left + place(point[0]))},{compact(top + side - place(point[1]))}"
+
+    path = "M" + " L".join(map(at, bound))
+    corner = f"L{compact(left + side)},{compact(top)} L{compact(left)},{compact(top)} z"
+    body = [
+        *_rate_axes(left, top, side),
+        f'<path d="{path} {corner}" fill="var(--bound)" fill-opacity=".12"/>',
+        f'<path d="{path}" fill="none" stroke="var(--bound)" stroke-width="2.4"/>',
+        _line(left, top + side, left + side, top, colour="currentColor", dashes="2 4"),
+        _text(left + 10, top + 20, "the guarantee rules this out"),
+        _text(left + side - 8, top + side - 12, "dotted: guessing", anchor="end"),
+    ]
+    if curve:
+        steps = [(b[0], a[1]) for a, b in pairwise(curve)]
+        corners = [curve[0], *(p for pair in zip(steps, curve[1:], strict=True) for p in pair)]
+        path = "M" + " L".join(map(at, corners))
+        look = 'fill="none" stroke="var(--synthetic)" stroke-width="2"'
+        body.append(f'<path d="{path}" {look}/>')
+        body.append(_text(left + side - 8, top + side - 30, "blue: this attack", anchor="end"))
+    return inline_frame(body, width=left + side + 24, height=top + side + 46, alt=alt)
+
+
+def _rate_axes(left: float, top: float, side: float) -> list[str]:
+    """Both axes, from a thousandth to 1."""
+    body = []
+    for k, tick in enumerate((0.001, 0.01, 0.1, 1.0)):
+        at = side * k / 3
+        body += [
+            _line(left, top + side - at, left + side, top + side - at),
+            _line(left + at, top, left + at, top + side),
+            _text(left - 6, top + side - at + 4, f"{tick:g}", anchor="end", size=11),
+            _text(left + at, top + side + 16, f"{tick:g}", anchor="middle", size=11),
+        ]
+    middle = compact(top + side / 2)
+    return [
+        *body,
+        _text(left + side / 2, top + side + 36, "false positive rate", anchor="middle"),
+        f'<text x="14" y="{middle}" text-anchor="middle" transform="rotate(-90 14 {middle})">true'
+        " positive rate</text>",
+    ]

@@ -1,6 +1,6 @@
 """A picture of a causal graph as one self-contained SVG: causes left, effects right.
 
-A graph of many arrows is drawn as a matrix (`synthdp.drawing.graph_matrix`).
+A graph of many arrows is drawn as a matrix (`synthdp.drawing.graph`).
 
 What is believed of a link shows in its colour and in its line style, so that it reads in black and
 white too. No scripts, fonts or other files are referred to; all text is escaped.
@@ -8,38 +8,14 @@ white too. No scripts, fonts or other files are referred to; all text is escaped
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
+from typing import Protocol
 
-from synthdp.drawing.graph_layout import (
-    HEIGHT,
-    MARGIN,
-    MAX_SHARING,
-    Box,
-    DrawnGraph,
-    Link,
-    Pair,
-    Point,
-    Route,
-    confounded,
-    layout,
-)
-from synthdp.drawing.graph_marks import (
-    SIZE,
-    TIP,
-    MarkedLink,
-    by_pair,
-    definitions,
-    gap,
-    marks_of,
-    noted,
-    references,
-    spread,
-)
-from synthdp.drawing.graph_matrix import matrix
-from synthdp.drawing.palette import INK
-from synthdp.drawing.svg import arrow_head, frame, line, safe
+import networkx as nx
+
+from synthdp.drawing.svg import FAINT, INK, arrow_head, fixed, frame, label, line, safe, short
 
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 MAX_ARROWS = 25  # beyond, arrows cross so often that a matrix is easier to read
@@ -297,3 +273,430 @@ def _verb(link: Link) -> str:
     if not link.directed:
         return "is linked to"
     return "predicts" if link.provenance == "predictive" else "causes"
+
+
+# --- graph layout ---
+#
+# Where the columns and links of a causal graph stand in its picture: causes left, effects right.
+#
+# Layers and rows follow Sugiyama's method.
+
+
+HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
+
+Pair = tuple[str, str]
+
+
+class Link(Protocol):
+    """What is drawn of a link; `synthdp.graph.causal.GraphEdge` is one."""
+
+    @property
+    def cause(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+    @property
+    def directed(self) -> bool: ...
+    @property
+    def provenance(self) -> str: ...
+    @property
+    def structural(self) -> bool: ...
+    @property
+    def pair(self) -> Pair: ...
+
+
+class DrawnGraph(Protocol):
+    """What is drawn of a graph; `synthdp.graph.causal.CausalGraph` is one."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def edges(self) -> Sequence[Link]: ...
+    @property
+    def latent(self) -> Sequence[tuple[str, ...]]: ...
+    @property
+    def pag(self) -> Sequence[MarkedLink] | None: ...
+    @property
+    def open_pairs(self) -> Sequence[Pair]: ...
+    def order(self) -> tuple[str, ...]: ...
+    @property
+    def dag(self) -> nx.DiGraph: ...
+
+
+Point = tuple[float, float]
+_Slot = tuple[str, ...]
+"""A place in a layer: (node,), or (cause, effect, layer, kind) for a link passing through."""
+Route = tuple[str, str, str]
+"""A link as it is laid out: (left end, right end, kind); a pair may have a `link` and a `latent`
+one.
+"""
+MAX_SHARING = 16  # columns of one unseen cause between which lines are drawn: 120 of them
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node's box, in a layer that reaches from `start` to `stop`."""
+
+    x: float
+    y: float
+    width: float
+    start: float
+    stop: float
+
+    @property
+    def left(self) -> tuple[float, float]:
+        return self.x, self.y + HEIGHT / 2
+
+    @property
+    def right(self) -> tuple[float, float]:
+        return self.x + self.width, self.y + HEIGHT / 2
+
+
+def layout(
+    graph: DrawnGraph, edges: Sequence[Link]
+) -> tuple[dict[str, Box], dict[Route, list[Point]]]:
+    """Boxes of the nodes, and the points that a link over several layers passes between boxes.
+
+    Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a
+    few sweeps each way (Sugiyama's method).
+    """
+    level = _layers(graph)
+    layers: list[list[_Slot]] = [
+        [(n,) for n in graph.nodes if level[n] == i]
+        for i in range(max(level.values(), default=-1) + 1)
+    ]
+    before: dict[_Slot, list[_Slot]] = {}
+    after: dict[_Slot, list[_Slot]] = {}
+    pairs = [(*e.pair, "link") for e in edges] + [(*pair, "latent") for pair in confounded(graph)]
+    for a, b, kind in [
+        (a, b, kind) if level[a] < level[b] else (b, a, kind)
+        for a, b, kind in pairs
+        if level[a] != level[b]
+    ]:
+        chain: list[_Slot] = [
+            (a,),
+            *((a, b, str(i), kind) for i in range(level[a] + 1, level[b])),
+            (b,),
+        ]
+        for i, slot in enumerate(chain[1:-1]):
+            layers[level[a] + 1 + i].append(slot)
+        for left, right in pairwise(chain):
+            after.setdefault(left, []).append(right)
+            before.setdefault(right, []).append(left)
+    row = _rows(layers, before, after)
+    top = min(row.values(), default=0.0)
+    boxes: dict[str, Box] = {}
+    bends: dict[Route, list[Point]] = {}
+    x = MARGIN
+    for slots in layers:
+        widest = max(_width(s[0]) for s in slots if len(s) == 1)
+        for slot in slots:
+            y = MARGIN + (row[slot] - top) * ROW_GAP
+            if len(slot) == 1:
+                boxes[slot[0]] = Box(
+                    x + (widest - _width(slot[0])) / 2, y, _width(slot[0]), x, x + widest
+                )
+            else:
+                bends.setdefault((slot[0], slot[1], slot[3]), []).extend(
+                    [(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)]
+                )
+        x += widest + COLUMN_GAP
+    return boxes, bends
+
+
+def confounded(graph: DrawnGraph) -> list[Pair]:
+    """Pairs that get a latent line.
+
+    An unobserved cause of hundreds of columns would bury the graph: the legend counts it.
+    """
+    return [
+        pair
+        for names in graph.latent
+        if len(names) <= MAX_SHARING
+        for pair in combinations(names, 2)
+    ]
+
+
+def _layers(graph: DrawnGraph) -> dict[str, int]:
+    """The longest path from the roots, with causes moved right, next to their first effect.
+
+    The second step shortens arrows.
+    """
+    layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
+    for name in reversed(graph.order()):
+        effects = [layer[m] for m in graph.dag.successors(name)]
+        layer[name] = min(effects) - 1 if effects else layer[name]
+    return layer
+
+
+def _rows(
+    layers: list[list[_Slot]],
+    before: Mapping[_Slot, list[_Slot]],
+    after: Mapping[_Slot, list[_Slot]],
+) -> dict[_Slot, float]:
+    row = {s: i - (len(slots) - 1) / 2 for slots in layers for i, s in enumerate(slots)}
+    for sweep in range(12):
+        side = before if sweep % 2 == 0 else after
+        for slots in layers if sweep % 2 == 0 else reversed(layers):
+            target = {
+                s: sum(row[m] for m in side[s]) / len(side[s]) if s in side else row[s]
+                for s in slots
+            }
+            slots.sort(key=lambda s: (target[s], s))
+            row.update({s: i - (len(slots) - 1) / 2 for i, s in enumerate(slots)})
+    return row
+
+
+def _width(name: str) -> float:
+    return 18 + sum(9.6 if c.isupper() or not c.isascii() else 7.4 for c in name)
+
+
+# --- graph marks ---
+#
+# What is known of each end of a link though causes may be unseen, as marks on a picture.
+#
+# An arrow head at a column says that it is no cause of the other, a ring that this is not known,
+# and a bare end that it is a cause (`synthdp.graph.pag`).
+
+
+TIP, SIZE = 6, 11
+"""Where a head's point lies on the end of a line, in tenths of it, and how large it is."""
+GAP = 4.0
+"""Room between a box and the end of a line that has a mark."""
+NOTES = (
+    "ring: not known whether this end causes the other",
+    "arrow head: this end does not cause the other",
+    "no mark: this end causes the other",
+)
+MAX_STEP, SIDE = 7.0, 24.0
+"""Room between the ends of links at one side of a box, and the room of a side."""
+_End = tuple[str, str, int]
+"""(left, right, side): an end of a link, the left one (0) or the right one (1)."""
+NAMES = {"arrow": "head", "circle": "ring"}
+
+
+class MarkedLink(Protocol):
+    """A link with a mark at each end; `synthdp.graph.pag.PagLink` is one."""
+
+    @property
+    def a(self) -> str: ...
+    @property
+    def b(self) -> str: ...
+    @property
+    def at_a(self) -> str: ...
+    @property
+    def at_b(self) -> str: ...
+
+
+def by_pair(links: Sequence[MarkedLink] | None) -> Mapping[frozenset[str], MarkedLink]:
+    """The marked link of each pair that has one."""
+    return {frozenset((link.a, link.b)): link for link in links or ()}
+
+
+def marks_of(link: MarkedLink, left: str) -> tuple[str, str]:
+    """The marks at the left end and at the right one."""
+    return (link.at_a, link.at_b) if link.a == left else (link.at_b, link.at_a)
+
+
+def gap(mark: str) -> float:
+    """Room that a mark needs before a box."""
+    return GAP if mark in NAMES else 0.0
+
+
+def references(kind: str, left: str, right: str) -> str:
+    """Attributes of a path of this kind that set its marks."""
+    ends = (("start", left, "back-"), ("end", right, ""))
+    return "".join(
+        f' marker-{end}="url(#{way if mark == "arrow" else ""}{NAMES[mark]}-{kind})"'
+        for end, mark, way in ends
+        if mark in NAMES
+    )
+
+
+def definitions(colours: Mapping[str, str]) -> Iterator[str]:
+    """Heads that point back and rings, by kind; heads that point on are those of every picture."""
+    for kind, colour in colours.items():
+        yield arrow_head(f"back-head-{kind}", colour, tip=TIP, size=SIZE, back=True)
+        yield (
+            f'<marker id="ring-{kind}" viewBox="0 0 10 10" refX="5" refY="5" markerWidth="9"'
+            ' markerHeight="9" markerUnits="userSpaceOnUse"><circle cx="5" cy="5" r="3.6"'
+            f' fill="#ffffff" stroke="{colour}" stroke-width="1.8"/></marker>'
+        )
+
+
+def spread(pairs: Sequence[tuple[str, str]], height: Mapping[str, float]) -> dict[_End, float]:
+    """How far below the middle of its box's side each end of a link stands, so that marks do not
+    lie on each other: in the order of the other ends.
+
+    `pairs` are the (left, right) columns of links, `height` the place of each column from the top.
+
+    >>> spread([("a", "b"), ("a", "c")], {"a": 0, "b": 0, "c": 40})
+    {('a', 'b', 0): -3.5, ('a', 'c', 0): 3.5, ('a', 'b', 1): 0.0, ('a', 'c', 1): 0.0}
+    """
+    at_side: dict[tuple[int, str], list[tuple[str, str]]] = {}
+    for side in (0, 1):
+        for pair in pairs:
+            at_side.setdefault((side, pair[side]), []).append(pair)
+    places: dict[_End, float] = {}
+    for (side, _), links in at_side.items():
+        step = min(MAX_STEP, SIDE / len(links))
+        ordered = sorted(links, key=lambda pair: height[pair[1 - side]])
+        for k, pair in enumerate(ordered):
+            places[(*pair, side)] = (k - (len(links) - 1) / 2) * step
+    return places
+
+
+def noted(links: Iterable[MarkedLink] | None, *, drawn: bool) -> tuple[str, ...]:
+    """What the legend says of marks: what they mean, or where they are if none is drawn."""
+    if links is None:
+        return ()
+    return NOTES if drawn else ("what holds though causes may be unseen: pag in graph.json",)
+
+
+# --- graph matrix ---
+#
+# A graph of many arrows as a matrix: causes in rows, effects in columns, both in causal order.
+#
+# Each provenance has a colour and a shape of its own, so that it reads in black and white too.
+
+
+MAX_NODES = 60  # beyond, columns without a link are left out
+_SQUARE, _DISC = "M1,1h8v8h-8z", "M5,1a4,4 0 1 0 .01,0z"
+# In a square of side 10; holes by the even-odd rule.
+SHAPES = {
+    "given": _SQUARE,
+    "required": f"{_SQUARE}M3.5,3.5v3h3v-3z",
+    "learned": _DISC,
+    "supported": "M5,0L10,5 5,10 0,5z",
+    "refuted": "M1,3L3,1 5,3 7,1 9,3 7,5 9,7 7,9 5,7 3,9 1,7 3,5z",
+    "undecided": f"{_DISC}M5,3.2a1.8,1.8 0 1 1 -.01,0z",
+    "predictive": "M5,1L9.5,9H.5z",
+    "latent": "M1,4h8v2h-8z",
+}
+
+
+class Look(Protocol):
+    """How links of one provenance look, and what the legend says."""
+
+    @property
+    def colour(self) -> str: ...
+    @property
+    def meaning(self) -> str: ...
+
+
+def matrix(
+    graph: DrawnGraph,
+    edges: Sequence[Link],
+    *,
+    title: str,
+    styles: Mapping[str, Look],
+    notes: Sequence[str],
+    description: str,
+) -> str:
+    """The SVG text. `edges` are drawn, `notes` stand below the legend.
+
+    A link of unknown direction is in both of its cells.
+    """
+    causes, effects = _shown(graph, edges)
+    most = max(len(causes), len(effects))
+    cell = 18.0 if most <= 40 else 13.0 if most <= 120 else 10.0
+    size = min(12.0, cell - 1)
+    left, top = (
+        20 + 0.62 * size * max(len(short(n)) for n in names) for names in (causes, effects)
+    )
+    top += 24
+    wide, high = cell * len(effects), cell * len(causes)
+    body = [*_grid(causes, effects, left, top, cell, size)]
+    for kind, colour, words, (a, b) in _links(graph, edges, styles):
+        if a in causes and b in effects:
+            x, y = left + cell * effects[b], top + cell * causes[a]
+            body.append(_mark(kind, colour, x, y, cell, words))
+    used = [p for p in styles if any(e.provenance == p for e in edges)]
+    legend = [(p, styles[p].colour, f"{p}: {styles[p].meaning}") for p in used]
+    if graph.latent:
+        legend.append(("latent", FAINT, "latent: unseen common cause"))
+    hidden = len(graph.nodes) - len({*causes, *effects})
+    if hidden:
+        notes = [*notes, f"{hidden} columns without a link are not shown"]
+    body += _matrix_legend(legend, notes, top + high + 16)
+    return frame(
+        body,
+        name="graph",
+        title=title,
+        description=description,
+        width=max(left + wide, 460.0) + MARGIN,
+        height=top + high + 24 + 20 * (len(legend) + len(notes)) + MARGIN,
+    )
+
+
+def _shown(graph: DrawnGraph, edges: Sequence[Link]) -> tuple[dict[str, int], dict[str, int]]:
+    """The places of the rows and of the columns, causes before effects.
+
+    A large graph shows only what is a cause, and what is an effect.
+    """
+    order = graph.order()
+    ends = [e.pair for e in edges] + [e.pair[::-1] for e in edges if not e.directed]
+    kept = [{pair[k] for pair in ends} if len(order) > MAX_NODES else set(order) for k in (0, 1)]
+    rows, columns = ([name for name in order if name in names] for names in kept)
+    return {n: i for i, n in enumerate(rows)}, {n: i for i, n in enumerate(columns)}
+
+
+def _links(
+    graph: DrawnGraph, edges: Sequence[Link], styles: Mapping[str, Look]
+) -> Iterator[tuple[str, str, str, tuple[str, str]]]:
+    """Kind, colour, words and cell of each mark."""
+    for edge in edges:
+        a, b = edge.pair
+        words = f"{a} {'to' if edge.directed else 'and'} {b}: {edge.provenance}"
+        for pair in [(a, b)] if edge.directed else [(a, b), (b, a)]:
+            yield edge.provenance, styles[edge.provenance].colour, words, pair
+    for a, b in confounded(graph):
+        for pair in ((a, b), (b, a)):
+            yield "latent", FAINT, f"{a} and {b}: unseen common cause", pair
+
+
+def _grid(
+    causes: Mapping[str, int],
+    effects: Mapping[str, int],
+    left: float,
+    top: float,
+    cell: float,
+    size: float,
+) -> Iterator[str]:
+    """Names on two sides, and bands that lead the eye from them."""
+    wide, high = cell * len(effects), cell * len(causes)
+    yield label(left - 8, top - 8, "cause", anchor="end", size=11, colour=FAINT)
+    yield label(left, 14, "effect", size=11, colour=FAINT)
+    for name, i in causes.items():
+        if i % 2:
+            look = f'width="{fixed(wide)}" height="{fixed(cell)}" fill="#f1f3f5"'
+            yield f'<rect x="{fixed(left)}" y="{fixed(top + cell * i)}" {look}/>'
+        at = top + cell * (i + 0.5) + size / 3
+        yield label(left - 6, at, short(name), anchor="end", size=size)
+    for name, i in effects.items():
+        x, y = fixed(left + cell * (i + 0.5) + size / 3), fixed(top - 6)
+        turn = f'transform="rotate(-90 {x} {y})"'
+        words = safe(short(name))
+        yield f'<text x="{x}" y="{y}" font-size="{size:g}" fill="{INK}" {turn}>{words}</text>'
+    for i in range(len(effects) + 1):
+        x_, width = left + cell * i, 1.0 if i % 5 == 0 else 0.4
+        yield line(x_, top, x_, top + high, colour="#d5d9de", width=width)
+
+
+def _mark(kind: str, colour: str, x: float, y: float, cell: float, words: str) -> str:
+    """The mark of a link in its cell."""
+    move = f"translate({fixed(x + cell * 0.1)},{fixed(y + cell * 0.1)}) scale({cell * 0.08:.2f})"
+    return (
+        f'<path class="{kind}" transform="{move}" d="{SHAPES[kind]}" fill="{colour}"'
+        f' fill-rule="evenodd"><title>{safe(words)}</title></path>'
+    )
+
+
+def _matrix_legend(
+    rows: Sequence[tuple[str, str, str]], notes: Sequence[str], top: float
+) -> Iterator[str]:
+    for i, (kind, colour, words) in enumerate(rows):
+        y = top + 20 * i
+        yield _mark(kind, colour, MARGIN, y, 16, words)
+        yield label(MARGIN + 26, y + 13, words)
+    for i, words in enumerate(notes, start=len(rows)):
+        yield label(MARGIN, top + 13 + 20 * i, words)

@@ -6,7 +6,7 @@ codes are confidential. `noisy_tv1` compares with *released* tables and is publi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -15,10 +15,168 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.domain import Domain
+from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
-from synthdp.evaluate.counting import CrossTable, FloatArray, count_tables, total_variation
-from synthdp.evaluate.pairs import compare_pairs
+
+# --- counting ---
+#
+# Contingency tables of many column sets, counted in one streaming pass over the rows.
+#
+# Each table is counted chunk by chunk. The pass therefore needs memory for its tables and for one
+# chunk. A table with few cells is a dense array. A table with many cells keeps only the cells that
+# occur.
+
+
+CHUNK_ROWS = 1 << 15  # a column's keys of one chunk stay in the second-level cache
+DENSE_CELLS = 1 << 18  # one table; above it only the cells that occur are kept
+DENSE_TOTAL = 1 << 25  # all tables together: 256 MiB of counters
+
+Chunks = Iterable[npt.NDArray[np.integer]]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossTable:
+    """Counts of one contingency table.
+
+    `keys` are the numbers of the stored cells, sorted, in C order over `sizes`; None means all
+    cells.
+    """
+
+    columns: tuple[int, ...]
+    sizes: tuple[int, ...]
+    keys: IntArray | None
+    counts: IntArray
+
+    @property
+    def total(self) -> int:
+        """Number of rows counted."""
+        return int(self.counts.sum())
+
+    def occupied(self) -> tuple[IntArray, IntArray]:
+        """Keys and counts of the cells that occur, shape `[cells that occur]` each."""
+        if self.keys is not None:
+            return self.keys, self.counts
+        keys = np.flatnonzero(self.counts)
+        return keys, self.counts[keys]
+
+
+def count_tables(
+    codes: npt.NDArray[np.integer] | Chunks, sizes: Sequence[int], tables: Sequence[tuple[int, ...]]
+) -> tuple[CrossTable, ...]:
+    """One `CrossTable` for each tuple of column positions in `tables`.
+
+    `codes` has shape `[rows, columns]`, or is an iterable of such chunks. Each code is a level
+    below the column's entry of `sizes`.
+
+    Raises:
+        ValueError: a table has more cells than a 64-bit integer can number.
+
+    >>> table, = count_tables(np.array([[0, 1], [0, 1], [1, 0]]), (2, 2), [(0, 1)])
+    >>> table.counts
+    array([0, 2, 1, 0])
+    """
+    shapes = [tuple(sizes[c] for c in table) for table in tables]
+    counters = [_counter(shape, dense) for shape, dense in zip(shapes, _dense(shapes), strict=True)]
+    for chunk in _chunks(codes):
+        columns = np.ascontiguousarray(chunk.T, dtype=np.int64)
+        for table, shape, counter in zip(tables, shapes, counters, strict=True):
+            counter.add(_keys(columns, table, shape))
+    return tuple(
+        CrossTable(t, s, *c.result()) for t, s, c in zip(tables, shapes, counters, strict=True)
+    )
+
+
+def total_variation(a: CrossTable, b: CrossTable) -> float:
+    """Total variation distance of two tables, in [0, 1]; both must hold rows.
+
+    It is half the summed absolute difference of their relative frequencies.
+    """
+    if a.keys is None and b.keys is None:
+        return float(0.5 * np.abs(a.counts / a.total - b.counts / b.total).sum())
+    (keys_a, counts_a), (keys_b, counts_b) = a.occupied(), b.occupied()
+    _, cell = np.unique(np.concatenate([keys_a, keys_b]), return_inverse=True)
+    shares = np.concatenate([counts_a / a.total, -counts_b / b.total])
+    return float(0.5 * np.abs(np.bincount(cell, weights=shares)).sum())
+
+
+def _dense(shapes: Sequence[tuple[int, ...]]) -> list[bool]:
+    """For each table, whether a dense array counts it; dense arrays share `DENSE_TOTAL` cells."""
+    available, dense = DENSE_TOTAL, []
+    for shape in shapes:
+        cells = _cells(shape)
+        dense.append(cells <= min(DENSE_CELLS, available))
+        if dense[-1]:
+            available -= cells
+    return dense
+
+
+def _cells(shape: tuple[int, ...]) -> int:
+    """Number of cells; raises ValueError beyond 64-bit integers."""
+    cells = 1
+    for size in shape:
+        cells *= size
+    if cells > np.iinfo(np.int64).max:
+        raise ValueError(
+            f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can name;"
+            " use fewer columns"
+        )
+    return cells
+
+
+def _chunks(codes: npt.NDArray[np.integer] | Chunks) -> Iterator[npt.NDArray[np.integer]]:
+    if not isinstance(codes, np.ndarray):
+        yield from codes
+        return
+    for start in range(0, len(codes), CHUNK_ROWS):
+        yield codes[start : start + CHUNK_ROWS]
+
+
+def _keys(columns: IntArray, table: tuple[int, ...], shape: tuple[int, ...]) -> IntArray:
+    """Number of each row's cell, shape `[rows]`; `columns` has shape `[columns, rows]`."""
+    keys: IntArray = columns[table[0]]
+    for column, size in zip(table[1:], shape[1:], strict=True):
+        keys = keys * size + columns[column]
+    return keys
+
+
+class _Dense:
+    """Counts of all cells."""
+
+    def __init__(self, cells: int) -> None:
+        self._counts = np.zeros(cells, dtype=np.int64)
+
+    def add(self, keys: IntArray) -> None:
+        self._counts += np.bincount(keys, minlength=len(self._counts))
+
+    def result(self) -> tuple[None, IntArray]:
+        return None, self._counts
+
+
+class _Sparse:
+    """Counts of the cells that occur."""
+
+    def __init__(self) -> None:
+        self._keys = np.zeros(0, dtype=np.int64)
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    def add(self, keys: IntArray) -> None:
+        new, counts = np.unique(keys, return_counts=True)
+        self._keys, cell = np.unique(np.concatenate([self._keys, new]), return_inverse=True)
+        weights = np.concatenate([self._counts, counts])
+        self._counts = np.bincount(cell, weights=weights, minlength=len(self._keys)).astype(
+            np.int64
+        )
+
+    def result(self) -> tuple[IntArray, IntArray]:
+        return self._keys, self._counts
+
+
+def _counter(shape: tuple[int, ...], dense: bool) -> _Dense | _Sparse:
+    return _Dense(_cells(shape)) if dense else _Sparse()
+
+
+# --- fidelity ---
+
 
 TRIPLE_SEED = 0  # public: the same 3-way tables are compared in every release of one domain
 
@@ -190,3 +348,298 @@ def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
     last = int(np.flatnonzero(descending > excess)[-1])
     projected: FloatArray = np.maximum(shares - excess[last], 0.0)
     return projected
+
+
+# --- sampling ---
+#
+# How far two real samples of one table would be from each other: the floor of every distance.
+
+
+FloatArray = npt.NDArray[np.float64]
+
+MAX_TABLES = 200
+
+
+def sampling_distance(shares: FloatArray, first: int, second: int) -> float:
+    """About the mean total variation of two samples, of `first` and `second` rows, of one law.
+
+    `shares` are the law's, of any shape. A cell of share p differs by a normal variable of variance
+    p (1 - p) (1/first + 1/second), whose mean absolute value is its deviation times sqrt(2 / pi);
+    rare cells, where that fails, differ by at most 2 p on average.
+
+    >>> round(sampling_distance(np.full(10, 0.1), 1000, 1000), 3)
+    0.054
+    """
+    p = np.asarray(shares, dtype=np.float64)
+    normal = np.sqrt(2 / np.pi * p * (1 - p) * (1 / first + 1 / second))
+    return float(0.5 * np.minimum(normal, 2 * p).sum())
+
+
+def sampling_floor(
+    codes: Codes, domain: Domain, tables: Sequence[tuple[str, ...]], *, first: int, second: int
+) -> float:
+    """The mean of `sampling_distance` over the first `MAX_TABLES` of `tables`.
+
+    Their law is taken from levels `[rows, columns]` of a table of synthetic rows.
+    """
+    chosen = [tuple(domain.index(name) for name in names) for names in tables[:MAX_TABLES]]
+    counted = count_tables(codes, domain.sizes, chosen)
+    distances = [
+        sampling_distance(table.occupied()[1] / table.total, first, second) for table in counted
+    ]
+    return float(np.mean(distances))
+
+
+# --- pairs ---
+#
+# All pairs of columns of two tables: total variation and association, counted in blocks.
+#
+# A column is counted with all later ones in one pass. A table of a thousand columns (half a
+# million pairs) then takes seconds, and no pair costs a call. Memory is that of a block of cells
+# and a block of rows, not of all pairs.
+
+
+MAX_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
+MAX_KEYS = 1 << 20  # cell numbers in memory at once
+
+AnyCodes = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class PairFigures:
+    """Symmetric matrices `[columns, columns]`: total variation, and Cramér's V of either table.
+
+    The diagonal is 0 for the total variation and 1 for Cramér's V.
+    """
+
+    variation: FloatArray
+    association: tuple[FloatArray, FloatArray]
+
+
+def compare_pairs(first: AnyCodes, second: AnyCodes, sizes: Sequence[int]) -> PairFigures:
+    """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row.
+
+    Each code is a level below the column's entry of `sizes`.
+    """
+    tables, sizes = _occurring(first, second, sizes)
+    columns = len(sizes)
+    variation = np.zeros((columns, columns))
+    association = np.eye(columns), np.eye(columns)
+    for i, later in _blocks(sizes):
+        starts = np.cumsum([0, *(sizes[j] for j in later)])
+        counts = [_count(levels, i, later, starts, sizes[i]) for levels in tables]
+        shares = [table / levels.shape[1] for table, levels in zip(counts, tables, strict=True)]
+        variation[i, later] = 0.5 * np.add.reduceat(
+            np.abs(shares[0] - shares[1]).sum(axis=1), starts[:-1]
+        )
+        for matrix, table in zip(association, counts, strict=True):
+            matrix[i, later] = cramers_v(table, starts[:-1])
+    for matrix in (variation, *association):
+        matrix += np.triu(matrix, 1).T
+    return PairFigures(variation, association)
+
+
+def _occurring(
+    first: AnyCodes, second: AnyCodes, sizes: Sequence[int]
+) -> tuple[list[AnyCodes], list[int]]:
+    """Both tables as `[columns, rows]`, renumbered to the levels that occur in either.
+
+    Other levels change no figure and cost cells.
+    """
+    tables: list[AnyCodes] = [codes.T.copy(order="C") for codes in (first, second)]
+    occurring = []
+    for i, size in enumerate(sizes):
+        occurs = np.bincount(np.concatenate([levels[i] for levels in tables]), minlength=size) > 0
+        number = (np.cumsum(occurs) - 1).astype(first.dtype)
+        for levels in tables:
+            levels[i] = number[levels[i]]
+        occurring.append(int(occurs.sum()))
+    return tables, occurring
+
+
+def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
+    """Each column with runs of later columns, so that every pair comes once.
+
+    A run has at most `MAX_CELLS` cells, or a single pair.
+    """
+    for i, size in enumerate(sizes):
+        begin, levels = i + 1, 0
+        for j in range(i + 1, len(sizes)):
+            if levels and size * (levels + sizes[j]) > MAX_CELLS:
+                yield i, range(begin, j)
+                begin, levels = j, 0
+            levels += sizes[j]
+        if levels:
+            yield i, range(begin, len(sizes))
+
+
+def _count(levels: AnyCodes, i: int, later: range, starts: IntArray, size: int) -> IntArray:
+    """Counts `[levels of the later columns one after the other, levels of i]`.
+
+    `levels` has shape `[columns, rows]`.
+    """
+    counts = np.zeros(int(starts[-1]) * size, dtype=np.int64)
+    step = max(1, MAX_KEYS // len(later))
+    for begin in range(0, levels.shape[1], step):
+        rows = slice(begin, begin + step)
+        keys = levels[later.start : later.stop, rows] + starts[:-1, None]
+        keys *= size
+        keys += levels[i, rows]
+        counts += np.bincount(keys.ravel(), minlength=len(counts))
+    return counts.reshape(-1, size)
+
+
+# --- pair plot ---
+#
+# Small contingency tables for pair plots: every column and every pair of a few columns.
+
+
+MAX_COLUMNS, MAX_LEVELS = 10, 12
+OTHERS = "others"
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairPlot:
+    """Relative frequencies of the columns `names`.
+
+    `tables[i][j]` has shape `[levels of i, levels of j]`, on the diagonal `[levels of i]`. `ends`
+    are what the first and the last level of each column stand for.
+    """
+
+    names: tuple[str, ...]
+    tables: tuple[tuple[FloatArray, ...], ...]
+    ends: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values of the upper triangle; the lower one is its transpose."""
+        size = range(len(self.names))
+        return {
+            "columns": list(self.names),
+            "tables": [[self.tables[i][j].round(6).tolist() for j in size if j >= i] for i in size],
+        }
+
+
+def grid(domain: Domain, codes: Codes, like: Codes) -> tuple[IntArray, tuple[int, ...]]:
+    """Coarse levels `[rows, columns]`, at most `MAX_LEVELS` for each column, and their numbers.
+
+    Neighbouring levels of an ordered column are merged. Of categories, the commonest in `like`
+    (published rows) stay and the others become one.
+    """
+    cells = np.zeros((len(codes), len(domain)), dtype=np.int64)
+    sizes = []
+    for i, column in enumerate(domain.columns):
+        cell_of_level = _coarse(column, like[:, i])
+        cells[:, i] = cell_of_level[codes[:, i]]
+        sizes.append(int(cell_of_level.max()) + 1)
+    return cells, tuple(sizes)
+
+
+def _coarse(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> IntArray:
+    """The cell of each level, shape `[levels]`."""
+    levels = np.arange(column.levels)
+    if column.levels <= MAX_LEVELS:
+        return levels
+    if column.ordered:
+        return levels * MAX_LEVELS // column.levels
+    order = np.argsort(-np.bincount(like, minlength=column.levels), kind="stable")
+    kept = np.sort(order[: MAX_LEVELS - 1])
+    cells = np.full(column.levels, MAX_LEVELS - 1)
+    cells[kept] = np.arange(len(kept))
+    return cells
+
+
+def association(cells: IntArray, sizes: Sequence[int]) -> FloatArray:
+    """Cramér's V of all pairs of columns of a grid, shape `[columns, columns]`."""
+    return compare_pairs(cells, cells, sizes).association[0]
+
+
+def most_connected(
+    names: Sequence[str], strengths: FloatArray, *, first: Sequence[str]
+) -> tuple[str, ...]:
+    """At most `MAX_COLUMNS` of `names`: those of `first`, then the most strongly associated.
+
+    `strengths` `[names, names]` is what `association` returns.
+    """
+    order = np.argsort(-(strengths.sum(axis=1).round(6)), kind="stable")
+    preferred = [n for n in first if n in names]
+    ranked = dict.fromkeys([*preferred, *(names[i] for i in order)])
+    return tuple(ranked)[:MAX_COLUMNS]
+
+
+def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes) -> PairPlot:
+    """Relative frequencies of `names` in a table of level codes, shape `[rows, columns]`.
+
+    The table must hold a row. `like` is as in `grid`.
+    """
+    chosen = Domain(tuple(domain[n] for n in names))
+    columns = [domain.index(n) for n in names]
+    cells, sizes = grid(chosen, codes[:, columns], like[:, columns])
+    size = range(len(names))
+    tables = tuple(tuple(_cell_shares(cells, sizes, i, j) for j in size) for i in size)
+    ends = tuple(_ends(c, like[:, i]) for c, i in zip(chosen.columns, columns, strict=True))
+    return PairPlot(tuple(names), tables, ends)
+
+
+def _ends(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> tuple[str, str]:
+    cells = _coarse(column, like)
+    last = int(cells.max())
+    merged = not column.ordered and column.levels > MAX_LEVELS
+    first = column.labels[int(np.flatnonzero(cells == 0)[0])]
+    return first, OTHERS if merged else column.labels[int(np.flatnonzero(cells == last)[-1])]
+
+
+def _cell_shares(cells: IntArray, sizes: Sequence[int], i: int, j: int) -> FloatArray:
+    """Relative frequencies of columns i and j; of one column where i = j."""
+    if i == j:
+        return np.bincount(cells[:, i], minlength=sizes[i]) / len(cells)
+    keys = cells[:, i] * sizes[j] + cells[:, j]
+    shares: FloatArray = np.bincount(keys, minlength=sizes[i] * sizes[j]).reshape(
+        sizes[i], sizes[j]
+    ) / len(cells)
+    return shares
+
+
+# --- association ---
+#
+# Association of pairs of columns: Cramér's V with Bergsma's bias correction.
+#
+# Source: W. Bergsma, "A bias-correction for Cramér's V and Tschuprow's T", Journal of the Korean
+# Statistical Society 42 (2013), equation for V tilde. Levels that never occur do not count as
+# levels.
+
+
+def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:
+    """Cramér's V of one column with each of several others, shape `[others]`.
+
+    `counts` has shape `[levels of the others one after the other, levels of the column]`. It holds
+    one contingency table for each other column, one below the other. `starts` gives the first row
+    of each table. V is 0 where a column has a single level or the table has a single row: the
+    corrected maximum is then 0.
+
+    >>> cramers_v(np.array([[50, 0], [0, 50]]), np.array([0]))
+    array([1.])
+    """
+    cells = counts.astype(np.float64)
+    row_totals = cells.sum(axis=1)
+    column_totals = np.add.reduceat(cells, starts, axis=0)[0]  # the same in every table
+    n = column_totals.sum()
+    r = np.add.reduceat(row_totals > 0, starts, dtype=np.int64)
+    c = int((column_totals > 0).sum())
+    if n < 2 or c < 2:
+        return np.zeros(len(starts))
+    # chi² / n = sum n_ij² / (n_i n_j) - 1; a level that does not occur has only empty cells
+    by_row = (cells**2 @ _inverse(column_totals)) * _inverse(row_totals)
+    phi2 = np.add.reduceat(by_row, starts) - 1.0
+    phi2 = np.maximum(0.0, phi2 - (r - 1) * (c - 1) / (n - 1))
+    maximum = np.minimum(r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)) - 1
+    ratio = np.divide(phi2, maximum, out=np.zeros(len(starts)), where=maximum > 0)
+    strength: FloatArray = np.minimum(1.0, np.sqrt(ratio))
+    return strength
+
+
+def _inverse(totals: FloatArray) -> FloatArray:
+    """1 / total, and 0 where a total is 0."""
+    inverse: FloatArray = np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
+    return inverse

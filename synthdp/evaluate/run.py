@@ -11,14 +11,25 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
-from synthdp.evaluate.effects import EffectRow, compare_effects
-from synthdp.evaluate.fidelity import FidelityReport, fidelity
+from synthdp.evaluate.effects import CoverageRow, EffectRow, compare_effects, coverage
+from synthdp.evaluate.fidelity import (
+    FidelityReport,
+    PairPlot,
+    association,
+    fidelity,
+    grid,
+    most_connected,
+    pair_plot,
+)
 from synthdp.evaluate.independences import IndependenceReport, compare_independences
-from synthdp.evaluate.inference import CoverageRow, coverage
-from synthdp.evaluate.pair_plot import PairPlot, association, grid, most_connected, pair_plot
-from synthdp.evaluate.random_targets import CLASSIFIERS, PaperReport, random_targets, summarize
-from synthdp.evaluate.subgroups import SubgroupRow, group_columns, subgroups
-from synthdp.evaluate.two_sample import TwoSampleRow, two_sample
+from synthdp.evaluate.learners import PAPER_CLASSIFIERS, PaperReport, random_targets, summarize
+from synthdp.evaluate.subgroups import (
+    SubgroupRow,
+    TwoSampleRow,
+    group_columns,
+    subgroups,
+    two_sample,
+)
 from synthdp.evaluate.utility import UtilityReport, trainings, utility
 from synthdp.progress import Advance, Steps, unheard
 
@@ -132,7 +143,7 @@ def evaluate(
     train, test, drawn = codes or tuple(encode(domain, frame)[0] for frame in frames)
     names = [
         *trainings(domain, settings.targets, settings.classifiers),
-        *trainings(domain, random_targets(domain, settings.random_targets), CLASSIFIERS),
+        *trainings(domain, random_targets(domain, settings.random_targets), PAPER_CLASSIFIERS),
     ]
     steps = Steps(2 + len(names) + ANALYSES, progress)
     steps.begin("fidelity")
@@ -198,7 +209,7 @@ def _learning(
     drawn = random_targets(domain, settings.random_targets)
     if not drawn:
         return useful, None
-    return useful, summarize(drawn, judged(drawn, CLASSIFIERS))
+    return useful, summarize(drawn, judged(drawn, PAPER_CLASSIFIERS))
 
 
 @dataclass(frozen=True, eq=False)

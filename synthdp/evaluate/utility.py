@@ -15,27 +15,136 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.domain import Domain
-from synthdp.evaluate import scores
-from synthdp.evaluate.features import (
-    Features,
-    build_features,
-    category_mask,
-    clamped_numbers,
-    join,
-    target_levels,
-)
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import Codes, encode_column, to_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.evaluate.learners import Learner
 
+
+# --- scores ---
+#
+# Scores of predictions under row weights, for all bootstrap resamples at once.
+#
+# A bootstrap resample of `n` test rows is a row of counts that sum to `n`. Each function takes
+# such weights, shape `[resamples, rows]`, and returns one figure for each resample, NaN where it
+# is not defined. The first row of `resample_weights` is all ones: the plain estimate.
+
+
+FloatArray = npt.NDArray[np.float64]
+Weights = npt.NDArray[np.float32]
+
+
+def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> Weights:
+    """How often each row is drawn, shape `[1 + resamples, rows]`.
+
+    Float32 holds such counts exactly.
+    """
+    weights = np.ones((1 + resamples, rows), dtype=np.float32)
+    for i in range(1, 1 + resamples):
+        weights[i] = np.bincount(rng.integers(0, rows, size=rows), minlength=rows)
+    return weights
+
+
+def auc(scores: FloatArray, positive: npt.NDArray[np.bool_], weights: Weights) -> FloatArray:
+    """Area under the ROC curve of scores `[rows]`, shape `[resamples]`; ties count half.
+
+    >>> auc(np.array([0.1, 0.4, 0.8]), np.array([False, True, True]), np.ones((1, 3), np.float32))
+    array([1.])
+    """
+    order = np.argsort(scores, kind="stable")
+    _, starts = np.unique(scores[order], return_index=True)
+    ordered = weights[:, order]
+    ones = np.add.reduceat(ordered * positive[order], starts, axis=1, dtype=np.float64)
+    zeros = np.add.reduceat(ordered * ~positive[order], starts, axis=1, dtype=np.float64)
+    below = np.cumsum(zeros, axis=1) - zeros
+    pairs = ones.sum(axis=1) * zeros.sum(axis=1)
+    won = (ones * (below + 0.5 * zeros)).sum(axis=1)
+    return _ratio(won, pairs)
+
+
+def macro_auc(scores: FloatArray, labels: IntVector, weights: Weights) -> FloatArray:
+    """Mean one-versus-rest AUC, shape `[resamples]`, over the classes that a resample contains.
+
+    A class that is the only one is left out. `scores` has shape `[rows, classes]`. With two classes
+    this is the usual AUC.
+    """
+    present = np.unique(labels)
+    # Two classes have the same one-versus-rest AUC where their scores mirror each other.
+    if len(present) == 2 and scores.shape[1] == 2:
+        present = present[1:]
+    return _mean_defined([auc(scores[:, k], labels == k, weights) for k in present])
+
+
+def _mean_defined(parts: Sequence[FloatArray]) -> FloatArray:
+    """Mean over the parts that are not NaN, shape `[resamples]`."""
+    table = np.stack(parts)
+    known = ~np.isnan(table)
+    total = np.where(known, table, 0.0).sum(axis=0)
+    count = known.sum(axis=0)
+    return _ratio(total, count)
+
+
+def _ratio(above: npt.NDArray[Any], below: npt.NDArray[Any]) -> FloatArray:
+    """Quotient where the divisor is positive, NaN elsewhere."""
+    quotient: FloatArray = np.divide(above, below, out=np.full(len(below), np.nan), where=below > 0)
+    return quotient
+
+
+def _sums(weights: Weights, columns: npt.NDArray[Any]) -> FloatArray:
+    """Weighted column sums, shape `[resamples, columns]`."""
+    summed: FloatArray = weights.astype(np.float64) @ columns
+    return summed
+
+
+def accuracy(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:
+    """Share of correct predictions, shape `[resamples]`."""
+    return _row_mean(weights, predicted == labels)
+
+
+def macro_f1(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:
+    """Unweighted mean F1, shape `[resamples]`, over the classes that occur or are predicted."""
+    classes = np.union1d(predicted, labels)
+    parts = []
+    for k in classes:
+        says, is_k = predicted == k, labels == k
+        columns = np.column_stack([says & is_k, says, is_k]).astype(np.float32)
+        true_positives, positives, actual = (weights @ columns).astype(np.float64).T
+        parts.append(_ratio(2 * true_positives, positives + actual))
+    return _mean_defined(parts)
+
+
+def r_squared(predicted: FloatArray, values: FloatArray, weights: Weights) -> FloatArray:
+    """1 - squared error / variance, shape `[resamples]`; NaN where the values do not vary."""
+    centred = values - values.mean()
+    sums = _sums(weights, np.column_stack([(predicted - values) ** 2, centred, centred**2]))
+    n = weights.sum(axis=1, dtype=np.float64)
+    spread = sums[:, 2] - sums[:, 1] ** 2 / n
+    return 1.0 - _ratio(sums[:, 0], np.where(spread > 1e-12 * n, spread, 0.0))
+
+
+def mean_absolute_error(predicted: FloatArray, values: FloatArray, weights: Weights) -> FloatArray:
+    """Mean absolute error, shape `[resamples]`, in the values' unit."""
+    return _row_mean(weights, np.abs(predicted - values))
+
+
+def _row_mean(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
+    """Weighted mean of one value per row, shape `[resamples]`."""
+    sums = _sums(weights, values[:, None].astype(np.float64))[:, 0]
+    mean: FloatArray = sums / weights.sum(axis=1, dtype=np.float64)
+    return mean
+
+
+# --- utility ---
+
+
 RESAMPLES = 200
 SIDES = ("real", "synthetic")
 LEVEL = 0.95
 
-Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any], scores.Weights], scores.FloatArray]
+Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any], Weights], FloatArray]
 Frames = Mapping[str, "pd.DataFrame"]  # "real" and "synthetic" rows to train on, "test" rows
 
 
@@ -211,7 +320,7 @@ def _one_target(
         _left_out(trainings(domain, [target], classifiers), begin)
         note = f"{target}: not available: too few rows in which it is present"
         return UtilityReport((), (note,))
-    weights = scores.resample_weights(len(task.values), RESAMPLES, rng=rng)
+    weights = resample_weights(len(task.values), RESAMPLES, rng=rng)
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for name, learner in task.learners.items():
@@ -253,9 +362,9 @@ def _classification(
         return trained.output, trained.warnings
 
     metrics: dict[str, Metric] = {
-        "auc": scores.macro_auc,
-        "accuracy": lambda s, y, w: scores.accuracy(s.argmax(axis=1), y, w),
-        "macro_f1": lambda s, y, w: scores.macro_f1(s.argmax(axis=1), y, w),
+        "auc": macro_auc,
+        "accuracy": lambda s, y, w: accuracy(s.argmax(axis=1), y, w),
+        "macro_f1": lambda s, y, w: macro_f1(s.argmax(axis=1), y, w),
     }
     learners = {name: CLASSIFIERS[name] for name in classifiers}
     return _Task(target, learners, metrics, run, labels["test"])
@@ -288,7 +397,7 @@ def _regression(
         predicted = column.lower + width * trained.output
         return np.clip(predicted, column.lower, column.upper), trained.warnings
 
-    metrics: dict[str, Metric] = {"r2": scores.r_squared, "mae": scores.mean_absolute_error}
+    metrics: dict[str, Metric] = {"r2": r_squared, "mae": mean_absolute_error}
     return _Task(target, REGRESSORS, metrics, run, values["test"])
 
 
@@ -299,7 +408,7 @@ def _row(
     fn: Metric,
     outputs: Mapping[str, npt.NDArray[Any]],
     values: npt.NDArray[Any],
-    weights: scores.Weights,
+    weights: Weights,
 ) -> UtilityRow:
     """One metric of one learner, with a bootstrap interval of the difference."""
     real = fn(outputs["real"], values, weights)
@@ -316,3 +425,101 @@ def _row(
 
 def _defined(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
+
+
+# --- features ---
+#
+# Features and targets for learners, built from a table's values by the public domain alone.
+#
+# Nothing is fitted to rows. A category becomes indicators. A range is scaled by its public bounds.
+# A missing value and each spike of a range get an indicator. Values outside the domain are
+# clamped.
+
+
+MAX_INDICATORS = 256  # of one column; further levels share them, so that memory stays bounded
+
+FloatMatrix = npt.NDArray[np.float32]
+IntVector = npt.NDArray[np.int64]
+FloatVector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """One table in two encodings.
+
+    `wide` has indicators, shape `[rows, indicators]`, for linear and distance models. `narrow` has
+    one number for each column, shape `[rows, columns]`, for trees: scaled values (NaN where
+    missing), or positions of categories.
+    """
+
+    wide: FloatMatrix
+    narrow: FloatMatrix
+
+    def __len__(self) -> int:
+        return len(self.narrow)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Features:
+        """The given rows, in that order."""
+        return Features(self.wide[rows], self.narrow[rows])
+
+
+def build_features(
+    domain: Domain, frame: pd.DataFrame, names: Sequence[str]
+) -> dict[str, Features]:
+    """Features of each column of `names`, for every row of `frame`.
+
+    They are built once and joined for each target.
+    """
+    return {name: Features(*_column(domain[name], frame[name])) for name in names}
+
+
+def join(parts: Sequence[Features]) -> Features:
+    """Features of several columns (at least one) side by side."""
+    return Features(np.hstack([p.wide for p in parts]), np.hstack([p.narrow for p in parts]))
+
+
+def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatrix, FloatMatrix]:
+    """The `wide` and the `narrow` features of one column."""
+    if not column.ranged:
+        codes = encode_column(column, values).codes
+        return _indicators(codes, column.levels), codes.astype(np.float32)[:, None]
+    numbers = clamped_numbers(column, values)
+    scaled = ((numbers - column.lower) / (column.upper - column.lower)).astype(np.float32)
+    absent = np.isnan(numbers)
+    blocks = [np.where(absent, np.float32(0.5), scaled)[:, None]]
+    blocks += [(numbers == spike).astype(np.float32)[:, None] for spike in column.spikes]
+    if column.missing:
+        blocks.append(absent.astype(np.float32)[:, None])
+    return np.hstack(blocks), scaled[:, None]
+
+
+def _indicators(codes: Codes, levels: int) -> FloatMatrix:
+    """One indicator for each level; of two levels the second one."""
+    if levels == 2:  # the second indicator would be the complement of the first
+        return codes.astype(np.float32)[:, None]
+    return np.eye(min(levels, MAX_INDICATORS), dtype=np.float32)[codes % MAX_INDICATORS]
+
+
+def category_mask(
+    domain: Domain, names: Sequence[str], *, most_levels: int
+) -> npt.NDArray[np.bool_]:
+    """Which of `narrow`'s columns are unordered categories, shape `[columns]`.
+
+    A column counts if it has more than 2 and at most `most_levels` levels.
+    """
+    return np.asarray(
+        [not domain[n].ordered and 2 < domain[n].levels <= most_levels for n in names]
+    )
+
+
+def clamped_numbers(column: ColumnDomain, values: pd.Series[object]) -> FloatVector:
+    """A ranged column on its numeric scale, clamped to its public bounds, shape `[rows]`.
+
+    It is NaN where the value is missing.
+    """
+    return np.clip(to_numbers(column, values), column.lower, column.upper)
+
+
+def target_levels(column: ColumnDomain, values: pd.Series[object]) -> IntVector:
+    """A discrete column's levels, shape `[rows]`; missing is a class."""
+    return encode_column(column, values).codes.astype(np.int64)

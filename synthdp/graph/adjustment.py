@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.pag.effects import unsettled
+from synthdp.graph.pag import unsettled
 from synthdp.spec.expressions.expressions import parse
 
 if TYPE_CHECKING:

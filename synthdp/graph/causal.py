@@ -3,23 +3,108 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, Literal, get_args
 
 import networkx as nx
 
 from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
-from synthdp.graph.edge import GraphEdge, Provenance
 from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
-from synthdp.graph.open_pairs import LISTED, as_ranges, from_ranges
-from synthdp.graph.pag.marks import PagLink, links_of_json
+from synthdp.graph.pag import PagLink, links_of_json
+from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import Graph
-from synthdp.spec.wording import nearest
+
+# --- edge ---
+#
+# A link of a causal graph: its columns, its direction, and where it comes from.
+
+
+Provenance = Literal[
+    "given", "required", "learned", "supported", "refuted", "undecided", "predictive"
+]
+"""Where a link comes from.
+
+`given`: the spec states it, or it lies inside a group. `required`: the spec demands it of a learned
+graph. `learned`: a search found it. `supported`, `refuted` and `undecided`: what a validation says
+of a given arrow; an `undecided` link that is undirected is a pair on which a search has no answer.
+`predictive`: two columns depend on each other; the arrow is an order, and claims no cause. In a
+learned graph these are undecided pairs that noisy tables show to be dependent.
+"""
+PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
+
+
+@dataclass(frozen=True, order=True)
+class GraphEdge:
+    """A link and its provenance: cause -> effect if `directed`, else a - b of unknown direction.
+
+    `probability` is that of the link, whatever its direction; None where a search does not tell.
+    """
+
+    cause: str
+    effect: str
+    directed: bool = field(kw_only=True)
+    provenance: Provenance = field(kw_only=True)
+    probability: float | None = field(default=None, kw_only=True)
+
+    @property
+    def pair(self) -> Pair:
+        """(cause, effect)."""
+        return self.cause, self.effect
+
+    @property
+    def structural(self) -> bool:
+        """Whether the link is part of the graph.
+
+        An undirected undecided link is not: it marks a pair on which the data gave no answer.
+        """
+        return self.directed or self.provenance != "undecided"
+
+    def to_json(self) -> dict[str, Any]:
+        """Its form in graph.json.
+
+        >>> edge = GraphEdge("dose", "pain", directed=True, provenance="given")
+        >>> edge == GraphEdge.from_json(edge.to_json())
+        True
+        """
+        told = {} if self.probability is None else {"probability": self.probability}
+        return {
+            "from": self.cause,
+            "to": self.effect,
+            "directed": self.directed,
+            "provenance": self.provenance,
+        } | told
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> GraphEdge:
+        """Read the form of `to_json`.
+
+        Raises:
+            SynthdpError: a value is not allowed.
+            KeyError: a key is missing.
+        """
+        if data["provenance"] not in PROVENANCES or not isinstance(data["directed"], bool):
+            raise SynthdpError(
+                f"not an edge of a graph in JSON: {dict(data)}; provenance is one of"
+                f" {', '.join(PROVENANCES)}"
+            )
+        told = data.get("probability")
+        if told is not None and not (isinstance(told, int | float) and 0 <= told <= 1):
+            raise SynthdpError(f"not a probability of an edge of a graph in JSON: {told!r}")
+        return cls(
+            str(data["from"]),
+            str(data["to"]),
+            directed=data["directed"],
+            provenance=data["provenance"],
+            probability=told,
+        )
+
+
+# --- causal ---
 
 
 @dataclass(frozen=True)
@@ -285,3 +370,61 @@ class CausalGraph:
         return draw(
             self, title=title or ("Predictive graph" if self.predictive else "Causal graph")
         )
+
+
+# --- open pairs ---
+#
+# Many pairs without an answer, in few bytes: for each column, which later ones, as ranges.
+
+
+LISTED = 25_000
+"""Up to so many pairs are listed one by one."""
+MAX_PAIRS = 500_000
+"""Most pairs that a file may state."""
+
+
+def as_ranges(pairs: Iterable[Pair], nodes: Sequence[str]) -> dict[str, str]:
+    """`pairs` by their earlier column: positions of the later ones, first and last of each range.
+
+    >>> as_ranges([("a", "b"), ("a", "c"), ("e", "a"), ("b", "d")], "abcde")
+    {'a': '1-2 4-4', 'b': '3-3'}
+    """
+    place = {name: i for i, name in enumerate(nodes)}
+    later: dict[int, list[int]] = {}
+    for first, second in sorted(sorted((place[a], place[b])) for a, b in pairs):
+        later.setdefault(first, []).append(second)
+    return {nodes[first]: " ".join(_ranges(after)) for first, after in later.items()}
+
+
+def _ranges(ascending: Sequence[int]) -> Iterator[str]:
+    start = last = ascending[0]
+    for position in ascending[1:]:
+        if position != last + 1:
+            yield f"{start}-{last}"
+            start = position
+        last = position
+    yield f"{start}-{last}"
+
+
+def from_ranges(stated: Mapping[str, Any], nodes: Sequence[str]) -> Iterator[Pair]:
+    """The pairs that `as_ranges` wrote, in column order.
+
+    >>> list(from_ranges({"a": "1-2 4-4"}, "abcde"))
+    [('a', 'b'), ('a', 'c'), ('a', 'e')]
+
+    Raises:
+        SynthdpError: these are no ranges of later columns, or too many pairs.
+    """
+    place, left = {name: i for i, name in enumerate(nodes)}, MAX_PAIRS
+    for name, text in stated.items():
+        last = place.get(name, len(nodes))
+        for part in str(text).split():
+            first, _, end = part.partition("-")
+            if not (first.isdecimal() and end.isdecimal()):
+                raise SynthdpError(f"graph: {part[:20]!r} is no range of columns")
+            start, stop = int(first[:9]), int(end[:9])
+            left -= stop - start + 1
+            if not last < start <= stop < len(nodes) or left < 0:
+                raise SynthdpError(f"graph: {part[:20]!r} is no range of later columns")
+            yield from ((name, nodes[position]) for position in range(start, stop + 1))
+            last = stop

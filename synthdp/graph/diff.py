@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge, Provenance
-from synthdp.graph.metrics import arc_f1, hamming_distance
+from synthdp.graph.causal import CausalGraph, GraphEdge, Provenance
+from synthdp.graph.knowledge import Pair
 
 
 @dataclass(frozen=True)
@@ -120,3 +119,43 @@ def _link(edge: GraphEdge) -> dict[str, Any]:
         "directed": edge.directed,
         "provenance": edge.provenance,
     }
+
+
+# --- metrics ---
+#
+# The distance of a graph from the truth: structural Hamming distance and F1 of arcs.
+
+
+def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
+    """Structural Hamming distance: pairs whose link is missing, extra or of another direction.
+
+    >>> from synthdp.graph.causal import GraphEdge
+    >>> arrow = GraphEdge("a", "b", directed=True, provenance="given")
+    >>> hamming_distance(CausalGraph(("a", "b"), (arrow,)), CausalGraph(("a", "b")))
+    1
+    """
+    links_a, links_b = _links(a), _links(b)
+    return sum(links_a.get(pair) != links_b.get(pair) for pair in links_a.keys() | links_b.keys())
+
+
+def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:
+    """F1 of arcs; an undirected link counts as two arcs. Two empty graphs score 1.
+
+    Compare CPDAGs, because observational data cannot distinguish more.
+    """
+    estimated, true = _arcs(estimate), _arcs(truth)
+    if not estimated and not true:
+        return 1.0
+    return 2 * len(estimated & true) / (len(estimated) + len(true))
+
+
+def _links(graph: CausalGraph) -> dict[frozenset[str], Pair | Literal["undirected"]]:
+    links: dict[frozenset[str], Pair | Literal["undirected"]] = {
+        frozenset(p): p for p in graph.directed
+    }
+    links.update({frozenset(p): "undirected" for p in graph.undirected})
+    return links
+
+
+def _arcs(graph: CausalGraph) -> set[Pair]:
+    return {*graph.directed, *graph.undirected, *((b, a) for a, b in graph.undirected)}

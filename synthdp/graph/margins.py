@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, combinations, product
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import erfcx, log_ndtr, ndtr
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.graph.margin_smoothing import margin_probabilities
-from synthdp.graph.missing_patterns import with_common_shares
+from synthdp.graph.knowledge import Pair
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Floats = npt.NDArray[np.float64]
@@ -86,3 +88,524 @@ def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
     raised: Probabilities = np.maximum(p, floor)
     normal: Probabilities = raised / raised.sum()
     return normal
+
+
+# --- margin smoothing ---
+#
+# Noisy margins without most of their noise: free post-processing of released counts.
+#
+# Three models of a margin compete. The shares are a Gaussian process along the bins; or their
+# logarithm is, and the first and last bins may be empty (`log_density`); both with heaps on top:
+# single bins that hold far more than their neighbours, such as round numbers. Or bins have nothing
+# in common: most are empty, and the others hold any share. The margin is the mean over all models,
+# weighted by their likelihoods.
+
+
+FEW_LEVELS = 6
+"""Up to so many ordered levels a margin is not smoothed: there is nothing to pool."""
+RANGES = (0.02, 0.05, 0.1, 0.25, 0.6, 1.5)
+"""Ranges of the correlation along a column, as shares of its length."""
+ROUGHNESS = (0.0, 0.02, 0.1, 0.4)
+"""Shares of a margin's variance that neighbours do not have in common."""
+STRENGTHS = 4.0 ** np.arange(-4, 5)
+"""Variances of a margin, in squares of its mean."""
+HEAP_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+"""Shares of the bins that are not empty, where bins have nothing in common."""
+HEAP_SIZES = 2.0 ** np.arange(-1, 8)
+"""Mean shares of such bins, in means over all bins."""
+NO_NOISE = 1e-4
+"""Noise of a bin, in mean shares of a bin, below which nothing is smoothed."""
+HEAP = 4.0
+"""Standard deviations above the smooth margin at which a bin is a heap."""
+HEAP_COST = 6.0
+"""Nats that a heap costs: where it is, and how large."""
+HEAP_ROUNDS = 4
+"""Rounds in which heaps are found and taken out."""
+
+
+def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:
+    """The noisy `shares` `[levels]` of a column, smoothed along its ordered bins.
+
+    `sigma` is the standard deviation of a share. Spikes, categories and the missing level stay.
+    All shares together are 1: what the noisy ones lack is spread over all levels, as least squares
+    do, for what the bins hold together.
+    """
+    body = body_of(column)
+    if not _has_neighbours(column):
+        return shares
+    values, lacking = shares[body], 1 - float(shares.sum())
+    total = max(float(values.sum()) + lacking * len(body) / len(shares), 1e-9)
+    if sigma * len(body) < NO_NOISE * total:
+        return shares
+    models = [_separate(values, sigma, total)]
+    for smooth in (_process_models, density_models):
+        models += _with_heaps(values, sigma, total, smooth)
+    likelihood = np.array([model[0] for model in models])
+    weights = np.exp(likelihood - likelihood.max())
+    out = shares.copy()
+    out[body] = weights @ np.array([model[1] for model in models]) / weights.sum()
+    return out
+
+
+def margin_probabilities(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:
+    """Probabilities of a column's levels from noisy `shares` `[levels]`.
+
+    What smoothed shares lack of 1 belongs to no empty tail, so bins grow in proportion. What they
+    have too much is noise, and is taken off each level alike.
+    """
+    if not _has_neighbours(column):
+        return project_to_simplex(shares)
+    body, smooth = body_of(column), smoothed_margin(column, shares, sigma)
+    positive = np.maximum(smooth, 0)
+    within = float(positive[body].sum())
+    lacking = 1 - float(positive.sum())
+    if lacking <= 0 or within == 0:
+        return project_to_simplex(smooth)
+    positive[body] *= (within + lacking) / within
+    return positive
+
+
+def project_to_simplex(values: Floats) -> Floats:
+    """The probability vector nearest to `values` in L2.
+
+    Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient Projections onto the l1-Ball" (2008), Figure
+    1.
+
+    >>> project_to_simplex(np.array([0.7, 0.7, -0.2])).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    descending = np.sort(values)[::-1]
+    excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
+    threshold = excess[np.flatnonzero(descending > excess)[-1]]
+    projected: Floats = np.maximum(values - threshold, 0)
+    normal: Floats = projected / projected.sum()
+    return normal
+
+
+def _has_neighbours(column: ColumnDomain) -> bool:
+    """Whether there are enough ordered bins to learn from one of another."""
+    return column.ordered and len(body_of(column)) > FEW_LEVELS
+
+
+def _with_heaps(
+    values: Floats,
+    sigma: float,
+    total: float,
+    smooth: Callable[[Floats, float, float], Sequence[Model]],
+) -> Iterator[Model]:
+    """Smooth models with more and more heaps, in rounds."""
+    heaps, expected = np.zeros(len(values), bool), values
+    for _ in range(HEAP_ROUNDS):
+        # A heap says nothing of its neighbours.
+        rest = max(total - float((values - expected)[heaps].sum()), 1e-9)
+        models = smooth(np.where(heaps, expected, values), sigma, rest)
+        for likelihood, shares in models:
+            yield likelihood - HEAP_COST * heaps.sum(), np.where(heaps, values, shares)
+        expected = max(models, key=lambda model: model[0])[1]
+        found = values - expected > HEAP * sigma
+        if (found == heaps).all():
+            return
+        heaps = found
+
+
+def _process_models(values: Floats, sigma: float, total: float) -> list[Model]:
+    """Log likelihood and posterior mean of a Gaussian process along the bins, given their sum.
+
+    The likelihood chooses its range, roughness and strength [Rasmussen and Williams, "Gaussian
+    Processes for Machine Learning" (2006), Sections 2.2 and 5.4].
+    """
+    scale = total / len(values)
+    best: Model = -math.inf, values
+    for spectrum, turn in _spectra(len(values)):
+        turned, one = turn.T @ values, turn.sum(0)
+        for rough, strength in product(ROUGHNESS, scale**2 * STRENGTHS):
+            signal = strength * ((1 - rough) * spectrum + rough)
+            likelihood, kept = shrunk(turned, signal, sigma**2)
+            left = one * signal * sigma**2 / (signal + sigma**2)
+            missed, spread = total - float(one @ kept), float(one @ left)
+            likelihood += _normal(missed, spread) - _normal(total, float(one**2 @ signal))
+            if likelihood > best[0]:
+                best = likelihood, turn @ (kept + left * missed / spread)
+    return [best]
+
+
+def _normal(distance: float, variance: float) -> float:
+    """Log density of a normal law at a distance from its mean, without the constant."""
+    return -(distance**2 / variance + math.log(variance)) / 2
+
+
+@lru_cache(maxsize=64)
+def _spectra(bins: int) -> list[tuple[Floats, Floats]]:
+    """Eigenvalues and eigenvectors of the covariance of so many bins, for each range.
+
+    The 1 in it is the unknown level of all.
+    """
+    return [np.linalg.eigh(np.exp(-distances(bins) / reach) + 1.0) for reach in RANGES]
+
+
+def _separate(values: Floats, sigma: float, total: float) -> Model:
+    """Log likelihood and posterior mean where bins are empty, or hold shares on their own.
+
+    A bin is empty with a probability 1 - p; else its share has an exponential law of mean m. The
+    noisy share then has the law of exponential plus normal, in closed form. The likelihood chooses
+    p and m. What the posterior means lack of the sum goes where the posterior is wide. Likelihoods
+    are without the constant that `shrunk` leaves out, too.
+    """
+    bins, scaled = len(values), values / sigma
+    empty = -(scaled**2) / 2 - math.log(sigma)
+    best: Model = -math.inf, values
+    for share, size in product(HEAP_SHARES, total / bins * HEAP_SIZES):
+        centre = scaled - sigma / size
+        below = np.minimum(centre, 0)  # erfcx is finite there, and log_ndtr exact above
+        tail = np.log(erfcx(-below / math.sqrt(2)) / 2) - scaled**2 / 2
+        body = log_ndtr(centre) + (centre**2 - scaled**2) / 2
+        some = math.log(share * math.sqrt(2 * math.pi) / size) + np.where(centre < 0, tail, body)
+        none = math.log1p(-share) + empty if share < 1 else np.full(bins, -np.inf)
+        both = np.logaddexp(some, none)
+        # Mean and mean square of a normal law of deviation 1 around `centre`, cut off at 0.
+        hazard = math.sqrt(2 / math.pi) / erfcx(-np.minimum(centre, 25) / math.sqrt(2))
+        mean = np.maximum(centre + hazard, 0)
+        square = np.maximum(1 + centre * mean, mean**2)
+        held = np.exp(some - both)
+        kept = sigma * held * mean
+        left = np.maximum(sigma**2 * held * square - kept**2, 1e-12 * sigma**2)
+        missed, spread = total - float(kept.sum()), float(left.sum())
+        prior = bins * share * size**2 * (2 - share)
+        likelihood = float(both.sum()) + _normal(missed, spread)
+        likelihood -= _normal(0, prior)  # at most: the sum has no normal law before
+        if likelihood > best[0]:
+            best = likelihood, kept + left * missed / spread
+    return best
+
+
+def shrunk(turned: Floats, signal: Floats, noise: float) -> tuple[float, Floats]:
+    """Log likelihood, less its constant, and posterior mean of values in their eigenbasis."""
+    variance = signal + noise
+    likelihood = -0.5 * float((np.log(variance) + turned**2 / variance).sum())
+    return likelihood, turned * signal / variance
+
+
+def body_of(column: ColumnDomain) -> npt.NDArray[np.intp]:
+    """The levels whose order means something: no spikes, and not the missing one."""
+    return np.arange(len(column.spikes), column.levels - column.missing)
+
+
+def distances(count: int) -> Floats:
+    """Distances of `count` bins, whose whole length is 1."""
+    place = np.arange(count) / count
+    return np.abs(place[:, None] - place)
+
+
+# --- log density ---
+#
+# Margins whose logarithm is smooth: tails decline towards nothing, whatever the bounds.
+#
+# The logarithm of the shares of a column's bins is a sum of cosines with normal weights, of which
+# slow ones may be large and fast ones may not [Kooperberg and Stone, "Logspline density
+# estimation" (1991), has splines in their place]. Bins beyond a first or a last one may be empty:
+# then nothing but noise was counted there. Where bounds are generous this is most of what there is
+# to know, for the noise of many empty bins adds up to a tail.
+#
+# The weights are those of the largest posterior density, by Newton's method; Laplace's
+# approximation gives the likelihood of the noisy shares [Rasmussen and Williams, "Gaussian
+# Processes for Machine Learning" (2006), Section 3.4].
+
+
+Model = tuple[float, Floats]
+"""Log likelihood of noisy shares, and the shares that are expected where they were seen."""
+
+COSINES, DECAY = 32, 4
+"""How many cosines, and how fast their variance falls: by the fourth power of the frequency."""
+SMOOTHNESS = 4.0 ** np.arange(-2, 7)
+"""Variances of the slowest cosine's weight, the smoothest margin first."""
+PLACES, LEAST = 8, 6
+"""Bins end at one of the eighths of a column, and at least so many are left."""
+END_COST = 1.0
+"""Nats that an end costs: where it is."""
+WORSE = 8.0
+"""Nats below the best at which no rougher margin is tried."""
+NEVER_SINGULAR = 1e-12
+"""Share of the curvature's trace that is added to each of its diagonal's entries."""
+ROUNDS, GAIN, LEAP = 25, 0.01, 3.0
+"""Most of Newton's steps, the gain in nats that is too small, the largest change of a logarithm."""
+
+
+def density_models(values: Floats, sigma: float, total: float) -> list[Model]:
+    """Margins of each smoothness, and with each end, for noisy shares `values` `[bins]`.
+
+    `sigma` is the standard deviation of a share, and `total` what all of them add up to. The last
+    bin is sought first, then the first one.
+    """
+    bins = len(values)
+    models, start, stop = list(_densities(values, sigma, total)), 0, bins
+    ends = sorted({round(bins * i / PLACES) for i in range(1, PLACES)})
+    for last in (True, False):
+        best, kept = max(likelihood for likelihood, _ in models), (start, stop)
+        for end in ends:
+            low, high = (start, end) if last else (end, stop)
+            if high - low < LEAST:
+                continue
+            empty = _empty(np.append(values[:low], values[high:]), sigma) - END_COST
+            for likelihood, shares in _densities(values[low:high], sigma, total):
+                models.append((likelihood + empty, np.pad(shares, (low, bins - high))))
+                if likelihood + empty > best:
+                    best, kept = likelihood + empty, (low, high)
+        start, stop = kept
+    return models
+
+
+def _empty(values: Floats, sigma: float) -> float:
+    """Log likelihood of bins that hold nothing, without the constant of each bin."""
+    return -float(np.square(values / sigma).sum()) / 2 - len(values) * math.log(sigma)
+
+
+def _densities(values: Floats, sigma: float, total: float) -> Iterator[Model]:
+    """A margin of each smoothness, until rougher ones become unlikely."""
+    basis = _cosines(len(values))
+    weights, best = np.zeros(basis.shape[1]), -math.inf
+    decay = np.arange(1, basis.shape[1] + 1.0) ** DECAY
+    for variance in SMOOTHNESS:
+        likelihood, shares, weights = _fitted(
+            values, sigma, total, basis, decay / variance, weights
+        )
+        yield likelihood, shares
+        best = max(best, likelihood)
+        if likelihood < best - WORSE:
+            return
+
+
+@lru_cache(maxsize=256)
+def _cosines(bins: int) -> Floats:
+    """The cosines at the middle of each bin, `[bins, cosines]`."""
+    frequency = np.arange(1, min(COSINES, bins - 1) + 1)
+    return math.sqrt(2) * np.cos(np.pi * np.outer(np.arange(bins) + 0.5, frequency) / bins)
+
+
+def _fitted(
+    values: Floats,
+    sigma: float,
+    total: float,
+    basis: Floats,
+    precision: Floats,
+    weights: Floats,
+) -> tuple[float, Floats, Floats]:
+    """Log likelihood, shares and weights of one smoothness; Newton starts at `weights`.
+
+    The second derivative is that of Gauss and Newton.
+    """
+
+    def shares_of(weights: Floats) -> Floats:
+        logarithm = basis @ weights
+        raised = np.exp(logarithm - logarithm.max())
+        return np.asarray(total * raised / raised.sum())
+
+    def posterior(weights: Floats, shares: Floats) -> float:
+        missed = np.square((values - shares) / sigma).sum()
+        return -float(missed + precision @ np.square(weights)) / 2
+
+    def slopes(shares: Floats) -> Floats:
+        return np.asarray(shares[:, None] * (basis - (shares / total) @ basis) / sigma)
+
+    shares = shares_of(weights)
+    now = posterior(weights, shares)
+    for _ in range(ROUNDS):
+        slope = slopes(shares)
+        gradient = slope.T @ ((values - shares) / sigma) - precision * weights
+        curvature = slope.T @ slope + np.diag(precision)
+        curvature += NEVER_SINGULAR * curvature.trace() * np.eye(len(precision))
+        step = np.linalg.solve(curvature, gradient)
+        step *= min(1.0, LEAP / max(float(np.abs(basis @ step).max()), 1e-12))
+        gain = 0.0
+        for shorter in 0.5 ** np.arange(10):
+            tried = weights + shorter * step
+            found = shares_of(tried)
+            if (gain := posterior(tried, found) - now) > 0:
+                weights, shares, now = tried, found, now + gain
+                break
+        if gain < GAIN:
+            break
+    scaled = slopes(shares) / np.sqrt(precision)
+    volume = np.linalg.slogdet(scaled.T @ scaled + np.eye(len(precision)))[1]
+    return now - float(volume) / 2 - len(values) * math.log(sigma), shares, weights
+
+
+# --- missing patterns ---
+#
+# Columns that are missing together, found in released tables: free post-processing.
+#
+# Questions of one page, or behind one filter, are all answered or all missing. Noise hides that: a
+# table of two such columns has rows where only one is missing, and a model follows it. So for each
+# pair of columns two hypotheses are compared: that they are missing together, or that they are
+# not, and then as often together as chance has it or more often, up to always. What is compared is
+# the cell in which both are missing, and the shares missing of each [Kass and Raftery, "Bayes
+# Factors" (1995), Section 2]. A pattern is a group of columns whose pairs, all in all, are
+# likelier together.
+
+
+VISIBLE = 3.0
+"""Standard deviations of its noise that a share missing needs, to be in a pattern."""
+MORE_THAN_CHANCE = 2.0
+"""Standard deviations above independence of the rows where both are missing."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A noisy count of rows and its standard deviation."""
+
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How much likelier a pair is missing together than not, in nats, and the z-score of the rows
+    that both lack above independence.
+    """
+
+    gain: float
+    above_chance: float
+
+
+def missing_patterns(
+    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
+) -> tuple[tuple[str, ...], ...]:
+    """Groups of two columns or more that are missing together, in the order of `columns`.
+
+    The missing level is the last of each column, on levels and on groups of them.
+    """
+    seen, likely = _likely_pairs(tables, columns)
+    groups, merged = [{name} for name in seen], True
+    while merged:
+        merged = False
+        for pair in sorted(likely, key=lambda pair: -likely[pair].gain):
+            first, second = (next(g for g in groups if name in g) for name in pair)
+            if first is not second and _together(first, second, likely):
+                groups = [g for g in groups if g is not first and g is not second]
+                groups, merged = [*groups, first | second], True
+                break
+    found = [tuple(n for n in seen if n in group) for group in groups if len(group) > 1]
+    return tuple(sorted(found, key=lambda group: seen.index(group[0])))
+
+
+def likely_partners(tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]) -> list[Pair]:
+    """For each column that is visibly missing, the pair that is likeliest missing together."""
+    seen, likely = _likely_pairs(tables, columns)
+    best = [
+        max((p for p in likely if name in p), key=lambda p: likely[p].gain, default=None)
+        for name in seen
+    ]
+    return sorted({pair for pair in best if pair is not None})
+
+
+def _likely_pairs(
+    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
+) -> tuple[list[str], dict[Pair, Compared]]:
+    """Columns that are visibly missing, and their pairs that were counted."""
+    holding = _by_columns(tables, {c.name for c in columns if c.missing})
+    names = [c.name for c in columns if frozenset({c.name}) in holding]
+    single = {name: _missing(holding, name) for name in names}
+    totals = [(float(t.counts.sum()), t.sigma**2 * t.counts.size) for t in tables]
+    seen = [name for name in names if single[name].mean > VISIBLE * single[name].deviation]
+    measured = [pair for pair in combinations(seen, 2) if frozenset(pair) in holding]
+    rows = max(1.0, _pooled(totals).mean) if measured else 1.0
+    likely = {
+        (a, b): _compared(single[a], single[b], _missing(holding, a, b), rows) for a, b in measured
+    }
+    return seen, likely
+
+
+def with_common_shares(
+    margins: Sequence[Floats], tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
+) -> list[Floats]:
+    """The `margins` `[levels]` of `columns`, with one share missing for all of a pattern."""
+    out, place = list(margins), {column.name: i for i, column in enumerate(columns)}
+    for pattern in missing_patterns(tables, columns):
+        holding = _by_columns(tables, pattern)
+        precision = [_missing(holding, name).deviation ** -2 for name in pattern]
+        places = [place[name] for name in pattern]
+        common = float(np.average([margins[i][-1] for i in places], weights=precision))
+        for i in places:
+            known = margins[i][:-1] / max(float(margins[i][:-1].sum()), 1e-12)
+            out[i] = np.append(known * (1 - common), common)
+    return out
+
+
+def missing_as_one(table: Floats, share: float) -> Floats:
+    """The `table` `[levels, levels]` of two columns that are missing together, in `share` of rows.
+
+    >>> missing_as_one(np.full((2, 2), 0.25), 0.4).tolist()
+    [[0.6, 0.0], [0.0, 0.4]]
+    """
+    out = np.zeros_like(table)
+    known = table[:-1, :-1]
+    out[:-1, :-1] = known * (1 - share) / max(float(known.sum()), 1e-12)
+    out[-1, -1] = share
+    return out
+
+
+def _by_columns(
+    tables: Sequence[NoisyTable], names: Collection[str]
+) -> dict[frozenset[str], list[NoisyTable]]:
+    """The tables that hold each of `names` and each two of them."""
+    found = dict[frozenset[str], list[NoisyTable]]()
+    for table in tables:
+        held = [name for name in table.columns if name in names]
+        for some in chain(combinations(held, 1), combinations(held, 2)):
+            found.setdefault(frozenset(some), []).append(table)
+    return found
+
+
+def _missing(holding: Mapping[frozenset[str], Sequence[NoisyTable]], *names: str) -> Estimate:
+    """Rows where all `names` are missing, by every table that has them."""
+    found = []
+    for table in holding[frozenset(names)]:
+        cells = table.counts[tuple(-1 if n in names else slice(None) for n in table.columns)]
+        found.append((float(cells.sum()), table.sigma**2 * cells.size))
+    return _pooled(found)
+
+
+def _pooled(found: Sequence[tuple[float, float]]) -> Estimate:
+    """The mean of least variance of counts, each with its variance."""
+    precision = [1 / variance for _, variance in found]
+    mean = float(np.average([count for count, _ in found], weights=precision))
+    return Estimate(mean, math.fsum(precision) ** -0.5)
+
+
+def _compared(first: Estimate, second: Estimate, both: Estimate, rows: float) -> Compared:
+    """Two columns as missing together, and as not.
+
+    Together, the counts of both columns and of the cell have one mean. Else the columns' differ by
+    anything up to the larger, and the cell's is that of independence, or anything from it up to the
+    smaller, with equal probability.
+    """
+    chance = first.mean * second.mean / rows
+    common = _pooled([(e.mean, e.deviation**2) for e in (first, second)])
+    apart = math.hypot(first.deviation, second.deviation)
+    together = _normal_weight(both.mean - common.mean, math.hypot(both.deviation, common.deviation))
+    together *= _normal_weight(first.mean - second.mean, apart)
+    larger, room = max(first.mean, second.mean), max(common.mean - chance, 1e-9)
+    z = [(both.mean - end) / both.deviation for end in (chance, common.mean)]
+    partly = float(ndtr(z[0]) - ndtr(z[1])) / room
+    otherwise = (_normal_weight(both.mean - chance, both.deviation) + partly) / 2 / (2 * larger)
+    return Compared(math.log(max(together, 1e-300)) - math.log(max(otherwise, 1e-300)), z[0])
+
+
+def _normal_weight(distance: float, deviation: float) -> float:
+    """Density of a normal law at a distance from its mean."""
+    return math.exp(-((distance / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
+
+
+def _together(
+    first: Collection[str], second: Collection[str], likely: Mapping[Pair, Compared]
+) -> bool:
+    """Whether all of `first` and all of `second` are missing together.
+
+    All their pairs must have been counted. The sum of z-scores over the root of their number is one
+    [Stouffer et al., "The American Soldier" (1949)].
+    """
+    pairs = [p if p in likely else p[::-1] for p in product(first, second)]
+    if not all(pair in likely for pair in pairs):
+        return False
+    gain = math.fsum(likely[pair].gain for pair in pairs)
+    above = math.fsum(likely[pair].above_chance for pair in pairs) / math.sqrt(len(pairs))
+    return gain > 0 and above > MORE_THAN_CHANCE

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.graph.ci_tests import chi_square, mantel_haenszel
-from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.chi_square import Answer, Mixture, Query, weakest_effects
+from synthdp.graph.ci_tests.chi_square import answers as answers_of
 from synthdp.graph.ci_tests.mantel_haenszel import Tables
-from synthdp.graph.ci_tests.mixture import Mixture, weakest_effects
-from synthdp.graph.ci_tests.mixture import answers as answers_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Counts = npt.NDArray[np.float64]
@@ -121,8 +120,8 @@ class NoisyTables:
 
         The tests are those of `answer`, or with `partial` those of `average_partial`, and the
         tables are what they would be without noise if no column depended on another
-        (`mixture.weakest_effects`). Infinite where a test sees nothing. Seeded: it draws no noise
-        of a release.
+        (`chi_square.weakest_effects`). Infinite where a test sees nothing. Seeded: it draws no
+        noise of a release.
         """
         found, rng = np.full(len(queries), np.inf), np.random.default_rng(0)
         plain = [i for i, (_, _, given) in enumerate(queries) if not (partial and given)]

@@ -7,6 +7,7 @@ C. **model only**: they do not. The figure is the synthetic rows' own, and has n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,24 +15,34 @@ from typing import Any, Literal
 
 import numpy as np
 
-from synthdp.bundle.noisy_tables import MARGINALS, level_law
+from synthdp.bundle.noisy_values import MARGINALS, level_law
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
-from synthdp.inference.cells import MAX_CELLS, CellRoles, roles
 from synthdp.inference.estimands import bundle_estimands, paid_about
-from synthdp.inference.estimate import Agreement, LeastSquares
-from synthdp.inference.figures import Figure, Rows, Value, figure, needed, within
+from synthdp.inference.figures import (
+    MAX_CELLS,
+    MAX_POINTS,
+    CellRoles,
+    Figure,
+    Rows,
+    Value,
+    figure,
+    level_points,
+    needed,
+    roles,
+    within,
+)
+from synthdp.inference.least_squares import Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
-from synthdp.inference.same_question import ask_the_same
-from synthdp.inference.tables import Axes, measured
 from synthdp.inference.words import about, answer_text, as_texts, outside_domain
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import AskedEstimand, ReleaseSpec
-from synthdp.spec.model.estimands import number_bounds
+from synthdp.spec.model.evaluation import number_bounds
 
 Tier = Literal["A", "B", "C"]
 MAX_GROUPS = 128
@@ -247,3 +258,44 @@ def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]
         for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)
+
+
+# --- same question ---
+#
+# Whether two questions ask the same, so that one that was paid for answers the other.
+
+
+def ask_the_same(one: Query, other: Query, domain: Domain) -> bool:
+    """Whether two questions have one answer, whatever rows of `domain` there are.
+
+    Their conditions may be written differently: of whole numbers, `age >= 50` is `age > 49`.
+    Conditions that read too many columns to try all of their values must have the same words.
+    """
+    if one.asks_like(other):
+        return True
+    asked = [(q.statistic, q.column, q.p, q.by) for q in (one, other)]
+    constants = [*one.constants, *other.constants]
+    return asked[0] == asked[1] and all(
+        _alike(a, b, domain, constants)
+        for a, b in ((one.condition, other.condition), (one.where, other.where))
+    )
+
+
+def _alike(
+    one: Expression | None, other: Expression | None, domain: Domain, constants: list[float]
+) -> bool:
+    """Whether two conditions are true of the same values, and false of the same.
+
+    Both change nowhere but at a constant, so that they are tried there, beside it, and at the ends
+    of levels.
+    """
+    if one is None or other is None:
+        return one is other
+    names = sorted({*one.columns, *other.columns})
+    grids = [level_points(domain[name], constants)[0] for name in names]
+    if math.prod(map(len, grids)) > MAX_POINTS:
+        return False
+    values = dict(zip(names, np.meshgrid(*grids, indexing="ij", sparse=True), strict=True))
+    with np.errstate(invalid="ignore"):
+        truths = [np.broadcast_arrays(*values.values(), *e.truth(values)) for e in (one, other)]
+    return all(np.array_equal(a, b) for a, b in zip(truths[0][-2:], truths[1][-2:], strict=True))

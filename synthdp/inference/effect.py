@@ -1,7 +1,7 @@
 """The effect of one column on another: identified in the graph, estimated from noisy tables.
 
 The graph says which columns to adjust for (`adjustment.py`), the tables say what the effect is
-then (`standardise.py`). An effect is measured (tier A) where one table has all the columns, and
+then (`effect_query.py`). An effect is measured (tier A) where one table has all the columns, and
 else of the model alone (tier C): several tables never determine it [derived in docs/inference.md].
 """
 
@@ -12,26 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from synthdp.bundle.noisy_tables import MARGINALS, level_law
+from synthdp.bundle.noisy_values import MARGINALS, level_law
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.files import check_sums
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import read_graph
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.pag.effects import causes, unsettled
-from synthdp.graph.pag.marks import PagLink
-from synthdp.inference.adjustment import Adjustment, Reading, choose
+from synthdp.graph.pag import PagLink, causes, unsettled
+from synthdp.inference.adjustment import Adjustment, Reading, TooOpen, choose, readings
 from synthdp.inference.answer import check_agreement
-from synthdp.inference.effect_query import EffectQuery
-from synthdp.inference.effect_words import about_figures, about_graph, effect_text
+from synthdp.inference.effect_query import Contrast, EffectQuery, Strata, contrast
 from synthdp.inference.estimands import paid_about
-from synthdp.inference.estimate import LeastSquares
 from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.least_squares import LeastSquares, Measured, measured
 from synthdp.inference.model_only import TABLE, model_effects
-from synthdp.inference.readings import TooOpen, readings
-from synthdp.inference.standardise import Contrast, Strata, contrast
-from synthdp.inference.tables import Measured, measured
+from synthdp.inference.words import about_figures, about_graph, effect_text
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample.interventions import NO_CAUSES
 from synthdp.spec.load.loader import load_spec

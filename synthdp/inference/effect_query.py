@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
-from synthdp.inference.cells import Floats, value_bounds
-from synthdp.spec.expressions.names import quoted
+from synthdp.inference.figures import (
+    CERTAIN,
+    Figure,
+    Floats,
+    Interval,
+    Rows,
+    Z,
+    certain,
+    value_bounds,
+)
+from synthdp.inference.least_squares import LeastSquares
+from synthdp.spec.expressions.parsed import quoted
+from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import ReleaseSpec, derived_of
-from synthdp.spec.wording import nearest
 
 MAX_LEVELS = 32
 """Most levels of a treatment."""
@@ -108,3 +121,270 @@ class EffectQuery:
             )
         reference = 0 if self.reference is None else labels.index(self.reference)
         return [i for i in levels if i != reference], reference
+
+
+# --- standardise ---
+#
+# The g-formula from noisy counts: means of Y under two levels of T, standardised to all rows.
+#
+# Let N(t, y, z) be the true counts, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum
+# of Y over them, and W(z) all rows of the stratum z. The estimand is
+#
+#     psi(t) = sum_z W(z) / W  A(t, z) / D(t, z)        [Robins, Mathematical Modelling 7, 1986]
+#
+# It is smooth in the counts. Its gradient, cell by cell, is the influence of one row divided by W,
+#
+#     c(t', y, z) = 1[t' = t] W(z) / W (y - m(t, z)) / D(t, z) + (m(t, z) - psi(t)) / W,   m = A /
+#     D,
+#
+# so that its variance is that of the functional c'N: of the noise by least squares, of the
+# sampling the sum of N c^2. Noise in D and A biases A / D by (m V_DD - V_AD) / D^2 to second
+# order, and its covariance with W by (V_WA - m V_WD) / (D W); both are known, and are taken off
+# [derived in docs/inference.md].
+
+
+Mask = npt.NDArray[np.bool_]
+
+LOW, MIDDLE, HIGH = 0, 1, 2
+"""Rows of the outcome's numbers: the least, the middle and the largest of each level."""
+LEFT_OUT = 0.05
+"""Most rows, as a share, in strata that are left out because an arm has next to none."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The mean under one level of the treatment less that under another.
+
+    `means` are both. `middle` is the interval if every number is the middle of its level, where
+    levels do not tell. `left_out` are strata in which an arm has next to no rows, and `left_share`
+    is the most that they hold of all rows. `e_values` are those of a share's estimate and of the
+    nearer end of its interval.
+    """
+
+    figure: Figure
+    means: tuple[float, float] | None = None
+    middle: Interval | None = None
+    left_out: tuple[str, ...] = ()
+    left_share: float = 0.0
+    e_values: tuple[float, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in plain JSON, without what there is none of."""
+        more = {
+            "means": self.means,
+            "interval_at_middles": self.middle,
+            "left_out": self.left_out,
+            "left_share": self.left_share,
+            "e_values": self.e_values,
+        }
+        return self.figure.to_json() | {name: list_of for name, list_of in more.items() if list_of}
+
+
+def against(column: ColumnDomain, treated: int, reference: int) -> str:
+    """A contrast in words."""
+    return f"{column.labels[treated]} against {column.labels[reference]}"
+
+
+@dataclass(frozen=True)
+class Strata:
+    """What least squares say of the cells of a treatment, an outcome and strata, in this order.
+
+    `numbers` are those of the outcome's levels, `[3, levels]`, NaN where it is missing.
+    """
+
+    solver: LeastSquares
+    numbers: Floats
+    rows: Rows
+
+    @property
+    def counts(self) -> Floats:
+        """Estimated counts, `[treatment, outcome, strata]`."""
+        shape = self.solver.measured.shape
+        return self.solver.counts.reshape(*shape[:2], -1)
+
+    @property
+    def known(self) -> Mask:
+        """Which levels of the outcome are no missing one."""
+        known: Mask = ~np.isnan(self.numbers[0])
+        return known
+
+    @property
+    def span(self) -> float:
+        """How far apart two outcomes can be."""
+        return float(np.nanmax(self.numbers[HIGH]) - np.nanmin(self.numbers[LOW]))
+
+    @property
+    def share(self) -> bool:
+        """Whether the outcome is 0 or 1."""
+        return set(self.numbers[:, self.known].ravel()) <= {0.0, 1.0}
+
+    def names(self, mask: Mask) -> tuple[str, ...]:
+        """The strata of a mask `[strata]`, in words."""
+        columns = self.solver.measured.columns[2:]
+        shape = [c.levels for c in columns]
+        places = [np.unravel_index(k, shape) for k in np.flatnonzero(mask)]
+        return tuple(
+            ", ".join(f"{c.name} {c.labels[i]}" for c, i in zip(columns, place, strict=True))
+            or "all rows"
+            for place in places
+        )
+
+    def noise(self, functionals: Floats) -> Floats:
+        """Covariance of functionals `[k, treatment, outcome, strata]` by the noise."""
+        shape = self.solver.measured.shape
+        return self.solver.functionals(functionals.reshape(-1, *shape)).covariance
+
+    def variances(self, functionals: Floats, *, sampled: bool) -> Floats:
+        """Variances `[k]` by the noise, and by the sampling of rows where it is asked for."""
+        found = np.diag(self.noise(functionals))
+        if sampled:
+            drawn = (self.counts * functionals**2).sum(axis=(1, 2, 3)).clip(0)
+            found = found + self.rows.per_unit * drawn
+        return found
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One level of the treatment, stratum by stratum.
+
+    `rows` are D and `sums` are A by low, middle and high numbers, `[strata]` and `[3, strata]`.
+    `noise` is the covariance of W, D and the three A of each stratum, `[strata, 5, 5]`.
+    """
+
+    level: int
+    rows: Floats
+    sums: Floats
+    noise: Floats
+
+    @property
+    def enough(self) -> Mask:
+        """The strata whose rows are surely not next to none."""
+        return np.array([certain(float(d), float(v)) for d, v in zip(self.rows, self.noise[:, 1, 1],
+                                                                     strict=True)])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mean:
+    """psi of one arm by low, middle and high numbers, `[3]`, and its gradient `[3, *cells]`."""
+
+    psi: Floats
+    gradient: Floats
+
+
+def contrast(strata: Strata, treated: int, reference: int) -> Contrast:
+    """The effect of one level of the treatment against another."""
+    arms = [_arm(strata, level) for level in (treated, reference)]
+    kept = arms[0].enough & arms[1].enough
+    name = against(strata.solver.measured.columns[0], treated, reference)
+    left, share = strata.names(~kept), _most(strata, ~kept)
+    total = float(strata.counts[:, :, kept].sum())
+    about = max(0.0, total) / (1 - strata.rows.holdout)
+    if share > LEFT_OUT or not kept.any():
+        refused = f"too few rows of one arm, in strata of up to {share:.0%} of all"
+        return Contrast(Figure(name, about, refused=refused), left_out=left, left_share=share)
+    one, two = (_mean(strata, arm, kept, total) for arm in arms)
+    figure, middle = _figure(strata, Figure(name, about), one, two, share)
+    means = float(one.psi[MIDDLE]), float(two.psi[MIDDLE])
+    values = _e_values(strata, one, two) if strata.share else None
+    return Contrast(figure, means, middle, left, share, values)
+
+
+def _arm(strata: Strata, level: int) -> Arm:
+    counts, known = strata.counts, strata.known
+    asked = np.zeros((5, *counts.shape[:2]))
+    asked[0] = 1
+    asked[1, level, known] = 1
+    asked[2:, level, known] = strata.numbers[:, known]
+    margins = strata.solver.measured.margins.values()
+    # Levels that are counted alike can change places: then all strata have one covariance.
+    alike = all(np.ptp(m.variances) <= 1e-9 * m.variances.mean() for m in margins)
+    noise = []
+    for k in range(1 if alike else counts.shape[2]):
+        here = np.zeros((5, *counts.shape))
+        here[..., k] = asked
+        noise.append(strata.noise(here))
+    return Arm(
+        level,
+        counts[level, known].sum(axis=0),
+        strata.numbers[:, known] @ counts[level, known],
+        np.broadcast_to(np.array(noise), (counts.shape[2], 5, 5)),
+    )
+
+
+def _most(strata: Strata, left: Mask) -> float:
+    """The most rows, as a share, that these strata hold."""
+    if not left.any():
+        return 0.0
+    asked = np.broadcast_to(left * 1.0, strata.counts.shape)
+    sd = math.sqrt(float(strata.variances(asked[None], sampled=True)[0]))
+    return float(np.clip((strata.counts[:, :, left].sum() + Z * sd) / strata.counts.sum(), 0, 1))
+
+
+def _mean(strata: Strata, arm: Arm, kept: Mask, total: float) -> Mean:
+    """psi over the strata that are kept, less its bias, and its gradient."""
+    weights = np.where(kept, strata.counts.sum(axis=(0, 1)), 0.0) / total
+    d = np.where(kept, arm.rows, 1.0)
+    m = arm.sums / d
+    v_wd, v_dd = arm.noise[:, 0, 1], arm.noise[:, 1, 1]
+    v_wa, v_da = arm.noise[:, 0, 2:].T, arm.noise[:, 1, 2:].T
+    bias = weights * (m * v_dd - v_da) / d**2 + kept * (v_wa - m * v_wd) / (d * total)
+    psi = (weights * m).sum(axis=1)
+    gradient = np.zeros((3, *strata.counts.shape))
+    numbers = np.nan_to_num(strata.numbers)[:, :, None]
+    inside = weights / d * (numbers - m[:, None, :])
+    gradient[:, arm.level] = np.where(strata.known[:, None], inside, 0.0)
+    gradient += (kept * (m - psi[:, None]) / total)[:, None, None, :]
+    return Mean(psi - bias.sum(axis=1), gradient)
+
+
+def _figure(
+    strata: Strata, figure: Figure, one: Mean, two: Mean, share: float
+) -> tuple[Figure, Interval | None]:
+    """The difference of two means, and its interval at the middles of levels where that differs.
+
+    Rows that were left out, a part `share` of all, may have any effect.
+    """
+    order = [LOW, MIDDLE, HIGH]
+    values = one.psi[order] - two.psi[order[::-1]]
+    gradient = one.gradient[order] - two.gradient[order[::-1]]
+    both, noise = (np.sqrt(strata.variances(gradient, sampled=s)) for s in (True, False))
+
+    def within(low: float, high: float) -> Interval:
+        ends = np.array([low, high]) * (1 - share) + share * strata.span * np.array([-1, 1])
+        low, high = np.clip(ends, -strata.span, strata.span)
+        return float(low), float(high)
+
+    def ends(sd: Floats, first: int, last: int) -> Interval:
+        return within(values[first] - Z * sd[first], values[last] + Z * sd[last])
+
+    coarse = values[HIGH] - values[LOW] > 1e-9 * max(1.0, strata.span)
+    bounds = within(values[LOW], values[HIGH]) if coarse or share else None
+    found = replace(
+        figure,
+        estimate=float(values[MIDDLE]),
+        interval=ends(both, LOW, HIGH),
+        of_rows=ends(noise, LOW, HIGH),
+        bounds=bounds,
+    )
+    return found, ends(both, MIDDLE, MIDDLE) if coarse else None
+
+
+def _e_values(strata: Strata, one: Mean, two: Mean) -> tuple[float, float] | None:
+    """E-values of the ratio of two shares and of the end of its interval that is nearer to 1.
+
+    [VanderWeele, Ding, Annals of Internal Medicine 167, 2017]. None where a share may be zero.
+    """
+    psi = np.array([one.psi[MIDDLE], two.psi[MIDDLE]])
+    gradient = np.stack([one.gradient[MIDDLE], two.gradient[MIDDLE]])
+    sd = np.sqrt(strata.variances(gradient, sampled=True))
+    if (psi <= CERTAIN * sd).any():
+        return None
+    relative = gradient[:1] / psi[0] - gradient[1:] / psi[1]
+    far = abs(math.log(psi[0] / psi[1]))
+    near = max(0.0, far - Z * math.sqrt(float(strata.variances(relative, sampled=True)[0])))
+
+    def e_value(log_ratio: float) -> float:
+        ratio = math.exp(log_ratio)
+        return ratio + math.sqrt(ratio * (ratio - 1))
+
+    return e_value(far), e_value(near)

@@ -10,20 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.inference.cells import CellRoles, value_bounds
-from synthdp.inference.estimate import Functionals, LeastSquares
-from synthdp.inference.intervals import (
-    Cuts,
-    Interval,
-    Quadratic,
-    Z,
-    certain,
-    mean_sampling,
-    quantile_estimate,
-    quantile_interval,
-    ratio_interval,
-    share_sampling,
-)
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.errors import OutputError
+from synthdp.inference.least_squares import Functionals, LeastSquares
 from synthdp.spec.expressions.query import Query, Statistic
 from synthdp.spec.model import ReleaseSpec
 
@@ -324,3 +313,268 @@ def too_few(group: str | None, about: float, variance: float, rows: Rows) -> Fig
         rows=max(0.0, about),
         refused=f"too few rows: about {max(0.0, about):,.0f}, give or take {2 * noise:,.0f}",
     )
+
+
+# --- intervals ---
+#
+# Intervals of ratios and of quantiles, from estimates of counts and their covariance.
+#
+# A ratio R = n / d is inside where (n - R d)^2 <= z^2 Var(n - R d) [Fieller, 1954]. Both sides are
+# quadratic in R, so that the set is solved for. It is right for every denominator, where the delta
+# method is not for small ones.
+
+
+Interval = tuple[float, float]
+
+Z = 1.959963984540054
+"""Of 95%, two-sided."""
+CERTAIN = 4.0
+"""Deviations of its noise that a denominator must be above zero."""
+ROUNDING = 1e-9
+"""Part of a sum that rounding may take away: a share of all rows is 1, and has no width."""
+FEWEST = 20.0
+"""Rows that a denominator must have: below, sums are not normal."""
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """A variance of n - R d as a function of R: `nn` - 2 R `nd` + R^2 `dd`."""
+
+    nn: float
+    nd: float
+    dd: float
+
+    def plus(self, other: Quadratic, *, times: float = 1.0) -> Quadratic:
+        """The sum with a multiple of another."""
+        return Quadratic(
+            self.nn + times * other.nn, self.nd + times * other.nd, self.dd + times * other.dd
+        )
+
+
+def share_sampling(d: float) -> Quadratic:
+    """Sampling variance of a share's n - R d, d R (1 - R): of d rows, each counts 1 with R."""
+    return Quadratic(0.0, -d / 2, -d)
+
+
+def mean_sampling(n: float, d: float, squares: float) -> Quadratic:
+    """Sampling variance of a mean's n - R d: the sum over d rows of (v - R)^2."""
+    return Quadratic(max(squares, n**2 / d), n, d)
+
+
+def ratio_interval(n: float, d: float, variance: Quadratic) -> Interval | None:
+    """All R with (n - R d)^2 <= z^2 variance(R); None where they are no interval.
+
+    >>> low, high = ratio_interval(50.0, 100.0, share_sampling(100.0))
+    >>> round(low, 3), round(high, 3)
+    (0.404, 0.596)
+    """
+    z2 = Z**2
+    a = d**2 - z2 * variance.dd
+    b = n * d - z2 * variance.nd
+    c = n**2 - z2 * variance.nn
+    root = b**2 - a * c
+    if a <= 0 or root < -ROUNDING * b**2:
+        return None
+    half = math.sqrt(max(root, 0.0)) + ROUNDING * (abs(b) + abs(a))
+    return (b - half) / a, (b + half) / a
+
+
+def certain(d: float, variance: float) -> bool:
+    """Whether a denominator is so far above zero that a ratio means something."""
+    return d >= max(FEWEST, CERTAIN * math.sqrt(variance))
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """What is known at the K cuts between the levels of a column, and after the last.
+
+    `below` and `above` bound n - p d, the rows up to the cut less p times all rows, and `below_sd`
+    and `above_sd` are their deviations, all `[K]`. `start` is -p d, before the first level.
+    """
+
+    start: float
+    below: Floats
+    below_sd: Floats
+    above: Floats
+    above_sd: Floats
+
+
+def quantile_interval(cuts: Cuts, low: Floats, high: Floats) -> Interval:
+    """The numbers that can be the quantile, by levels whose numbers are `low` to `high`, `[K]`.
+
+    The true quantile lies in the first level k with F_k >= p. That F_k is rarely seen below p by
+    more than z deviations, nor F_(k-1) above it [Woodruff, 1952].
+    """
+    reached = cuts.above + Z * cuts.above_sd >= 0
+    reached[-1] = True
+    open_before = np.append(True, (cuts.below - Z * cuts.below_sd)[:-1] <= 0)
+    return float(low[np.argmax(reached)]), float(high[np.flatnonzero(open_before)[-1]])
+
+
+def quantile_estimate(cuts: Cuts, low: Floats, high: Floats) -> float:
+    """The quantile by the middle of both bounds, where values lie evenly inside their level."""
+    middle = (cuts.below + cuts.above) / 2
+    before = np.append(cuts.start, middle[:-1])
+    reached = middle >= 0
+    reached[-1] = True
+    # Noise may let the estimated distribution cross p twice: between both crossings lies the half.
+    level = (int(np.argmax(reached)) + int(np.flatnonzero(before <= 0)[-1])) // 2
+    start, end = float(before[level]), float(middle[level])
+    part = float(np.clip(-start / (end - start), 0, 1)) if end > start else 0.5
+    return float(low[level] + part * (high[level] - low[level]))
+
+
+# --- cells ---
+#
+# What a question asks of each cell of a table: surely counted, surely not, or cut by it.
+#
+# A level of a range stands for many values. A condition such as `age >= 65` is true of all of
+# them, of none, or cuts the level, and then no table can tell which of its rows are meant. That is
+# never guessed: whatever rows of a cell may count as is kept, and answers become bounds.
+
+
+Mask = npt.NDArray[np.bool_]
+
+MAX_CELLS = 100_000
+"""Most cells of a question's columns together."""
+MAX_POINTS = 4_000_000
+"""Most combinations of values at which a condition is tried."""
+
+
+@dataclass(frozen=True)
+class CellRoles:
+    """What rows of each cell may count as; one axis for each of the query's `columns`.
+
+    `out`: a row is not asked about. `zero`: it is, and counts 0. `one`: it is, and counts 1 (or,
+    for a mean, its number). A cell with two roles is cut by a condition.
+    """
+
+    columns: tuple[ColumnDomain, ...]
+    out: Mask
+    zero: Mask
+    one: Mask
+
+    @property
+    def cut(self) -> Mask:
+        """The cells with more than one role."""
+        several: Mask = self.out.astype(int) + self.zero + self.one > 1
+        return several
+
+    def cut_levels(self) -> list[tuple[ColumnDomain, list[str]]]:
+        """For each range, the labels of its levels that alone make the difference."""
+        found = []
+        for axis, column in enumerate(self.columns):
+            others = tuple(i for i in range(len(self.columns)) if i != axis)
+            # A level that is never cut where others are not is not to blame.
+            cut = self.cut.any(axis=others) & ~self.cut.any(axis=others).all()
+            if column.ranged and cut.any():
+                found.append((column, [column.labels[i] for i in np.flatnonzero(cut)]))
+        return found
+
+
+def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:
+    """The roles of the cells of `columns`, which are the query's, on levels or on groups of them.
+
+    A condition compares columns with constants, so that it changes nowhere but at one of these. It
+    is tried at both ends of each level, at each constant inside, and beside it: every way in which
+    it can turn out is seen [derived in docs/inference.md].
+
+    Raises:
+        OutputError: there are too many cells.
+    """
+    grids = [level_points(column, query.constants) for column in columns]
+    cells = int(np.prod([column.levels for column in columns], dtype=np.int64))
+    points = int(np.prod([len(values) for values, _ in grids], dtype=np.int64))
+    if cells > MAX_CELLS or points > MAX_POINTS:
+        raise OutputError(
+            f"the columns {', '.join(c.name for c in columns)} have {cells:,} combinations of"
+            f" levels, and a question may have {MAX_CELLS:,}",
+            hint="ask about fewer columns, or about columns with fewer levels",
+        )
+    values = {
+        column.name: grid.reshape([-1 if i == axis else 1 for i in range(len(columns))])
+        for axis, (column, (grid, _)) in enumerate(zip(columns, grids, strict=True))
+    }
+    shape = tuple(len(grid) for grid, _ in grids)
+    with np.errstate(invalid="ignore"):
+        true, false = query.condition.truth(values) if query.condition else (True, False)
+        if query.column is not None:
+            true, false = ~np.isnan(values[query.column]), False
+        inside = query.where.truth(values)[0] if query.where else True
+    if query.statistic == "count":
+        false = False
+
+    def reduced(mask: object) -> Mask:
+        some = np.broadcast_to(np.asarray(mask), shape)
+        for axis, (_, starts) in enumerate(grids):
+            some = np.logical_or.reduceat(some, starts, axis=axis)
+        return some
+
+    one, zero = np.logical_and(inside, true), np.logical_and(inside, false)
+    return CellRoles(tuple(columns), reduced(~(one | zero)), reduced(zero), reduced(one))
+
+
+def level_points(
+    column: ColumnDomain, constants: Sequence[float]
+) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Values of each level, as conditions read them, and where those of each level begin.
+
+    >>> age = ColumnDomain("age", "integer", ("0 to 24", "25 to 49", "missing"), True,
+    ...                    edges=(0, 25), stop=50, upper=49)
+    >>> values, starts = level_points(age, [30.0])
+    >>> values.tolist(), starts.tolist()
+    ([0.0, 24.0, 25.0, 29.0, 30.0, 31.0, 49.0, nan], [0, 2, 7])
+    """
+    if not column.ranged:
+        positions = np.arange(column.levels, dtype=np.float64)
+        if column.missing_level is not None:
+            positions[column.missing_level] = np.nan
+        return positions, np.arange(column.levels)
+    scale = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
+    levels = [np.array([spike]) for spike in column.spikes]
+    for low, high in zip(*_ends(column), strict=True):
+        tried = [low, high]
+        for constant in constants:
+            at = constant / scale
+            tried += [_beside(column, at, -1), at, _beside(column, at, 1)]
+        kept = np.unique(np.clip(tried, low, high))
+        if not column.continuous:
+            kept = np.unique(np.floor(kept))
+        levels.append(kept)
+    levels = [level * scale for level in levels]
+    if column.missing:
+        levels.append(np.array([np.nan]))
+    sizes = [len(level) for level in levels]
+    return np.concatenate(levels), np.cumsum([0, *sizes[:-1]])
+
+
+def value_bounds(column: ColumnDomain) -> tuple[Floats, Floats]:
+    """The least and the largest number of each level, `[levels]`; NaN for the missing one."""
+    low, high = _ends(column)
+    tail = [np.nan] * column.missing
+    return (
+        np.concatenate([column.spikes, low, tail]),
+        np.concatenate([column.spikes, high, tail]),
+    )
+
+
+def _beside(column: ColumnDomain, at: float, side: int) -> float:
+    """The next number on one side: the next whole one, or the next float."""
+    if column.continuous:
+        return float(np.nextafter(at, side * np.inf))
+    return float(np.floor(at) + side) if side > 0 else float(np.ceil(at) + side)
+
+
+def _ends(column: ColumnDomain) -> tuple[Floats, Floats]:
+    """The least and the largest number of each bin. A spike at an end is no number of the bin."""
+    low = np.asarray(column.edges, dtype=np.float64)
+    high = np.asarray([*column.edges[1:], column.stop] if column.edges else [], dtype=np.float64)
+    if column.continuous:
+        high[:-1] = np.nextafter(high[:-1], -np.inf)  # the last bin is closed
+    else:
+        high -= 1
+    for ends, side in ((low, 1), (high, -1)):
+        for _ in range(len(column.spikes)):
+            spiked = np.isin(ends, column.spikes) & (low < high)
+            ends[spiked] = [_beside(column, end, side) for end in ends[spiked]]
+    return low, high

@@ -13,8 +13,8 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
+from synthdp.inference.effect_query import against
 from synthdp.inference.figures import Figure
-from synthdp.inference.standardise import against
 from synthdp.spec.expressions.query import Query
 
 TABLE = "synthetic.csv"
@@ -72,7 +72,7 @@ def model_effects(
 
     from synthdp.data.encoding import encode_column
     from synthdp.evaluate.effects import MIN_ROWS, average_effect, outcome_values
-    from synthdp.evaluate.features import build_features, join
+    from synthdp.evaluate.utility import build_features, join
 
     text = _texts(bundle, [c.name for c in columns])
     frame = pd.DataFrame({c.name: column_kind(c).parsed(c, text[c.name]) for c in columns})

@@ -5,17 +5,26 @@ put in, moved, or taken out of the middle is seen, and named, by anyone who reco
 Rows cut off at the end leave a shorter chain that is sound in itself. They are seen by comparing
 the ledger with a bundle that was published from it (`missing`), since a bundle carries its run's
 entries.
+
+What a dataset has spent, what it may spend, and whether a reservation fits.
+
+This is the filter of the proof in `ledger.ledger`, apart from the database: a plan where there is
+no ledger yet need not import the database's library.
+
+Apart, because whoever only plans where there is no ledger yet need not wait for the database's
+library.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from synthdp.errors import VerifyError
+from synthdp.errors import BudgetError, VerifyError
 
 GENESIS = "0" * 64
 # Which process has a run, and which values it uses: a bundle leaves these entries out.
@@ -109,3 +118,128 @@ def parse_row(fields: dict[str, Any]) -> Entry:
     ):
         raise VerifyError(f"the ledger was tampered with: row {fields['seq']} cannot be read")
     return Entry(**{**fields, "body": body})
+
+
+# --- balance ---
+
+
+TOLERANCE = 1e-9  # caps are decimal fractions; 0.1 + 0.2 must fit a cap of 0.3
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What a dataset has spent and may spend; `cap_*` are None where no cap was set."""
+
+    dataset: str
+    epsilon: float
+    delta: float
+    cap_epsilon: float | None
+    cap_delta: float | None
+
+
+def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
+    """The balance of a dataset, from all entries that name it."""
+    caps = [e.body for e in entries if e.kind == "cap"]
+    reserved = [e.body for e in entries if e.kind == "reserve"]
+    cap = caps[-1] if caps else {"epsilon": None, "delta": None}
+    spent = [math.fsum(b[name] for b in reserved) for name in ("epsilon", "delta")]
+    return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"])
+
+
+def balance_at_reservation(entries: Sequence[Entry], run: str) -> Balance:
+    """The balance of the dataset of `run` right after this run had reserved its budget.
+
+    It is what a bundle publishes: later runs change nothing of it, so that it can be looked up.
+
+    Raises:
+        StopIteration: the run has no reservation among `entries`.
+    """
+    own = next(e for e in entries if e.run == run and e.kind == "reserve")
+    until = [e for e in entries if e.dataset == own.dataset and e.seq <= own.seq]
+    return balance_of_entries(own.dataset, until)
+
+
+def check_first(
+    balance: Balance, *, epsilon: float, delta: float, cap: tuple[float, float] | None
+) -> None:
+    """Check that a ledger of this `balance` would accept (epsilon, delta) now.
+
+    `cap` is the spec's, and becomes the dataset's where there was none.
+
+    Raises:
+        BudgetError: it would not.
+    """
+    if balance.cap_epsilon is None and cap is not None:
+        balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
+    _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
+
+
+def _check_cap(
+    balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float
+) -> None:
+    """The filter of the ledger's proof, and the agreement of spec and ledger on the cap."""
+    if cap is not None and cap != (balance.cap_epsilon, balance.cap_delta):
+        raise BudgetError(
+            f"the spec's cap for dataset {balance.dataset} is epsilon {cap[0]:g}, delta {cap[1]:g};"
+            f" the ledger's is epsilon {balance.cap_epsilon:g}, delta {balance.cap_delta:g}",
+            hint="correct the spec, or change the ledger's cap with `synthdp budget --set-cap`",
+        )
+    for name, need, spent, limit in (
+        ("epsilon", epsilon, balance.epsilon, balance.cap_epsilon),
+        ("delta", delta, balance.delta, balance.cap_delta),
+    ):
+        if limit is not None and spent + need > limit * (1 + TOLERANCE):
+            raise BudgetError(
+                f"{name}: needs {need:g}, {max(limit - spent, 0):.4g} left on dataset"
+                f" {balance.dataset}; cap {limit:g}, spent {spent:g}",
+                hint=(
+                    "lower the spec's budget, or have the data's owner raise the cap with `synthdp"
+                    " budget --set-cap`"
+                ),
+            )
+
+
+def check_amounts(*amounts: float) -> None:
+    """Refuse a NaN, which compares with nothing, and a negative spend, which would add to the cap.
+
+    Raises:
+        BudgetError: an amount is not finite, or negative.
+    """
+    if not all(math.isfinite(a) and a >= 0 for a in amounts):
+        raise BudgetError(
+            "epsilon and delta must be finite and not negative, got"
+            f" {', '.join(f'{a:g}' for a in amounts)}"
+        )
+
+
+def same_reservation(reservation: Entry, dataset: str, wanted: dict[str, Any]) -> Entry:
+    """The run's reservation, if it is the one that the run asks for; who asks may have changed.
+
+    Raises:
+        BudgetError: the run asks for another one.
+    """
+    same_body = {**reservation.body, "by": None} == {**wanted, "by": None}
+    if reservation.dataset != dataset or not same_body:
+        raise BudgetError(
+            f"run {reservation.run} already has another reservation, on dataset"
+            f" {reservation.dataset}",
+            hint="start a new release",
+        )
+    return reservation
+
+
+def check_neighbours(entries: Sequence[Entry], wanted: dict[str, Any]) -> None:
+    """Refuse another neighbour relation than earlier runs had: such epsilons do not add up.
+
+    Raises:
+        BudgetError: an earlier reservation has another one.
+    """
+    asked = wanted.get("adjacency")
+    for entry in entries:
+        earlier = entry.body.get("adjacency") if entry.kind == "reserve" else None
+        if None not in (asked, earlier) and asked != earlier:
+            raise BudgetError(
+                f"run {entry.run} released dataset {entry.dataset} with {earlier} neighbours, and"
+                f" the spec says {asked}: such spends do not add up",
+                hint=f"say privacy.adjacency: {earlier}",
+            )

@@ -5,13 +5,18 @@ This module does not import torch: plans are made far more often than models are
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from synthdp.data.domain import Domain
+from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
-from synthdp.model.estimands import check_strata, estimand_rounds
-from synthdp.model.regression import check_regressions
+from synthdp.model.estimands import check_regressions, check_strata, estimand_rounds
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.spec.model.rules import counts_only
 
 
@@ -33,3 +38,85 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
     check_strata(plan, spec)
     check_regressions(plan, spec)
     return plan
+
+
+# --- total ---
+#
+# The noisy number of rows against the declared one: is this the declared table?
+#
+# Every table counts all rows, so the sum of its cells is their number plus noise of a known
+# deviation; it costs nothing more. A total is compared with public numbers: the declared one, or
+# half and twice that, which is what `approximate` allows.
+
+
+FACTOR = 2.0
+"""A declared number that is rounded to one digit is within this factor of the true one."""
+DEVIATIONS = 4.0
+"""Standard deviations by which a total may lie outside.
+
+A total with normal noise is further off on the side that counts in 3.2e-5 of all releases whose
+table is at the limit; in fewer of others.
+"""
+
+
+@dataclass(frozen=True)
+class Total:
+    """An estimate of the number of rows that the tables counted, and its standard deviation."""
+
+    rows: float
+    deviation: float
+
+
+def noisy_total(tables: Sequence[NoisyTable]) -> Total:
+    """The inverse-variance mean of all tables' sums.
+
+    It has the least variance of all weighted means, because the tables' noises are independent.
+    """
+    weights = [1 / (table.counts.size * table.sigma**2) for table in tables]
+    sums = (float(table.counts.sum()) for table in tables)
+    weighted = sum(w * total for w, total in zip(weights, sums, strict=True))
+    return Total(weighted / sum(weights), 1 / math.sqrt(sum(weights)))
+
+
+def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
+    """Warnings about a total that is not the declared one, but may be what was meant.
+
+    Where ids are the unit, the rows left after `max_rows` per id may be a small part of the table,
+    so that no total is too low.
+
+    Raises:
+        WrongTableError: the total is more than `DEVIATIONS` beyond what `approximate` allows.
+    """
+    total, expected = noisy_total(tables), expected_fit_rows(spec)
+    low = 0.0 if isinstance(spec.dataset.privacy_unit, IdUnit) else expected / FACTOR
+    high = expected * FACTOR
+    declared = spec.dataset.rows.value
+    fitted = f", {expected:,.0f} of them to fit" if expected < declared else ""
+    comparison = (
+        f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say"
+        f" {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
+    )
+    if total.rows < low - _slack(total, spec, low) or total.rows > high + _slack(total, spec, high):
+        raise WrongTableError(
+            f"this is not the declared table: {comparison}",
+            hint=(
+                "nothing was trained. Correct the source, or dataset.rows, and release anew"
+                " (--force drops this run): that pays again. `synthdp resume` would stop here again"
+            ),
+        )
+    off = abs(total.rows - expected) > _slack(total, spec, expected)
+    if not off:
+        return []
+    left = ""
+    if isinstance(spec.dataset.privacy_unit, IdUnit):
+        left = ". Only rows that max_rows leaves are counted: declare that number next time"
+    return [f"{comparison}; noise, batch and steps were chosen for the declared number{left}"]
+
+
+def _slack(total: Total, spec: ReleaseSpec, rows: float) -> float:
+    """Largest deviation of a total that is allowed where `rows` are expected.
+
+    It covers the noise, and the random holdout, which all rows of a unit share.
+    """
+    together = spec.evaluation.held_out * spec.dataset.privacy_unit.max_rows
+    return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * together))

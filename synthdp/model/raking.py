@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from synthdp.data.encoding import Codes
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, decode_column
 from synthdp.graph.margins import Probabilities
+from synthdp.model.estimands import estimand_name, strata_of
+from synthdp.model.row_selection import CLEAR, MeasuredPair, blended
+from synthdp.privacy.mechanisms.sums import NoisySums, StratumSums, Sums
+from synthdp.spec.model import AskedEstimand, EffectEstimand, ReleaseSpec
 
 RAKING_ROUNDS = 50
 """Most rounds of proportional fitting."""
@@ -78,3 +85,178 @@ def raking_factors(
         if worst < RAKING_TOLERANCE:
             break
     return factors
+
+
+# --- strata raking ---
+#
+# Rows that follow what was measured by stratum: post-processing of released values.
+#
+# The counts of an estimand's strata are a table, and their sums are means. Weights of drawn rows
+# are changed until both are followed as far as they are clear of their noise: each stratum by a
+# factor, and the rows inside by exp(b u), u the bounded number (calibration of weights; Deville
+# and Särndal, "Calibration estimators in survey sampling", 1992).
+
+
+FEWEST = 20.0
+"""Rows of a stratum below which its mean is not followed."""
+STEPS = 3
+"""Newton steps towards a stratum's mean, in each sweep."""
+LONGEST = 2.0
+"""The most that a step changes the logarithm of a weight."""
+MIN_SPREAD = 1e-6
+"""Variance of a stratum's numbers below which its mean cannot be moved."""
+ROUNDS = 5
+"""Rounds in which strata and single columns are followed in turn."""
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The stratum of each row, the last of all for none, and its bounded number. Alike in shape."""
+
+    strata: Integers
+    numbers: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """The strata of one estimand, and what was measured of them.
+
+    `rows` is the noisy number of all rows.
+    """
+
+    mechanism: StratumSums
+    sums: NoisySums
+    rows: float
+
+    @property
+    def size(self) -> int:
+        """Number of strata; one more holds all other rows."""
+        return self.sums.counts.size
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The columns that decide a row's stratum."""
+        read = [n for arm in self.mechanism.arms for e, _ in arm.conditions for n in e.columns]
+        return tuple(dict.fromkeys([*self.mechanism.by, *read]))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that decide a row's stratum, or are its number."""
+        number = self.mechanism.number
+        return tuple(dict.fromkeys([*self.deciding, *((number.column,) if number else ())]))
+
+    def placed(self, codes: Codes, rng: np.random.Generator) -> Placed:
+        """Where drawn rows `[rows, columns]` lie; values are drawn inside their levels."""
+        domain = self.mechanism.domain
+        frame = pd.DataFrame(
+            {n: decode_column(domain[n], codes[:, domain.index(n)], rng=rng) for n in self.columns}
+        )
+        strata, numbers = self.mechanism.strata(frame, codes), self.mechanism.numbers(frame, codes)
+        nowhere = (strata < 0) | np.isnan(numbers)
+        return Placed(np.where(nowhere, self.size, strata), np.where(nowhere, 0.0, numbers))
+
+    def pull(self, weights: Floats, placed: Placed) -> Pull:
+        """What the rows are to follow, if these are their weights without it.
+
+        Counts are blended as two-way tables are. Differences of means are taken to have one
+        variance over all strata, which is the excess of their squares over the noise (method of
+        moments).
+        """
+        ids, flat = placed.strata.ravel(), weights.ravel() * (self.rows / float(weights.sum()))
+        counts = self.sums.counts.ravel()
+        table = np.append(counts, self.rows - counts.sum())[None]
+        now: Floats = np.bincount(ids, weights=flat, minlength=self.size + 1).astype(np.float64)
+        wanted = blended(now[None], MeasuredPair((0, 1), table, self.sums.sigma))[0]
+        means, _ = _moments(flat, placed, self.size)
+        if self.mechanism.number is None:
+            return Pull(placed, wanted, np.full(self.size, np.nan))
+        clear = counts > max(FEWEST, CLEAR * self.sums.sigma)
+        safe = np.where(clear, counts, 1.0)
+        told = np.clip(self.sums.sums.ravel() / safe, -1, 1)
+        noise = self.sums.sigma**2 * (1 + told**2) / safe**2
+        beyond = np.where(clear, (told - means) ** 2 - noise, 0.0).sum()
+        variance = max(0.0, float(beyond)) / max(1, clear.sum())
+        goal = means + (told - means) * variance / (variance + noise)
+        return Pull(placed, wanted, np.where(clear, goal, np.nan))
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """The rows `[strata + 1]`, the last outside of all, and means `[strata]` (NaN: any) that rows
+    `placed` there are to follow.
+    """
+
+    placed: Placed
+    counts: Floats
+    means: Floats
+
+    def on(self, weights: Floats) -> Floats:
+        """Weights of the same total and shape that follow them."""
+        ids, total = self.placed.strata.ravel(), float(weights.sum())
+        flat, numbers = weights.ravel(), self.placed.numbers.ravel()
+        for _ in range(0 if np.isnan(self.means).all() else STEPS):
+            now, spread = _moments(flat, self.placed, len(self.means))
+            movable = (spread > MIN_SPREAD) & ~np.isnan(self.means)
+            step = np.divide(self.means - now, spread, out=np.zeros_like(now), where=movable)
+            by = np.append(np.clip(step, -LONGEST, LONGEST), 0.0)
+            flat = flat * np.exp(by[ids] * numbers)
+        held = np.bincount(ids, weights=flat, minlength=len(self.counts)).astype(np.float64)
+        flat = flat * np.divide(self.counts, held, out=np.ones_like(held), where=held > 0)[ids]
+        out: Floats = (flat * (total / flat.sum())).reshape(weights.shape)
+        return out
+
+
+def _moments(flat: Floats, placed: Placed, size: int) -> tuple[Floats, Floats]:
+    """Mean and variance of the numbers of each stratum, `[size]` each; 0 where it has no rows."""
+    ids, numbers = placed.strata.ravel(), placed.numbers.ravel()
+    n, total, squares = (
+        np.bincount(ids, weights=flat * numbers**k, minlength=size + 1)[:size] for k in range(3)
+    )
+    mean = np.divide(total, n, out=np.zeros(size), where=n > 0)
+    return mean, np.divide(squares, n, out=np.zeros(size), where=n > 0) - mean**2
+
+
+def strata_to_follow(
+    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums], rows: float
+) -> list[Strata]:
+    """The strata of all questions and effects that were paid for; `rows` is the noisy total."""
+    found = []
+    for i, estimand in enumerate(spec.estimands):
+        measured = sums.get(estimand_name(i))
+        if isinstance(estimand, AskedEstimand | EffectEstimand) and isinstance(measured, NoisySums):
+            found.append(Strata(strata_of(spec, domain, estimand), measured, rows))
+    return found
+
+
+def followed_weights(
+    codes: Codes,
+    margins: Sequence[Probabilities],
+    strata: Sequence[Strata],
+    placed: Sequence[Placed],
+) -> Floats:
+    """Weights `[rows]` of rows of groups `[rows, columns]` under which they follow the `margins` of
+    all columns, and the strata in which they were `placed`.
+    """
+    columns = range(len(margins))
+
+    def raked(weights: Floats | None) -> Floats:
+        factors = raking_factors(codes, margins, columns=columns, start=weights)
+        found = raking_weights(codes, factors, columns=columns)
+        return found if weights is None else weights * found
+
+    weights = raked(None)
+    pulls = [one.pull(weights, rows) for one, rows in zip(strata, placed, strict=True)]
+    for _ in range(ROUNDS if pulls else 0):
+        for pull in pulls:
+            weights = pull.on(weights)
+        weights = raked(weights)
+    return weights
+
+
+def joined(parts: Iterable[Placed]) -> Placed:
+    """Rows `[rows]` at each of some levels, as one `[rows, levels]`."""
+    found = list(parts)
+    return Placed(np.stack([p.strata for p in found], 1), np.stack([p.numbers for p in found], 1))

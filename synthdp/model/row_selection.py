@@ -22,8 +22,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import pooled
-from synthdp.graph.prediction.pairs import PairTables, pair_tables
-from synthdp.graph.prediction.smoothing import fitted_to_margins
+from synthdp.graph.predict import PairTables, fitted_to_margins, pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 MAX_PAIRS = 512

@@ -9,27 +9,26 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import Probabilities
-from synthdp.graph.prediction.groups import LevelLaw
 from synthdp.model.architecture import Architecture
-from synthdp.model.build import targets_of
 from synthdp.model.constraints import Constraints
-from synthdp.model.fit import Fitted, Progress
-from synthdp.model.raking import rake
-from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
-from synthdp.model.strata_raking import (
+from synthdp.model.fit import Fitted, Progress, targets_of
+from synthdp.model.planning import noisy_total
+from synthdp.model.raking import (
     ROUNDS,
     Floats,
     Strata,
     followed_weights,
     joined,
+    rake,
     strata_to_follow,
 )
+from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.model.total import noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.product_sums import Sums
+from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 

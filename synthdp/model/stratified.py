@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain
 from synthdp.data.encoding import Codes
+from synthdp.graph.margins import Probabilities
 from synthdp.model.row_selection import MeasuredPair, blended
 
 DIRECTIONS = 20
@@ -32,7 +33,6 @@ DOUBT = (0.5, 50.0)
 """Standard error of the model's counts of a cause's and a target's level: share, and most rows."""
 
 Points = npt.NDArray[np.float32]
-Probabilities = npt.NDArray[np.float64]
 
 
 def stratified_draw(

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Probabilities
 from synthdp.model.architecture import DIRECT, Architecture
-from synthdp.model.common_strength import common_strength, scores
+from synthdp.model.log_linear import common_strength, scores
 from synthdp.privacy.dpsgd.layers import MaskedLinear
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.mechanisms.marginals import NoisyTable

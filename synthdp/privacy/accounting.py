@@ -18,8 +18,8 @@ import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.composition import composed, epsilon_for
 from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.composition import composed, epsilon_for
 from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
 
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians

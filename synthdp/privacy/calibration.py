@@ -21,12 +21,12 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.events.base import UNITS, Adjacency
-from synthdp.privacy.mechanisms.count_noise import OnCounts
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, OnCounts
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
+from synthdp.privacy.table import Columns
 from synthdp.spec.model import ReleaseSpec, SynthesizerSettings
 
 # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
@@ -85,7 +85,7 @@ def make_domain_plan(
     tables = [(name,) for name in domain.names]
     scales = _at_cost([FORM_NOISE if name.startswith("form") else 1.0 for (name,) in tables])
     forms = NoisyMarginals(domain, tuple(tables), math.sqrt(len(tables)) / mu, scales)
-    # A replaced unit pays twice for the threshold (`events.threshold.ThresholdedGaussianDpEvent`).
+    # A replaced unit pays twice for the threshold (`events.kernel.ThresholdedGaussianDpEvent`).
     threshold = delta / 2 / UNITS[adjacency]
     texts = TextBudget(1 / mu, threshold, rows_per_unit)
     rough = ReleasePlan(epsilon, delta, adjacency, rows_per_unit, forms=forms, texts=texts)

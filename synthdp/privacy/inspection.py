@@ -15,9 +15,9 @@ from typing import Any
 import pandas as pd
 
 from synthdp.data.domain import Domain
+from synthdp.data.encoding import read_values
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import Mask
-from synthdp.data.values import read_values
 from synthdp.errors import OutputError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from synthdp.errors import OutputError
 from synthdp.files import check_plain, write_whole
-from synthdp.ledger.lease import Lease
+from synthdp.ledger.ledger import Lease
 from synthdp.privacy.mechanisms.mechanism import Arrays
 
 

@@ -4,8 +4,8 @@
 state), keeps at most `max_rows` rows of each unit, flips the holdout coins and seals the result.
 What it may raise names columns only: never a value, a row or a count.
 
-Reading, clamping and encoding act on each value alone (proof: `synthdp.data.values`; a row of a CSV
-file is a line: proof: `readers.files`), and the row bound on each unit alone. So neighbouring
+Reading, clamping and encoding act on each value alone (proof: `synthdp.data.encoding`; a row of a
+CSV file is a line: proof: `readers.files`), and the row bound on each unit alone. So neighbouring
 tables stay neighbours: adding one unit adds at most `max_rows` of the rows kept, and replacing one
 also takes as many away [derived here; `_bound_rows` and `_coins` have the part that concerns
 chance].
@@ -24,9 +24,9 @@ import pandas as pd
 from synthdp.data import builtin
 from synthdp.data.cells import cells_domain, form_of, pointed, size_of
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import cleaned, encode
-from synthdp.data.values import places_by, unit_numbers
+from synthdp.data.encoding import cleaned, encode, places_by, unit_numbers
 from synthdp.errors import DataError
+from synthdp.privacy.engines.opening import open_table, reach
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.privacy.readers.checks import (
@@ -39,12 +39,17 @@ from synthdp.privacy.readers.checks import (
     check_without_ids,
     id_column_of,
 )
-from synthdp.privacy.readers.chosen import choice, chosen_frame
-from synthdp.privacy.readers.dataframe import open_dataframe
-from synthdp.privacy.readers.engines.opening import open_table, reach
-from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_parquet_files
+from synthdp.privacy.readers.files import (
+    BATCH_ROWS,
+    choice,
+    chosen_frame,
+    encode_batches,
+    open_dataframe,
+    parquet_batches,
+    read_csv_file,
+    read_parquet_files,
+)
 from synthdp.privacy.readers.query import read_query
-from synthdp.privacy.readers.streaming import BATCH_ROWS, encode_batches
 from synthdp.privacy.table import Table
 from synthdp.spec.addresses import shown_path
 from synthdp.spec.model import (

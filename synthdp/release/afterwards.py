@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from synthdp.bundle.certificate.audit_record import audits_for_steward
+from synthdp.bundle.audit_record import audits_for_steward
 from synthdp.errors import BUDGET, GateError, OutputError, SynthdpError
 from synthdp.progress import Steps
 from synthdp.release.gates import GateVerdict
-from synthdp.release.internal import internal_report
 from synthdp.release.job import Job
-from synthdp.release.judge import Judge, Judgement, NotJudged
+from synthdp.release.judge import Judge, Judgement, NotJudged, internal_report
 from synthdp.release.run_folder import FOLDER, STATE, how_to_continue, kept_spec
 from synthdp.report.internal.content import ATTACK
 from synthdp.spec.load.loader import parse_spec

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack
+from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack
 from synthdp.errors import GateError, OutputError
 from synthdp.files import parse_json, read_text, write_whole
 from synthdp.spec.model import Gate

@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp.data.domain import Domain
-from synthdp.errors import (
-    OutputError,
-    SpecError,
-    SpecProblem,
-    SynthdpError,
-)
+from synthdp.errors import OutputError, SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.anm_direction import Orientation, orient, orientation_spends
 from synthdp.graph.formats import WRITERS
@@ -31,12 +26,11 @@ from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
 from synthdp.ledger.connect import budget_noted
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
-from synthdp.privacy.mechanisms.orientations import Score
+from synthdp.privacy.mechanisms.anm import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release.job import Job
-from synthdp.release.open_session import open_session
-from synthdp.release.own_budget import UNSPENT, dropped_if_unpaid, own_job
+from synthdp.release.open_session import UNSPENT, dropped_if_unpaid, open_session, own_job
 from synthdp.spec.checks.problem import stated
 from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.spec.model import ReleaseSpec

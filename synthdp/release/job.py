@@ -5,19 +5,36 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from synthdp.bundle.certificate.audit_record import AuditRecord
-from synthdp.bundle.signing.keys import Signer
+from synthdp.bundle.audit_record import AuditRecord, public_audit
+from synthdp.bundle.descriptions import published_sha256
+from synthdp.bundle.signing import Signer, load_signer
+from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.domain import Domain
-from synthdp.errors import GateError, OutputError, VerifyError
+from synthdp.data.encoding import Codes, cleaned, encode
+from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
+from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, score_table
+from synthdp.ledger.connect import steward_name
 from synthdp.ledger.ledger import Ledger
-from synthdp.privacy.plan import ReleasePlan
-from synthdp.privacy.private import Private
-from synthdp.release.gates import GateVerdict
+from synthdp.model.constraints import Constraints
+from synthdp.model.fit import Fitted
+from synthdp.model.planning import plan_for
+from synthdp.model.sampling import sample
+from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.plan import SCORES, ReleasePlan
+from synthdp.privacy.private import Private, Released
+from synthdp.privacy.session import Session
+from synthdp.progress import Advance
+from synthdp.release import run_folder
+from synthdp.release.gates import GateVerdict, check_simulated
 from synthdp.release.run_folder import RunFolder
+from synthdp.spec.amendment import amendment
+from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import published_entries
 
@@ -43,7 +60,7 @@ class Job:
         A search may leave rounds unused, and a refuted graph is never trained on.
 
         It describes one outcome. What is guaranteed is the whole plan
-        (`bundle.certificate.facts.guaranteed_epsilon`).
+        (`bundle.certificate.guaranteed_epsilon`).
         """
         return self.plan.only(
             {
@@ -126,3 +143,144 @@ class ReleaseOutcome:
                 hint=f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another"
                 f" release pays again; see {self.report}",
             )
+
+
+# --- amend ---
+#
+# Continue a run by another spec, without paying.
+#
+# Only what is done with released values may differ (`spec.amendment`).
+#
+# The amendment is written to the ledger first, durably, and then to the run's folder. A run that
+# is killed in between says so when it is resumed.
+
+
+def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) -> RunFolder:
+    """The run in `folder`, which continues by the spec at `spec_path`.
+
+    Paths in the new spec are still relative to the folder of the run's first one.
+
+    Raises:
+        SpecError: the spec has mistakes, or changes what the run was paid for; every such field is
+            named, with both values.
+        BudgetError: it would change the plan, or the run is over.
+        OutputError, GateError: its gates or its key cannot be used.
+    """
+    text = own_text(spec_path)
+    old = parse_spec(folder.spec_text, path=str(folder.spec_path))
+    new = parse_spec(text, path=str(spec_path))
+    entries = ledger.run_entries(folder.run)
+    scored = any(e.kind == "charge" and e.body["purpose"] == SCORES for e in entries)
+    changed = amendment(old, new, text, path=str(spec_path), scored=scored)
+    load_signer(new.signing)
+    plan = plan_for(new, Domain.from_spec(new.columns))
+    check_simulated(new.gates, public_audit(out, plan))
+    if any(e.kind == "reserve" for e in entries):
+        if {plan.digest} != {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"}:
+            raise BudgetError(
+                f"{spec_path} would change what run {folder.run} has planned",
+                hint="resume it without --spec, or start a new release",
+            )
+        if changed or _spec_of(ledger, folder) != _digest(text):
+            body = {"by": steward_name(), "spec_sha256": _digest(text), "changed": list(changed)}
+            body |= {"published_sha256": published_sha256(new)}
+            ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
+    return run_folder.respecified(folder, text)
+
+
+def check_spec(folder: RunFolder, ledger: Ledger) -> None:
+    """Check that the run's folder holds the spec that the ledger names last.
+
+    Raises:
+        OutputError: it does not.
+    """
+    if _spec_of(ledger, folder) not in (None, _digest(folder.spec_text)):
+        raise OutputError(
+            f"the ledger holds another spec of run {folder.run} than its folder: it was stopped"
+            " while its spec was changed, or its folder is damaged",
+            hint=(
+                f"give the changed spec again: `synthdp resume {folder.path.parent} --spec NEW`;"
+                " nothing is paid again"
+            ),
+        )
+
+
+def _spec_of(ledger: Ledger, folder: RunFolder) -> str | None:
+    """Digest of the spec that the ledger names last; None where nothing was reserved."""
+    digests = [
+        e.body.get("spec_sha256")
+        for e in ledger.run_entries(folder.run)
+        if e.kind in ("reserve", "amend")
+    ]
+    return digests[-1] if digests else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- drawn ---
+#
+# The synthetic table of a run: drawn once, scored where the spec asks for it, and never redrawn
+# after it was published.
+
+
+@dataclass(frozen=True)
+class DrawnTable:
+    """The synthetic table as levels and as values, and its DP scores where the spec asks for them.
+
+    `codes` is `[rows, columns]`; `synthetic` has the same rows, without the derived columns.
+    """
+
+    codes: Released[Codes]
+    synthetic: Released[pd.DataFrame]
+    constraints: Constraints
+    scores: Released[DpScores] | None
+
+
+def draw(session: Session, job: Job, fitted: Fitted, progress: Advance) -> DrawnTable:
+    """Sample the table, score it where the spec asks for DP scores, and decode it.
+
+    A run that has published its table is only to be judged: its table is read in the bundle.
+    """
+    constraints = Constraints.from_spec(job.spec, job.domain)
+    if job.published:
+        synthetic = fitted.tables.map(lambda _: _read(job))
+        codes = synthetic.map(lambda frame: encode(job.domain, frame)[0])
+        codes, scores = disclose(session, job, fitted, codes)
+        return DrawnTable(codes, synthetic, constraints, scores)
+    codes = sample(
+        fitted,
+        job.spec,
+        rng=fresh_generator(),
+        progress=progress,
+        begin=partial(progress, 0, 0),
+    )
+    codes, scores = disclose(session, job, fitted, codes)
+    synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
+    return DrawnTable(codes, synthetic, constraints, scores)
+
+
+def disclose(
+    session: Session, job: Job, fitted: Fitted, codes: Released[Codes]
+) -> tuple[Released[Codes], Released[DpScores] | None]:
+    """The DP scores, where the spec asks for them, and the table that they describe.
+
+    The scores are paid for and published.
+    """
+    if not job.spec.evaluation.dp_scores:
+        return codes, None
+    scored = score_table(session, job.spec, job.domain, codes)
+    scores = scored.zip(fitted.tables).map(lambda pair: dp_scores_of(job.spec, job.domain, *pair))
+    # A resumed run drew another table than the one that was scored before it was interrupted: what
+    # was scored is published.
+    same = np.array_equal(codes.value, scored.value.codes)
+    return (codes if same else scored.map(lambda s: s.codes)), scores
+
+
+def _read(job: Job) -> pd.DataFrame:
+    """The values of the published table, as `Constraints.decode` gave them."""
+    domain = job.domain
+    text = pd.read_csv(job.bundle / CSV_NAME, dtype=str, keep_default_na=False)
+    text = text[list(domain.names)]
+    return cleaned(domain.columns, encode(domain, text.mask(text == ""))[1])

@@ -6,21 +6,37 @@ session can look at the sealed rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
-from synthdp.bundle.metadata.readme import published_sha256
-from synthdp.errors import BudgetError
-from synthdp.ledger.connect import cap_of, columns_sha256, steward_name
-from synthdp.ledger.domain_search import searched_unit
+from synthdp.bundle.descriptions import published_sha256
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
+from synthdp.ledger.connect import (
+    budget_noted,
+    cap_of,
+    check_domain_from,
+    columns_sha256,
+    open_ledger,
+    searched_unit,
+    steward_name,
+)
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy.engines.opening import read_by
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
-from synthdp.privacy.readers.engines.opening import read_by
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private, read_texts
 from synthdp.privacy.table import Table
 from synthdp.progress import Reporter
+from synthdp.release import run_folder
 from synthdp.release.job import Job
-from synthdp.release.run_folder import RELEASE
+from synthdp.release.run_folder import FOLDER, RELEASE, STATE, RunFolder
+from synthdp.spec.model import ReleaseSpec
+from synthdp.verify.at_hand import check_nearby
 
 
 def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Session:
@@ -112,3 +128,139 @@ def _check_unpaid(job: Job) -> None:
                 " forgotten"
             ),
         )
+
+
+# --- own budget ---
+#
+# Runs that reserve and spend a budget of their own: of the graph alone, or to draft a spec.
+#
+# Each has a folder and a reservation, and goes on when its command is given again.
+
+
+UNSPENT = "this command spent nothing"
+"""Of an error before the run is known: an earlier, interrupted one may have spent."""
+
+
+def own_job(
+    spec_path: Path,
+    text: str,
+    spec: ReleaseSpec,
+    domain: Domain,
+    plan: ReleasePlan,
+    out: Path,
+    *,
+    command: str,
+    what: str,
+    force: bool,
+    finds_domain: bool = False,
+) -> Job:
+    """A new run in `out`, or the interrupted one of the same spec and command. `what` it is, in
+    words. One that `finds_domain` need not say what earlier searches cost.
+
+    What the run reserved its budget for is read in the ledger: its folder can be edited by hand.
+
+    Raises:
+        OutputError: `out` holds another run, or cannot be written.
+        BudgetError: the ledger does not allow it.
+    """
+    interrupted = _interrupted(out, text, command, what, force=force)
+    try:
+        ledger = open_ledger(
+            spec,
+            interrupted.spec_path if interrupted else spec_path,
+            resumed=interrupted is not None,
+        )
+        if interrupted is not None:
+            _check_reserved(interrupted, ledger, out)
+        check_nearby(ledger.entries(), spec.dataset.id, out)
+        if not finds_domain:
+            check_domain_from(spec, ledger.entries())
+    except SynthdpError:
+        if interrupted is not None:
+            interrupted.close()
+        raise
+    if interrupted is None:
+        ledger.check(
+            spec.dataset.id,
+            epsilon=spec.privacy.epsilon,
+            delta=spec.privacy.delta,
+            cap=cap_of(spec),
+        )
+    return Job(
+        spec,
+        domain,
+        plan,
+        ledger,
+        interrupted or run_folder.start(out, spec_path, text, command=command, force=force),
+        out,
+    )
+
+
+@contextmanager
+def dropped_if_unpaid(job: Job) -> Iterator[None]:
+    """Remove the folder of a run that reserved nothing; an error says what was spent.
+
+    Without a reservation nothing was paid, so there is nothing to continue.
+    """
+    with budget_noted() as account:
+        account.ledger, account.run, account.folder, account.again = (
+            job.ledger,
+            job.folder.run,
+            job.folder.journal,
+            "the same command",
+        )
+        try:
+            yield
+        finally:
+            with suppress(BudgetError, VerifyError):
+                if not job.ledger.run_entries(job.folder.run):
+                    job.folder.remove()
+            job.folder.close()
+
+
+def _interrupted(out: Path, text: str, command: str, what: str, *, force: bool) -> RunFolder | None:
+    """The run in `out` that was paid for and not finished."""
+    if force or not (out / FOLDER / STATE).exists():
+        return None
+    interrupted = run_folder.reopen(out)
+    try:
+        _check_same(interrupted, out, text, command, what)
+    except OutputError:
+        interrupted.close()
+        raise
+    return interrupted
+
+
+def _check_same(interrupted: RunFolder, out: Path, text: str, command: str, what: str) -> None:
+    if interrupted.command != command:
+        hint = (
+            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
+            " --out"
+        )
+        raise OutputError(f"{out} holds an interrupted `synthdp {interrupted.command}`", hint=hint)
+    if interrupted.spec_text != text:
+        raise OutputError(
+            f"{out} holds an interrupted {what} of another spec",
+            hint="bring that spec back to go on, or give --force to drop the run and pay again",
+        )
+
+
+def _check_reserved(interrupted: RunFolder, ledger: Ledger, out: Path) -> None:
+    """Whether the ledger's reservation of this run is for what its folder says was asked.
+
+    Raises:
+        OutputError: it is for another command or spec, or was made before it held a digest.
+    """
+    entries = ledger.run_entries(interrupted.run)
+    reserved = next((e.body for e in entries if e.kind == "reserve"), None)
+    if reserved is None or reserved.get("asked_sha256") == interrupted.asked_sha256:
+        return
+    state = out / FOLDER / STATE
+    raise OutputError(
+        f"the ledger holds another command or spec of run {interrupted.run} than {state} says; its"
+        " budget stays spent, and nothing more was spent",
+        hint=(
+            f"bring {state} back as it was written (a run of an earlier version ends with that"
+            " version), or give --force to drop the run and pay again"
+        ),
+    )

@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BudgetError
-from synthdp.ledger.balance import Balance
 from synthdp.ledger.connect import cap_of
-from synthdp.spec.checks.traps import traps
+from synthdp.ledger.entries import Balance
+from synthdp.spec.checks.checks import traps
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:
-    from synthdp.audit.power import AttackPower
+    from synthdp.audit.folder import AttackPower
     from synthdp.privacy.plan import ReleasePlan
-    from synthdp.release.expected_quality import ExpectedQuality
+    from synthdp.release.expectations import ExpectedQuality
 
 SECONDS_A_VALUE = {"arrow": 2e-8, "dask": 7e-8}
 """CPU seconds of this process for a value of a pass (benchmarks/results/engines.csv)."""
@@ -106,7 +106,7 @@ def _drawn(spec: ReleaseSpec) -> Iterator[str]:
 def _gates(spec: ReleaseSpec, plan: ReleasePlan, tv1: float) -> Iterator[str]:
     """Gates that are likely to fail, or to fall by chance."""
     if spec.gates:
-        from synthdp.release.expected_gates import gate_warnings
+        from synthdp.release.expectations import gate_warnings
 
         yield from gate_warnings(spec, plan, tv1)
 
@@ -115,7 +115,7 @@ def _power(spec: ReleaseSpec, plan: ReleasePlan) -> AttackPower | None:
     """What the membership attack takes and could show; None where the spec has none."""
     if not spec.attacks.membership.enabled:
         return None
-    from synthdp.audit.power import attack_power
+    from synthdp.audit.folder import attack_power
     from synthdp.data.domain import Domain
 
     return attack_power(spec, Domain.from_spec(spec.columns), plan)
@@ -125,14 +125,14 @@ def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
     """How far noise alone will move what is paid for."""
     if not spec.estimands:
         return []
-    from synthdp.release.expected_estimands import expected_estimands
+    from synthdp.release.expectations import expected_estimands
 
     return expected_estimands(spec, plan)
 
 
 def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
     """Where the table is counted, and what that takes by the declared number of rows."""
-    from synthdp.graph.discovery.screening import SCREEN
+    from synthdp.graph.discovery.measuring import SCREEN
 
     name = engine_of(spec.dataset.source, spec.compute)
     if name == "memory":
@@ -206,7 +206,7 @@ def _plan(spec: ReleaseSpec) -> ReleasePlan:
 
 def _quality(spec: ReleaseSpec, plan: ReleasePlan) -> ExpectedQuality:
     from synthdp.data.domain import Domain
-    from synthdp.release.expected_quality import expected_quality
+    from synthdp.release.expectations import expected_quality
 
     return expected_quality(spec, Domain.from_spec(spec.columns), plan)
 
@@ -215,7 +215,7 @@ def _planned_spends(plan: ReleasePlan) -> dict[str, Any]:
     """Every planned spend with its event, its epsilon alone, its part in the cost of all, and what
     it serves.
     """
-    from synthdp.report.guarantee import shares
+    from synthdp.report.sections import shares
 
     facts = plan.to_json()
     parts = shares([s["epsilon_alone"] for s in facts["spends"]], delta=plan.delta)

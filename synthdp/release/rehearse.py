@@ -10,32 +10,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.audit.simulate import simulated_twin
+from synthdp.audit.plan import simulated_twin
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode, operand_values
 from synthdp.errors import GateError, OutputError, QueryError
 from synthdp.evaluate.fidelity import fidelity
-from synthdp.graph.prediction.groups import groups_of
+from synthdp.graph.level_groups import groups_of
 from synthdp.inference.answer import answer_tables
-from synthdp.inference.figures import Figure
+from synthdp.inference.estimands import estimand_results, exact_sums
+from synthdp.inference.figures import Figure, Rows
+from synthdp.model.estimands import estimand_name
 from synthdp.model.fit import fit
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.sums import SQUARE, NoisyProducts, Sums
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, unheard
-from synthdp.release.rehearsed_estimands import rehearsed_estimands
-from synthdp.spec.expressions.names import quoted
+from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 
@@ -161,3 +164,73 @@ def _condition(column: ColumnDomain, values: npt.NDArray[np.float64]) -> str:
     middle = float(np.median(known)) if len(known) else column.lower
     edge = min(column.edges, key=lambda e: abs(e - middle))
     return f"{quoted(column.name)} >= {edge:.12g}"
+
+
+# --- rehearsed estimands ---
+#
+# Estimands on simulated rows: how often their intervals hold the truth, and how wide they are.
+
+
+DRAWS = 100
+"""Times that the noise of the sums is drawn."""
+
+
+def rehearsed_estimands(
+    spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, table: Table, rng: np.random.Generator
+) -> list[dict[str, Any]]:
+    """For each figure of each estimand but tables: its `text`, `group` and `truth`, and of `DRAWS`
+    draws of the noise the share `answered`, the `bias` (estimate less truth), the share `covered`
+    of intervals of the counted rows that hold the truth, and the median `width` of the intervals of
+    the population, all None where nothing was answered.
+
+    Sums of `table` are taken without noise, whatever the plan: for simulated rows only.
+    """
+    exact, per_unit = exact_sums(spec, domain, table), Rows.of_spec(spec).per_unit
+    sigmas = {name: getattr(plan.estimands[name], "sigma", 0.0) for name in exact}
+    truths = estimand_results(spec, domain, exact, Rows(per_unit=per_unit))
+    drawn = [
+        estimand_results(
+            spec,
+            domain,
+            {name: _noisy(sums, sigmas[name], rng) for name, sums in exact.items()},
+            Rows(per_unit=per_unit),
+        )
+        for _ in range(DRAWS)
+    ]
+    return [
+        {"name": estimand_name(i), "text": truth.text, "statistic": truth.statistic}
+        | _judged_estimand(figure, [results[i].figures[at] for results in drawn])
+        for i, truth in enumerate(truths)
+        for at, figure in enumerate(truth.figures)
+    ]
+
+
+def _noisy(sums: Sums, sigma: float, rng: np.random.Generator) -> Sums:
+    """Exact sums with noise as it will be, but for its rounding."""
+    if isinstance(sums, NoisyProducts):
+        return NoisyProducts(sums.sums + rng.normal(0, sigma, sums.sums.shape), sigma)
+    return replace(
+        sums,
+        counts=sums.counts + rng.normal(0, sigma, sums.counts.shape),
+        sums=sums.sums + rng.normal(0, sigma, sums.sums.shape),
+        squares=sums.squares + rng.normal(0, sigma / SQUARE, sums.squares.shape),
+        sigma=sigma,
+    )
+
+
+def _judged_estimand(truth: Figure, drawn: Sequence[Figure]) -> dict[str, Any]:
+    """The figures of all draws against the exact one."""
+    told = [f for f in drawn if isinstance(f.estimate, float) and f.interval and f.of_rows]
+    found: dict[str, Any] = {"group": truth.group, "truth": truth.estimate}
+    found |= {"answered": len(told) / len(drawn)}
+    if not told or not isinstance(truth.estimate, float):
+        return found | dict.fromkeys(("bias", "covered", "width"))
+    estimates = np.array([f.estimate for f in told], dtype=np.float64)
+    ends = np.array([f.of_rows for f in told], dtype=np.float64)
+    wide = np.array([f.interval for f in told], dtype=np.float64)
+    inside = (ends[:, 0] <= truth.estimate) & (truth.estimate <= ends[:, 1])
+    return found | {
+        "bias": float(estimates.mean() - truth.estimate),
+        "covered": float(inside.mean()),
+        "width": float(np.median(wide[:, 1] - wide[:, 0])),
+    }

@@ -5,8 +5,8 @@ journal of released values. It disappears when the run ends, all at once: a run 
 name and no longer its journal would look at the rows again for values that are already public.
 
 A process that works in it holds its lock. Where locks are not shared between machines, the ledger's
-lease takes their place (`ledger.lease`). A run writes below a folder that has its own name, so that
-it finds nothing to write to once another run has taken OUT.
+lease takes their place (`ledger.ledger`). A run writes below a folder that has its own name, so
+that it finds nothing to write to once another run has taken OUT.
 """
 
 from __future__ import annotations

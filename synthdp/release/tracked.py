@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from synthdp.bundle.signing.statement import STATEMENT
+from synthdp.bundle.signing import STATEMENT
 from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.model.fit import Fitted
 from synthdp.release.gates import GateVerdict
-from synthdp.release.internal import ReportedRun, estimands_beside
-from synthdp.release.judge import Judgement, opened
+from synthdp.release.judge import Judgement, ReportedRun, estimands_beside, opened
 from synthdp.report.internal.content import EstimandBeside
 from synthdp.spec.model import MembershipAttack
+from synthdp.tracking.mlflow_run import Tracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
-from synthdp.tracking.tracker import Tracker
 from synthdp_attacks import MembershipReport
 
 # What MLflow gets of a bundle: all that describes it, and the model, but no rows.

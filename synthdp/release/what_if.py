@@ -16,11 +16,10 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Advance, unheard
-from synthdp.release.expected_links import LINKS, NONE_SEEN
-from synthdp.release.expected_quality import expected_quality
+from synthdp.release.expectations import LINKS, NONE_SEEN, expected_quality
 from synthdp.spec.load.loader import with_epsilon
+from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.wording import up
 
 LEAST, MOST = 0.01, 100.0
 """Epsilons that a spec may have."""

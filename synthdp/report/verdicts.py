@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from synthdp.report.parts import number
-from synthdp.spec.wording import up
+from synthdp.report.sections import number
+from synthdp.spec.load.wording import up
 
 State = Literal["good", "fair", "bad", "unknown", "plain"]
 WORDS: dict[State, str] = {

@@ -10,8 +10,7 @@ from typing import IO
 
 import pandas as pd
 
-from synthdp.bundle.metadata.datapackage import as_written
-from synthdp.bundle.metadata.parquet import typed_frame
+from synthdp.bundle.table_files import as_written, typed_frame
 from synthdp.errors import OutputError
 from synthdp.files import draft_of
 from synthdp.spec.model import Column

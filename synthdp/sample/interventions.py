@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
-from synthdp.graph.pag.effects import causes, unsettled
-from synthdp.graph.pag.marks import PagLink
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.pag import PagLink, causes, unsettled
 
 NO_CAUSES = "nothing can be intervened on: the arrows of this graph predict, and are no causes"
 NO_CAUSES_HINT = (

@@ -23,23 +23,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_tables import level_law
+from synthdp.bundle.noisy_values import level_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import read_graph
-from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.model.ancestral import CHUNK_ROWS
 from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
 from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
-from synthdp.sample.conditions import Setting, conditions_of, settings_of
-from synthdp.sample.contradictions import check_possible
+from synthdp.sample.conditions import Setting, check_possible, conditions_of, settings_of
 from synthdp.sample.interventions import check_interventions, intervention_warning
-from synthdp.spec.expressions.names import setting_of
+from synthdp.spec.expressions.parsed import setting_of
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
 

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.load.wording import Loc, got
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.syntax import Loc
-from synthdp.spec.wording import got
 
 # `*` is any name. What is not the whole of a section is named by its field.
 CHANGEABLE = (

@@ -22,20 +22,28 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter, ValidationError
 
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
-from synthdp.files import missing_folders
+from synthdp.files import missing_folders, parse_json, read_text, write_private
 from synthdp.spec.addresses import (
+    check_uri,
+    home,
     reason,
     shown_address,
+    store_address,
     unreachable,
 )
-from synthdp.spec.wording import up
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.wording import up
+from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.note import (
     EXPERIMENT_NOTE,
     VIEW_TAG,
@@ -43,12 +51,21 @@ from synthdp.tracking.note import (
     PublicationVerdict,
     Status,
     note,
+    public_params,
     run_name,
     view_state,
 )
-from synthdp.tracking.record import TrackingRecord
-from synthdp.tracking.registry import log_dataset, register
-from synthdp.tracking.store import live, local_folder, mend, opened, put, quiet
+from synthdp.tracking.store import (
+    declared,
+    live,
+    local_folder,
+    log_dataset,
+    mend,
+    opened,
+    put,
+    quiet,
+    register,
+)
 
 
 class MlflowTracker:
@@ -334,3 +351,217 @@ def _user() -> str:
 
 def _now() -> int:
     return int(time.time() * 1000)
+
+
+# --- tracker ---
+#
+# What a release needs of tracking, and the tracker that its spec asks for.
+
+
+class Tracker(Protocol):
+    """What a release needs of tracking. A context: entering opens the run, leaving closes it."""
+
+    warnings: list[str]
+
+    def __enter__(self) -> Tracker: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def params(self, values: Mapping[str, str | int | float]) -> None: ...
+    def metrics(self, values: Mapping[str, float]) -> None: ...
+    def artifact(self, path: Path, *, folder: str | None = None) -> None: ...
+    def attack(self, outcome: AttackOutcome) -> None: ...
+    def release(self, bundle: Path) -> None: ...
+    def conclude(self, verdict: PublicationVerdict) -> None: ...
+    def keep(self, out: Path) -> None: ...
+
+
+class NullTracker:
+    """Tracking switched off."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def __enter__(self) -> NullTracker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing to close."""
+
+    def params(self, values: Mapping[str, str | int | float]) -> None:
+        """Nothing."""
+
+    def metrics(self, values: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def artifact(self, path: Path, *, folder: str | None = None) -> None:
+        """Nothing."""
+
+    def attack(self, outcome: AttackOutcome) -> None:
+        """Nothing."""
+
+    def release(self, bundle: Path) -> None:
+        """Nothing."""
+
+    def conclude(self, verdict: PublicationVerdict) -> None:
+        """Nothing."""
+
+    def keep(self, out: Path) -> None:
+        """Nothing."""
+
+
+def tracker(
+    spec: ReleaseSpec,
+    *,
+    folder: Path,
+    run: str,
+    spec_path: Path | None = None,
+    paid: bool = False,
+) -> Tracker:
+    """The tracker that the spec asks for.
+
+    `folder` is the spec's, `run` the release's id; `paid` says that it has a reservation.
+
+    Raises:
+        OutputError: the tracking URI is of a kind that is not supported. Call this before anything
+            is spent.
+    """
+    if not spec.tracking.enabled:
+        return NullTracker()
+    folder = folder.absolute()
+    uri = store_address(spec.tracking.uri, folder)
+    check_uri(uri)
+    record = TrackingRecord(
+        run=run,
+        dataset=spec.dataset.id,
+        experiment=spec.tracking.experiment,
+        spec=str(spec_path or folder / "spec.yaml"),
+        columns=declared(spec.columns),
+    )
+    return MlflowTracker(
+        record,
+        {k: str(v)[:500] for k, v in public_params(spec).items()},
+        uri=uri,
+        folder=folder,
+        required=not paid,
+    )
+
+
+# --- record ---
+#
+# The record of one release for MLflow, as a file in the steward's folder.
+#
+# What MLflow did not get can be logged from it later.
+
+
+FILE = Path("internal") / "tracking.json"  # in the release's output folder
+
+
+@dataclass(kw_only=True)
+class TrackingRecord:
+    """What MLflow gets of one release.
+
+    `spec` is the path of the spec, which names the store. The store's address is written nowhere:
+    it may hold a password. `columns` are those that the spec declares (`store.declared`), and
+    `bundle` is the folder of a released one.
+    """
+
+    run: str
+    dataset: str
+    experiment: str
+    spec: str
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    attacks: list[AttackOutcome] = field(default_factory=list)
+    files: list[tuple[str, str | None]] = field(default_factory=list)
+    columns: list[tuple[str, str, bool]] = field(default_factory=list)
+    bundle: str | None = None
+    verdict: PublicationVerdict | None = None
+
+    def keep(self, out: Path) -> None:
+        """Write it into the output folder `out`, for the steward alone.
+
+        Paths of files are relative to `out`.
+        """
+
+        def inside(path: str) -> str:
+            return str(Path(path).absolute().relative_to(out.absolute()))
+
+        files = [(inside(file), folder) for file, folder in self.files]
+        bundle = None if self.bundle is None else inside(self.bundle)
+        write_private(
+            out / FILE,
+            _ADAPTER.dump_json(
+                _ADAPTER.validate_python(asdict(self) | {"files": files, "bundle": bundle}),
+                indent=1,
+            ).decode()
+            + "\n",
+        )
+
+    @classmethod
+    def kept(cls, out: Path) -> TrackingRecord:
+        """Read the record in the output folder `out`.
+
+        Raises:
+            OutputError: there is none, or it was damaged.
+        """
+        try:
+            return _ADAPTER.validate_python(parse_json(read_text(out / FILE)))
+        except (FileNotFoundError, NotADirectoryError):
+            raise OutputError(
+                f"{out} holds nothing to log: there is no {FILE}",
+                hint="give the output folder of a release with tracking",
+            ) from None
+        except (OSError, ValueError, ValidationError):
+            raise OutputError(
+                f"{out / FILE} is damaged",
+                hint="the bundle and the report beside it are whole without it",
+            ) from None
+
+
+_ADAPTER = TypeAdapter(TrackingRecord)
+
+
+# --- later ---
+#
+# `synthdp track`: what MLflow did not get of a release, logged from its record.
+
+
+def log_later(out: Path, *, store: str | None = None) -> list[str]:
+    """Log the release in `out`, of which MLflow did not get everything; returns the warnings.
+
+    The store is `store`, or the one that the release's spec names by now.
+
+    Raises:
+        OutputError: there is nothing to log, or the store cannot be reached.
+    """
+    record = TrackingRecord.kept(out)
+    spec_path = Path(record.spec)
+    uri = store or store_address(load_spec(spec_path, lists=True).tracking.uri, home(spec_path))
+    check_uri(uri)
+    again = TrackingRecord(
+        run=record.run,
+        dataset=record.dataset,
+        experiment=record.experiment,
+        spec=record.spec,
+        columns=record.columns,
+    )
+    with MlflowTracker(again, record.params, uri=uri, folder=home(spec_path)) as log:
+        for attack in record.attacks:
+            log.attack(attack)
+        log.metrics(record.metrics)
+        for file, folder in record.files:
+            log.artifact(out / file, folder=folder)
+        if record.bundle is not None:
+            log.release(out / record.bundle)
+        if record.verdict is not None:
+            log.conclude(record.verdict)
+    return log.warnings

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from synthdp import __version__
-from synthdp.bundle.metadata.readme import published_sha256
-from synthdp.bundle.wording import plain
+from synthdp.bundle.certificate_text import plain
+from synthdp.bundle.descriptions import published_sha256
 from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")

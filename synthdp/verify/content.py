@@ -13,22 +13,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
-from synthdp.bundle.noisy_tables import read_tables
+from synthdp.bundle.noisy_values import read_tables
+from synthdp.bundle.table_files import CSV_NAME, check_header
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.prediction.groups import groups_of
+from synthdp.graph.level_groups import groups_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES
-from synthdp.verify.graph import check_graph
 from synthdp.verify.reader import Check, Reader
+from synthdp.verify.rewritten import check_graph
 
 CHUNK_ROWS = 200_000
 MAX_KEPT = 50_000  # rows

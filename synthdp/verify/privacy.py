@@ -8,8 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from synthdp.bundle.admission import MODEL_FILES, SCORED_FILES
-from synthdp.bundle.certificate.facts import (
+from synthdp.bundle.certificate import (
     FORMAT,
     Certificate,
     PlannedSpend,
@@ -18,12 +17,11 @@ from synthdp.bundle.certificate.facts import (
     events_of,
     plan_problems,
 )
-from synthdp.bundle.metadata.datacard import DATACARD
-from synthdp.bundle.metadata.datapackage import CSV_NAME
-from synthdp.bundle.metadata.parquet import PARQUET_NAME
-from synthdp.bundle.metadata.readme import public_spec
-from synthdp.bundle.noisy_sums import ESTIMANDS
+from synthdp.bundle.content import MODEL_FILES, SCORED_FILES
+from synthdp.bundle.descriptions import DATACARD, public_spec
+from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.report_page import REPORT
+from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.bundle.write import BY_SPEC, FILES, sha256
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry, entry_hash
@@ -33,9 +31,15 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.bounds import MAX_ENTRIES, PlanLimits, event_problems, group_problems
-from synthdp.verify.reader import Check, Reader
-from synthdp.verify.scores import score_problems
+from synthdp.verify.reader import (
+    MAX_ENTRIES,
+    Check,
+    PlanLimits,
+    Reader,
+    event_problems,
+    group_problems,
+)
+from synthdp.verify.rewritten import score_problems
 
 # Relative: another version of the accountant may round differently in the last digits.
 TOLERANCE = 1e-6

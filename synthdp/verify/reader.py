@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.certificate import GROUP_SIZES, Certificate, Group
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.errors import BudgetError
 from synthdp.files import parse_json, read_text
+from synthdp.graph.implications import MAX_TABLES
+from synthdp.graph.stage import rounds
 from synthdp.ledger.entries import Entry
+from synthdp.privacy.calibration import expected_fit_rows, sample_rate
+from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
+from synthdp.privacy.plan import SERVES
 from synthdp.spec.model import ReleaseSpec
 
 
@@ -71,3 +79,89 @@ class Reader:
 
 
 Check = Callable[[Reader], Iterator[str]]
+
+
+# --- bounds ---
+#
+# Bounds on what an untrusted ledger and certificate may ask to be composed.
+#
+# Their events must have a meaning, and lie within what a spec can spend.
+#
+# Composition takes time and memory that grow with the privacy loss, with the number of events and
+# with the width of discrete noise. Without these bounds a bundle of a few kilobytes could keep
+# `verify` busy for days. What one event may state, its kind says (`privacy.events.base`).
+
+
+MAX_ENTRIES = 1000
+MAX_EVENTS = 400  # of a plan
+# Expected loss, from above, in multiples of the spec's epsilon, and what is allowed beyond.
+LOSSES, FREE_LOSS = 10.0, 10.0
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """Upper limits of a plan of the spec.
+
+    They bound the rows of a unit, purposes, training steps, tables, answers of a search, and
+    expected loss; and from below the rate of a secret sample.
+    """
+
+    rows: int
+    purposes: int
+    steps: int
+    tables: int
+    answers: int
+    sample: float
+    loss: float
+
+    @classmethod
+    def of(cls, spec: ReleaseSpec) -> PlanLimits:
+        """Those of a spec."""
+        columns = len(spec.columns)
+        named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
+        return cls(
+            rows=spec.dataset.privacy_unit.max_rows,
+            purposes=len(SERVES) + len(named) + len(spec.estimands),
+            steps=spec.synthesizer.steps,
+            tables=columns + len(spec.privacy.pairs) + len(spec.estimands) + 2 * MAX_TABLES,
+            answers=1000 + columns**2,
+            sample=sample_rate(spec),
+            loss=LOSSES * spec.privacy.epsilon + FREE_LOSS,
+        )
+
+
+def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> Iterator[str]:
+    """Why `events` are not composed; nothing if they can be."""
+    if len(events) > limits.purposes:
+        yield f"{len(events)} charges are more than this spec's plan can have, {limits.purposes}"
+        return
+    try:
+        stated = [event_from_json(event) for event in events]
+        losses = [kind_of(event).expected_loss(limits, 1) for event in stated]
+    except (
+        BudgetError,
+        KeyError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        yield (
+            f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
+        )
+        return
+    if math.fsum(losses) > limits.loss:
+        yield (
+            "its charges spend far more than the spec allows (an expected loss of up to"
+            f" {math.fsum(losses):.3g})"
+        )
+    if (count := sum(1 for event in stated for _ in leaves(event))) > MAX_EVENTS:
+        yield f"its charges are of {count} events, more than any release makes"
+
+
+def group_problems(groups: Sequence[Group]) -> Iterator[str]:
+    """Why `groups` are not bounded."""
+    sizes = [g.size for g in groups]
+    if len(set(sizes)) < len(sizes) or not set(sizes) <= {*GROUP_SIZES}:
+        yield f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"

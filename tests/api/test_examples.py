@@ -33,7 +33,7 @@ def examples() -> Iterator[doctest.DocTest]:
 
 
 EXAMPLES = list(examples())
-SLOW = {"synthdp.api.audit.audit_release"}  # replays every mechanism, training among them
+SLOW = {"synthdp.api.spec.audit_release"}  # replays every mechanism, training among them
 
 
 @pytest.mark.check

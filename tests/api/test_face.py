@@ -55,7 +55,7 @@ def test_names_are_stated_once_and_types_are_shipped() -> None:
 
 
 def test_rooms_of_the_package_stay_importable_beside_the_names() -> None:
-    import synthdp.audit.bundle
+    import synthdp.audit.plan
     import synthdp.release.run
 
     assert callable(synthdp.release.run.release) and callable(synthdp.audit_release)
@@ -143,7 +143,7 @@ def test_an_interrupted_run_asks_for_the_same_rows_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.drawn.sample", stopped)
+        patch.setattr("synthdp.release.job.sample", stopped)
         with pytest.raises(KeyboardInterrupt) as interrupted:
             spec.release(frame, out=out)
     (note,) = interrupted.value.__notes__
@@ -157,7 +157,7 @@ def test_an_interrupted_run_asks_for_the_same_rows_again(
 def test_a_run_of_a_file_takes_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, out = spec_at(tmp_path), tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.drawn.sample", None)
+        patch.setattr("synthdp.release.job.sample", None)
         with pytest.raises(TypeError):
             spec.release(out=out)
     with pytest.raises(DataError, match="is of kind csv"):

@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 import synthdp
-from synthdp.bundle.signing.keys import make_keys
+from synthdp.bundle.signing import make_keys
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger.ledger import Ledger
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.privacy.readers.query import read_query
-from synthdp.release import drawn, run
+from synthdp.release import job, run
 from synthdp.spec.model import Categorical, SqlSource
 from tests.api.conftest import CLINIC, clinic
 from tests.privacy.engines.tables import reading_of
@@ -58,13 +58,13 @@ def reserve(folder: Path) -> None:
 
 def going(patch: pytest.MonkeyPatch, leave: Callable[[], None]) -> None:
     """Have each release leave the working folder once it has measured."""
-    sample = drawn.sample
+    sample = job.sample
 
     def away(*given: Any, **named: Any) -> Any:
         leave()
         return sample(*given, **named)
 
-    patch.setattr("synthdp.release.drawn.sample", away)
+    patch.setattr("synthdp.release.job.sample", away)
 
 
 # --- specs ---
@@ -161,7 +161,7 @@ def test_a_run_goes_on_with_the_paths_that_it_began_with(
     )
     spec = synthdp.Spec.load("clinic.yaml")
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.drawn.sample", None)
+        patch.setattr("synthdp.release.job.sample", None)
         with pytest.raises(TypeError) as stopped:
             spec.release(out=out)
     there = tmp_path / "work" / (out or "releases/clinic")

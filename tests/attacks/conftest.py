@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from synthdp_attacks.classifiers import CLASSIFIERS
+from synthdp_attacks.membership import CLASSIFIERS
 
 sys.path.insert(
     0, str(Path(__file__).parent)

@@ -14,10 +14,15 @@ from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
 from synthdp_attacks import AnonymityReport, AttackError, Public, attack_anonymity, attack_release
-from synthdp_attacks.inference import GUESSERS, inference
-from synthdp_attacks.linkability import linkability
-from synthdp_attacks.risk import Trials, excess, risk_of
-from synthdp_attacks.singling_out import singling_out
+from synthdp_attacks.anonymity import (
+    GUESSERS,
+    Trials,
+    excess,
+    inference,
+    linkability,
+    risk_of,
+    singling_out,
+)
 from synthdp_attacks.statistics import clopper_pearson
 from synthdp_attacks.threat import Codes
 

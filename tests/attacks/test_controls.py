@@ -20,9 +20,8 @@ from synthdp_attacks import (
     attack_release,
     isolated_targets,
 )
-from synthdp_attacks.classifiers import CLASSIFIERS
-from synthdp_attacks.features import EXTRACTORS
-from synthdp_attacks.likelihood import LIKELIHOODS
+from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS
+from synthdp_attacks.one_release import LIKELIHOODS
 from synthdp_attacks.threat import Codes, Trainer
 
 pytestmark = pytest.mark.check

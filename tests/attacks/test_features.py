@@ -10,16 +10,23 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
-from synthdp_attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
 from synthdp_attacks.errors import AttackError
-from synthdp_attacks.features import EXTRACTORS, QUERIES, column_subsets, feature_matrix
-from synthdp_attacks.targets import (
+from synthdp_attacks.game import (
     SELECTORS,
     declared_targets,
     isolated_targets,
     isolation,
     random_targets,
     rarity,
+)
+from synthdp_attacks.membership import (
+    CLASSIFIERS,
+    EXTRACTORS,
+    QUERIES,
+    column_subsets,
+    feature_matrix,
+    held_out_scores,
+    scores_after_fit,
 )
 from synthdp_attacks.threat import Public
 

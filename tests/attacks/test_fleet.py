@@ -12,11 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from synthdp_attacks.dask_runner import Dask
 from synthdp_attacks.errors import FleetError
-from synthdp_attacks.fleet import RUNNERS, Fleet, Work
-from synthdp_attacks.progress import Progress
-from synthdp_attacks.runners import Group, Job, Loky, Serial, WorkerDied
+from synthdp_attacks.fleet import RUNNERS, Fleet, Progress, Work
+from synthdp_attacks.runners import Dask, Group, Job, Loky, Serial, WorkerDied
 
 
 def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:

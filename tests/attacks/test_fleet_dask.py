@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks.dask_runner import Dask, _Sealed
 from synthdp_attacks.errors import FleetError
-from synthdp_attacks.fleet import Fleet, Work
+from synthdp_attacks.fleet import Fleet, Progress, Work
 from synthdp_attacks.game import Game, play
-from synthdp_attacks.progress import Progress
-from synthdp_attacks.runners import Serial
+from synthdp_attacks.runners import Dask, Serial, _Sealed
 from synthdp_attacks.threat import Codes
 from tests.builders import dask_processes
 

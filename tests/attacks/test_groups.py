@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks.dask_runner import Dask
 from synthdp_attacks.errors import AttackError
-from synthdp_attacks.fleet import Arrays, Fleet, GroupWork
+from synthdp_attacks.fleet import Arrays, Fleet, GroupWork, Progress
 from synthdp_attacks.game import Game, play
-from synthdp_attacks.progress import Progress
-from synthdp_attacks.runners import Group, Job, Loky, Runner, Serial, WorkerDied
+from synthdp_attacks.runners import Dask, Group, Job, Loky, Runner, Serial, WorkerDied
 from synthdp_attacks.threat import Codes
 from tests.builders import dask_processes
 
@@ -165,7 +163,7 @@ class Slowly:
 def test_models_are_told_as_they_finish_not_by_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synthdp_attacks.progress.LOOK_EVERY_S", 0.005)
+    monkeypatch.setattr("synthdp_attacks.fleet.LOOK_EVERY_S", 0.005)
     seen: list[Progress] = []
     Fleet(folder=tmp_path / "f", progress=seen.append).run(Slowly(seen), 10, fingerprint="a")
     finished = [p.finished for p in seen]
@@ -181,7 +179,7 @@ def test_models_are_told_as_they_finish_not_by_the_group(
 def test_an_error_of_the_listener_ends_the_run_also_from_its_thread(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synthdp_attacks.progress.LOOK_EVERY_S", 0.005)
+    monkeypatch.setattr("synthdp_attacks.fleet.LOOK_EVERY_S", 0.005)
     seen: list[Progress] = []
 
     def listen(progress: Progress) -> None:

@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 from synthdp_attacks.errors import AttackError, FleetError
-from synthdp_attacks.fleet import Fleet
+from synthdp_attacks.fleet import Fleet, identity_of
 from synthdp_attacks.game import Game, play
-from synthdp_attacks.identity import identity_of
 from synthdp_attacks.threat import Codes, Trainer
 
 ROWS = np.arange(120).reshape(40, 3) % 7
@@ -83,7 +82,7 @@ ASKED = [
 def test_every_process_gives_the_same_names(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     program = (
-        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom synthdp_attacks.identity import"
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom synthdp_attacks.fleet import"
         " identity_of\nfrom script import *\npadding = []\n"
     )
     for ask in ASKED:

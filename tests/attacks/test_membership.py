@@ -26,8 +26,7 @@ from synthdp_attacks import (
     isolated_targets,
     play,
 )
-from synthdp_attacks.classifiers import scores_after_fit
-from synthdp_attacks.features import EXTRACTORS, feature_matrix
+from synthdp_attacks.membership import EXTRACTORS, feature_matrix, scores_after_fit
 from synthdp_attacks.threat import Codes, Trainer
 
 SIZES = (4,) * 9

@@ -14,12 +14,18 @@ from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
 from synthdp_attacks import AttackError, Public
-from synthdp_attacks.density import CategoricalKernel, likeliest_bandwidth
-from synthdp_attacks.hamming import hamming
-from synthdp_attacks.one_release import ShadowFreeReport, attack_release, best_threshold
-from synthdp_attacks.shadow_free import SCORES, View, closest
+from synthdp_attacks.one_release import (
+    SCORES,
+    CategoricalKernel,
+    ShadowFreeReport,
+    View,
+    attack_release,
+    best_threshold,
+    closest,
+    likeliest_bandwidth,
+)
 from synthdp_attacks.statistics import Counts, advantage
-from synthdp_attacks.threat import Codes
+from synthdp_attacks.threat import Codes, hamming
 
 
 def game(
@@ -83,7 +89,7 @@ def test_bandwidth_is_narrow_where_rows_repeat_and_wide_where_they_do_not() -> N
 
 
 def test_distances_by_brute_force_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp_attacks.hamming._CELLS", 100)
+    monkeypatch.setattr("synthdp_attacks.threat._CELLS", 100)
     rng = np.random.default_rng(4)
     asked, rows = rng.integers(3, size=(50, 6)), rng.integers(3, size=(30, 6))
     brute = np.array([[(a != b).sum() for b in rows] for a in asked])

@@ -26,10 +26,9 @@ from synthdp_attacks import (
     random_targets,
     table_score,
 )
-from synthdp_attacks.features import column_subsets, targeted
-from synthdp_attacks.targets import isolation
+from synthdp_attacks.game import Others, apart, isolation
+from synthdp_attacks.membership import column_subsets, targeted
 from synthdp_attacks.threat import Codes
-from synthdp_attacks.units import Others, apart
 
 UNITS = np.repeat(np.arange(12) * 10, 3)  # numbers that are no positions
 ROWS = np.stack([np.arange(36), UNITS], axis=1)  # every row is unique, and names its unit

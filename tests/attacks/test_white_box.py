@@ -29,8 +29,13 @@ from synthdp_attacks import (
     table_ratio,
     table_score,
 )
-from synthdp_attacks.density import CategoricalKernel
-from synthdp_attacks.likelihood import FALSE_ALARMS, LIKELIHOODS, OfflineLira, OnlineLira
+from synthdp_attacks.one_release import (
+    FALSE_ALARMS,
+    LIKELIHOODS,
+    CategoricalKernel,
+    OfflineLira,
+    OnlineLira,
+)
 from synthdp_attacks.statistics import Counts, advantage
 from synthdp_attacks.threat import Codes, Trainer
 

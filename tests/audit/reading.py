@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
+from synthdp.audit.mechanisms.calls import Replayed, ReplayFinding
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.privacy.noise import fresh_generator

@@ -20,10 +20,10 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
+from synthdp.audit.mechanisms.calls import Replayed, ReplayFinding
 from synthdp.data.domain import Domain
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.readers.streaming import encode_batches
+from synthdp.privacy.readers.files import encode_batches
 from synthdp.privacy.source import fit_table
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Column, CsvSource, Dataset, DeclaredRows, RowUnit

@@ -21,8 +21,8 @@ from synthdp.audit.mechanisms.canaries import (
     judge_canaries,
     right_guesses,
 )
+from synthdp.audit.mechanisms.examples import SmallModel
 from synthdp.audit.mechanisms.f_curve import CurveClaim
-from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers

@@ -16,21 +16,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.audit.mechanisms.neighbours import Pair, Side
+from synthdp.audit.mechanisms.calls import Pair, Side
+from synthdp.audit.mechanisms.examples import upper_half
 from synthdp.audit.mechanisms.replay import replay
-from synthdp.audit.mechanisms.sum_examples import upper_half
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.privacy.engines import on_arrow
+from synthdp.privacy.engines.engine import EngineTable, Reading
+from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
-from synthdp.privacy.mechanisms.product_sums import NUMBER, ProductSums
-from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
+from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, ProductSums, StratumSums
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.engines import shards
-from synthdp.privacy.readers.engines.engine import EngineTable, Reading
-from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.privacy.session import CellsOf, tables_for
 from synthdp.privacy.table import Table
-from synthdp.privacy.together import CellsOf, tables_for
 from synthdp.spec.model import Categorical, Integer
 from tests.privacy.engines.tables import Here
 
@@ -199,17 +198,17 @@ def test_rows_that_stay_by_the_order_in_which_they_come_are_seen(
     """Rows come in an order that hangs on how many there are. Falsifier: without their numbers,
     which of a unit's rows of the same levels stays hangs on another unit.
     """
-    true_joined = shards.Shard.joined
+    true_joined = on_arrow.Shard.joined
 
-    def shuffled(some: Any) -> shards.Shard:
+    def shuffled(some: Any) -> on_arrow.Shard:
         whole = true_joined(some)
         order = np.random.default_rng(len(whole.ids)).permutation(len(whole.ids))
         assert whole.values is not None
-        return shards.Shard(whole.ids[order], whole.codes[order], whole.values.iloc[order])
+        return on_arrow.Shard(whole.ids[order], whole.codes[order], whole.values.iloc[order])
 
-    monkeypatch.setattr(shards.Shard, "joined", shuffled)
+    monkeypatch.setattr(on_arrow.Shard, "joined", shuffled)
     if not ordered:
-        monkeypatch.setattr(shards, "numbers_of", lambda domain, values: None)
+        monkeypatch.setattr(on_arrow, "numbers_of", lambda domain, values: None)
     alike = [replace(p, shared=np.ones_like(p.shared)) for p in pairs(tmp_path)]
     found = replay(SUMS[0], alike, domain=NUMBERS, rows_per_unit=MOST)
     assert (found.findings == ()) is ordered

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.audit.mechanisms.findings import ReplayFinding
-from synthdp.audit.mechanisms.neighbours import Pair, neighbours
+from synthdp.audit.mechanisms.calls import Pair, ReplayFinding, neighbours
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.privacy.dpsgd.training import Training

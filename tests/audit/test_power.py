@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.power import AttackPower, attack_power
+from synthdp.audit.folder import AttackPower, attack_power
 from synthdp.audit.shadow_models import TableMeasurer, shadow_spec
 from synthdp.cli.text import plan_text
 from synthdp.data.domain import Domain
-from synthdp.ledger.balance import Balance
+from synthdp.ledger.entries import Balance
 from synthdp.model.planning import plan_for
 from synthdp.release.plan_view import plan_facts
 from synthdp.spec.model import ReleaseSpec

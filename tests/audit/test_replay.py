@@ -18,16 +18,19 @@ import numpy as np
 import pytest
 import torch
 
-from synthdp.audit.mechanisms.calls import Call, CoinCall, NoiseCall
-from synthdp.audit.mechanisms.examples import BATCH, EXAMPLES
-from synthdp.audit.mechanisms.neighbours import Pair, neighbours
-from synthdp.audit.mechanisms.registry import mechanism_classes, replay_plan, unregistered
+from synthdp.audit.mechanisms.calls import Call, CoinCall, NoiseCall, Pair, neighbours
+from synthdp.audit.mechanisms.examples import (
+    BATCH,
+    EXAMPLES,
+    mechanism_classes,
+    replay_plan,
+    unregistered,
+)
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.features import level_features
+from synthdp.data.domain import ColumnDomain, Domain, level_features
 from synthdp.model.architecture import Architecture
-from synthdp.model.build import target_regression
+from synthdp.model.fit import target_regression
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -35,8 +38,8 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
+from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
-from synthdp.privacy.mechanisms.orientations import ChosenOrientations, OrientationBudget
 from synthdp.privacy.plan import ReleasePlan
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50
@@ -393,7 +396,7 @@ def test_an_unknown_event_pays_for_nothing() -> None:
 THIRD_PARTY = """
 from dataclasses import dataclass
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.features import level_features
+from synthdp.data.domain import level_features
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 
 DOMAIN = Domain((ColumnDomain("x", "categorical", ("p", "q", "r"), False),))

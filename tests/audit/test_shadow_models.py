@@ -22,7 +22,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.checks.cross_checks import check
+from synthdp.spec.checks.checks import check
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Fleet, Loky, play
 from tests.builders import dask_processes, skeleton

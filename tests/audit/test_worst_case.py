@@ -11,16 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms import directions, worst_case
+from synthdp.audit.mechanisms import worst_case
 from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores, judge
-from synthdp.audit.mechanisms.games import (
+from synthdp.audit.mechanisms.worst_case import (
     HALF_NOISE,
     BatchGame,
     GradientGame,
     MechanismGame,
     TableGame,
+    audit_game,
+    audit_plan,
+    games_of,
+    power,
+    unaudited,
 )
-from synthdp.audit.mechanisms.worst_case import audit_game, audit_plan, games_of, power, unaudited
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers
@@ -164,7 +168,7 @@ def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What reaches the optimizer is audited, not what the seam of the noise returned."""
-    from synthdp.privacy.dpsgd.optimizer import LatticeOptimizer
+    from synthdp.privacy.dpsgd.training import LatticeOptimizer
 
     add_noise = LatticeOptimizer.add_noise
 
@@ -193,18 +197,18 @@ def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=3, noise_multiplier=1e-3)
     codes = np.array(
         [
-            directions.row_of(0),
-            directions.row_of(2, sign=-1),
-            directions.row_of(2, sign=-1),
-            directions.ORDINARY,
+            worst_case.row_of(0),
+            worst_case.row_of(2, sign=-1),
+            worst_case.row_of(2, sign=-1),
+            worst_case.ORDINARY,
         ],
         dtype=np.uint16,
     )[:, None]
     seen: list[Scores] = []
-    directions.train(
+    worst_case.train(
         settings,
         codes,
-        directions.DirectionLoss(4, clip=settings.clip),
+        worst_case.DirectionLoss(4, clip=settings.clip),
         Streams.fresh(),
         seen.append,
     )
@@ -218,11 +222,11 @@ def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
 
 def test_ordinary_rows_without_a_module_pull_nowhere() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=1, noise_multiplier=1e-4)
-    module = directions.DirectionLoss(2, clip=settings.clip)
+    module = worst_case.DirectionLoss(2, clip=settings.clip)
     seen: list[Scores] = []
-    directions.train(
+    worst_case.train(
         settings,
-        np.full((50, 1), directions.ORDINARY, dtype=np.uint16),
+        np.full((50, 1), worst_case.ORDINARY, dtype=np.uint16),
         module,
         Streams.fresh(),
         seen.append,
@@ -237,10 +241,10 @@ def test_likelihood_ratio_of_a_sampled_step() -> None:
     q, s = TRAINING.rate, TRAINING.noise_multiplier
     one = np.log(1 - q + q * np.exp((2 * x - 1) / (2 * s**2)))
     np.testing.assert_allclose(
-        directions.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one
+        worst_case.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one
     )
     np.testing.assert_allclose(
-        directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one
+        worst_case.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one
     )
     two = np.log(
         (1 - q) ** 2
@@ -248,16 +252,16 @@ def test_likelihood_ratio_of_a_sampled_step() -> None:
         + q**2 * np.exp((4 * x - 4) / (2 * s**2))
     )
     np.testing.assert_allclose(
-        directions.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two
+        worst_case.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two
     )
     assert not np.allclose(
-        directions.log_likelihood(x, settings=TRAINING, rows=1), one
+        worst_case.log_likelihood(x, settings=TRAINING, rows=1), one
     )  # by default with the noise suspected
 
 
 def test_too_many_directions_are_refused() -> None:
     with pytest.raises(ValueError, match="directions"):
-        directions.DirectionLoss(40_000, clip=1.0)
+        worst_case.DirectionLoss(40_000, clip=1.0)
 
 
 @pytest.mark.check

@@ -41,11 +41,11 @@ class Broken:
 
 NOISE, SESSION = "synthdp/privacy/noise.py", "synthdp/privacy/session.py"
 DPSGD = "synthdp/privacy/dpsgd/training.py"
-COUNTS, ANM = (f"synthdp/privacy/mechanisms/{name}.py" for name in ("count_noise", "orientations"))
+COUNTS, ANM = (f"synthdp/privacy/mechanisms/{name}.py" for name in ("marginals", "anm"))
 CHARGE = (
     "        entry = self._lease.charge(purpose=purpose, mechanism=mechanism.name, event=event)\n"
 )
-VALUES = "synthdp/data/values.py"
+VALUES = "synthdp/data/encoding.py"
 ONCE = "once = _one_by_one(_objects(cells.dictionary), meaning, column)"
 BY_PANDAS = """held = _objects(cells.dictionary)
         if column is not None and column.type == "datetime":
@@ -256,7 +256,7 @@ KERNELS = {
         ),
     ),
     "a run that does not ask what was kept": Broken(
-        "synthdp/ledger/lease.py",
+        "synthdp/ledger/ledger.py",
         (("        return self._kept.get(purpose)\n", "        return None\n"),),
         caught=(
             "test_a_journal_older_than_the_ledger_gives_no_second_look",

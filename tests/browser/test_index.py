@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from synthdp.report.index.page import (
+from synthdp.report.index import (
     IndexContent,
     IndexedBundle,
     IndexedDataset,
     IndexedDifference,
     render_index,
 )
-from synthdp.report.tables import ReportTable
+from synthdp.report.sections import ReportTable
 from tests.browser.conftest import LONG
 from tests.browser.test_reports import SIDEWAYS, opened
 

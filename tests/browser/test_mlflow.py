@@ -18,10 +18,9 @@ import pytest
 
 from synthdp.privacy import plan
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.wording import up
-from synthdp.tracking.guard import USER
+from synthdp.spec.load.wording import up
 from synthdp.tracking.note import VIEW_COLUMNS
-from synthdp.tracking.server import Pages, latest_runs, serving, store_of
+from synthdp.tracking.server import USER, Pages, latest_runs, serving, store_of
 from tests.release.conftest import Tiny
 
 pytestmark = pytest.mark.slow  # two releases, a server and a browser

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.bundle.admission import BundleContent
-from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
-from synthdp.bundle.metadata.readme import published_sha256
+from synthdp.bundle.certificate import PlannedSpend, plan_digest
+from synthdp.bundle.content import BundleContent
+from synthdp.bundle.descriptions import published_sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
@@ -27,8 +27,7 @@ from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
-from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
-from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_for
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec

@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.folder import SUMS, check_target
-from synthdp.bundle.metadata.datapackage import descriptor, write_csv
-from synthdp.bundle.metadata.deployment import DEPLOYMENT
-from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+from synthdp.bundle.content import check_target
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.descriptions import public_spec, spec_yaml
+from synthdp.bundle.table_files import descriptor, write_csv
 from synthdp.bundle.write import FILES, write_bundle
 from synthdp.errors import BoundaryError, OutputError, VerifyError
+from synthdp.files import SUMS
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle.admission import BundleContent
-from synthdp.bundle.certificate.facts import (
+from synthdp.bundle.certificate import (
     Certificate,
     PlannedSpend,
     _groups,
@@ -24,13 +23,13 @@ from synthdp.bundle.certificate.facts import (
     plan_digest,
     plan_problems,
 )
-from synthdp.bundle.certificate.text import describe_event, render
-from synthdp.bundle.wording import plain
+from synthdp.bundle.certificate_text import describe_event, plain, render
+from synthdp.bundle.content import BundleContent
 from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
+from synthdp.spec.load.wording import up
 from synthdp.spec.model.dataset import DomainFrom
-from synthdp.spec.wording import up
 from synthdp.verify.checks import verify_bundle
 
 Build = Callable[..., Any]

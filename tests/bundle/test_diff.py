@@ -23,9 +23,18 @@ from synthdp.data.encoding import decode
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.spec.load.loader import load_spec
-from synthdp.verify.common_levels import common_levels
-from synthdp.verify.diff import BundleDifference, Difference, compare
-from synthdp.verify.quality import Distance, PooledTable, _noise_of, apart, distances, references
+from synthdp.verify.diff import (
+    BundleDifference,
+    Difference,
+    Distance,
+    PooledTable,
+    _noise_of,
+    apart,
+    common_levels,
+    compare,
+    distances,
+    references,
+)
 
 
 def finding(found: BundleDifference, what: str) -> Difference:
@@ -185,15 +194,15 @@ class TestVerdicts:
         assert apart(made, second, *alone) == pytest.approx(own)
 
     def test_bounds_that_differ_by_less_than_a_thousandth_are_the_same(self, made: Path) -> None:
-        from synthdp.verify import diff as module
+        from synthdp.verify import diff
 
-        opened = module.open_verified(made)
+        opened = diff.open_verified(made)
         for factor, verdict in ((0.9995, "same"), (1.0005, "same"), (0.99, "better")):
             stated = opened.certificate.model_copy(
                 update={"epsilon": opened.certificate.epsilon * factor}
             )
             changed = dataclasses.replace(opened, certificate=stated)
-            (epsilon,) = [f for f in module._budget(opened, changed) if f.what == "epsilon"]
+            (epsilon,) = [f for f in diff._budget(opened, changed) if f.what == "epsilon"]
             assert epsilon.verdict == verdict
 
 

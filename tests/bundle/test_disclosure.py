@@ -16,25 +16,23 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate.effects import effects_svg
-from synthdp.bundle.certificate.facts import Certificate, PlannedSpend
-from synthdp.bundle.certificate.limits_text import not_covered_markdown
-from synthdp.bundle.certificate.profile import EPSILONS, profile_svg
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.metadata.deployment import (
+from synthdp.bundle.certificate import EPSILONS, Certificate, PlannedSpend, profile_svg
+from synthdp.bundle.certificate_text import not_covered_markdown
+from synthdp.bundle.deployment import (
     DEPLOYMENT,
     deployment_record,
     deployment_yaml,
     schema_problems,
 )
-from synthdp.bundle.metadata.readme import public_spec
+from synthdp.bundle.descriptions import public_spec
+from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import FILES, sha256, write_bundle
+from synthdp.files import SUMS
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
-from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
+from synthdp.privacy.events.kernel import GaussianSumsDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, event_to_json
-from synthdp.privacy.events.sums import GaussianSumsDpEvent
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.bundle.metadata.croissant import CROISSANT, record_id
-from synthdp.bundle.metadata.deployment import DEPLOYMENT, schema_problems
-from synthdp.bundle.metadata.parquet import PARQUET_NAME
+from synthdp.bundle.deployment import DEPLOYMENT, schema_problems
+from synthdp.bundle.table_files import CROISSANT, PARQUET_NAME, record_id
 from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle

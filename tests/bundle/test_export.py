@@ -15,12 +15,12 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from synthdp.bundle.signing.keys import load_signer, make_keys
+from synthdp.bundle.signing import load_signer, make_keys
 from synthdp.bundle.write import write_bundle
 from synthdp.cli.main import app
 from synthdp.errors import OutputError, VerifyError
-from synthdp.sample import export_marks, warehouse
-from synthdp.sample.columns_held import check_columns_held
+from synthdp.sample import warehouse
+from synthdp.sample.conditions import check_columns_held
 from synthdp.sample.warehouse import table_of, write_table
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Signing
@@ -262,10 +262,10 @@ def test_a_table_of_this_name_in_another_schema_was_not_exported(made: Path, add
     mine, other = (sa.Table("clinic", sa.MetaData(), schema=schema) for schema in ("mine", "other"))
     engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
     with engine.begin() as connection:
-        export_marks.mark(connection, mine, made)
-        assert export_marks.marked(connection, mine)
-        assert not export_marks.marked(connection, other)
-        assert not export_marks.marked(connection, sa.Table("clinic", sa.MetaData()))
-        export_marks.mark(connection, other, made)
+        warehouse.mark(connection, mine, made)
+        assert warehouse.marked(connection, mine)
+        assert not warehouse.marked(connection, other)
+        assert not warehouse.marked(connection, sa.Table("clinic", sa.MetaData()))
+        warehouse.mark(connection, other, made)
         noted = connection.exec_driver_sql("select count(*) from synthdp_exports").scalar()
     assert noted == 2

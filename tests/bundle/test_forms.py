@@ -23,13 +23,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.metadata import parquet as parquet_table
-from synthdp.bundle.metadata.croissant import CROISSANT, record_id
-from synthdp.bundle.metadata.datacard import DATACARD
-from synthdp.bundle.metadata.front_matter import front_matter
-from synthdp.bundle.metadata.parquet import PARQUET_NAME, arrow_schema, row_groups, write_parquet
+from synthdp.bundle import table_files
+from synthdp.bundle.descriptions import DATACARD, front_matter
+from synthdp.bundle.table_files import (
+    CROISSANT,
+    PARQUET_NAME,
+    arrow_schema,
+    record_id,
+    row_groups,
+    write_parquet,
+)
 from synthdp.bundle.write import sha256, write_bundle
+from synthdp.files import SUMS
 from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import inspect_bundle
 from tests.builders import lacks_r
@@ -133,8 +138,8 @@ class TestParquet:
     def test_awkward_texts_and_groups_of_rows(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(parquet_table, "MIN_ROWS", 3)
-        monkeypatch.setattr(parquet_table, "MAX_ROWS", 3)
+        monkeypatch.setattr(table_files, "MIN_ROWS", 3)
+        monkeypatch.setattr(table_files, "MAX_ROWS", 3)
         columns = parse_spec(
             f"""
 synthdp: 1

@@ -16,10 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.bundle.certificate.facts import Certificate
-from synthdp.bundle.metadata.croissant import croissant, record_id, written
-from synthdp.bundle.metadata.datapackage import CSV_NAME, descriptor, write_csv
-from synthdp.bundle.metadata.parquet import PARQUET_NAME, write_parquet
+from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.table_files import (
+    CSV_NAME,
+    PARQUET_NAME,
+    croissant,
+    descriptor,
+    record_id,
+    write_csv,
+    write_parquet,
+    written,
+)
 from synthdp.bundle.write import sha256
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from synthdp import Bundle
-from synthdp.bundle.folder import SUMS
 from synthdp.bundle.write import sha256
 from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError, VerifyError
+from synthdp.files import SUMS
 from synthdp.inference.estimands import estimands_json
 from synthdp.model.estimands import sums_of
 from synthdp.privacy.noise import Streams

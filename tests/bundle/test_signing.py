@@ -18,22 +18,19 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from synthdp import Bundle
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.signing.keys import (
+from synthdp.bundle.signing import (
+    PAYLOAD_TYPE,
+    PREDICATE_TYPE,
     PRIVATE_NAME,
     PUBLIC_NAME,
+    STATEMENT,
+    STATEMENT_TYPE,
     Signer,
     identity,
     key_of,
     load_public_key,
     load_signer,
     make_keys,
-)
-from synthdp.bundle.signing.statement import (
-    PAYLOAD_TYPE,
-    PREDICATE_TYPE,
-    STATEMENT,
-    STATEMENT_TYPE,
     make_statement,
     open_envelope,
     pae,
@@ -41,10 +38,10 @@ from synthdp.bundle.signing.statement import (
 )
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import OutputError, VerifyError
+from synthdp.files import SUMS
 from synthdp.spec.model import Signing
 from synthdp.verify.checks import inspect_bundle, verify_bundle
-from synthdp.verify.found_bundles import STATED
-from synthdp.verify.releases import index_of
+from synthdp.verify.releases import STATED, index_of
 
 PKCS8, PLAIN, PEM = (
     serialization.PrivateFormat.PKCS8,
@@ -596,10 +593,10 @@ class TestProgram:
         from types import SimpleNamespace as Names
 
         from synthdp.progress import Steps
-        from synthdp.release.publish import publish
+        from synthdp.release.run import publish
 
         content = release.content
-        monkeypatch.setattr("synthdp.release.publish.planned_of", lambda plan: content.planned)
+        monkeypatch.setattr("synthdp.release.run.planned_of", lambda plan: content.planned)
         job: Any = Names(
             spec=release.spec,
             folder=Names(run=content.run),

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.certificate.facts import FORMAT, Certificate
-from synthdp.bundle.certificate.text import render
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.metadata.deployment import DEPLOYMENT
+from synthdp.bundle.certificate import FORMAT, Certificate
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import VerifyError
+from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 from synthdp.privacy import accounting
 from synthdp.verify.checks import inspect_bundle, verify_bundle

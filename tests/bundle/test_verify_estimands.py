@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.noisy_tables import tables_json
+from synthdp.bundle.noisy_values import tables_json
 from synthdp.data.domain import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model.planning import plan_for
@@ -20,8 +20,8 @@ from synthdp.privacy import calibration
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.estimands import _check_estimands
 from synthdp.verify.reader import Reader
+from synthdp.verify.rewritten import _check_estimands
 from tests.builders import build_spec, skeleton
 from tests.privacy.conftest import make_table
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.metadata.deployment import DEPLOYMENT
+from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256
+from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 from synthdp.spec.model import Gate
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.scores import _holds
+from synthdp.verify.rewritten import _holds
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.basis import MAX_LEVELS, Basis
+from synthdp.data.basis import MAX_LEVELS, Basis, rank_scale
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.scales import rank_scale
 from synthdp.errors import SynthdpError
 
 

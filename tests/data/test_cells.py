@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from synthdp.data import cells
 from synthdp.data.cells import FORMS, NUMBERS, SIZES, form_of, key_of, pointed, size_of, whole_of
-from synthdp.data.one_value import number_of, seconds_of
-from synthdp.data.values import places_by
-from synthdp.privacy.readers.chosen import with_point
+from synthdp.data.column_domain import number_of, seconds_of
+from synthdp.data.encoding import places_by
+from synthdp.privacy.readers.files import with_point
 
 NASTY = (
     *cells.MISSING_WORDS,

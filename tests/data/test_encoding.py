@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import decode_column, encode, encode_column
-from synthdp.data.kinds.bins import _reached
+from synthdp.data.kinds.ranges import _reached
 from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
 
 COLUMNS: dict[str, Column] = {

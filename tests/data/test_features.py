@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.features import MAX_LEVELS, level_features
+from synthdp.data.domain import MAX_LEVELS, Domain, level_features
 from synthdp.spec.model import Boolean, Categorical, Integer, Ordinal
 
 COLUMNS = {

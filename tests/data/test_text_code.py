@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.bundle.metadata.parquet import row_groups
+from synthdp.bundle.table_files import row_groups
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode_column, encode_column
 from synthdp.data.kinds import COLUMN_KINDS, column_kind

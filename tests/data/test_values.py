@@ -13,10 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from synthdp.data.column_domain import id_text, number_of, seconds_of
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
-from synthdp.data.one_value import id_text, number_of, seconds_of
-from synthdp.data.values import read_values, unit_numbers
+from synthdp.data.encoding import encode_column, read_values, unit_numbers
 from synthdp.errors import DataError
 from tests.audit.reading_pairs import OBJECTS, TEXTS, WAYS, pair_domain
 

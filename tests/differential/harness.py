@@ -32,11 +32,11 @@ import pytest
 import typer.main
 import yaml
 
-import synthdp.cli.progress_bar
+import synthdp.cli.options
 import synthdp.release.run
-import synthdp_attacks.progress
+import synthdp_attacks.fleet
 from synthdp.api.spec import Spec
-from synthdp.audit.mechanisms.fingerprint import Fingerprint, fingerprint
+from synthdp.audit.mechanisms.calls import Fingerprint, fingerprint
 from synthdp.cli.main import main
 from synthdp.cli.text import outcome_facts, outcome_text
 from synthdp.data.domain import Domain
@@ -230,11 +230,11 @@ def run(
         patch.setattr(tempfile, "tempdir", str(folder / "tmp"))
         patch.setattr(plan, "GROUP_SIZES", (1,))
         patch.setattr(typer.main, "get_command", COMMANDS)
-        patch.setattr(synthdp.cli.progress_bar, "ProgressDisplay", _Display)
+        patch.setattr(synthdp.cli.options, "ProgressDisplay", _Display)
         patch.setenv("DIFFERENTIAL_DATABASE", f"sqlite:///{folder / 'table.db'}")
         patch.setenv("COLUMNS", "200")
         patch.setitem(RUNNERS, "loky", RUNNERS["serial"])
-        patch.setattr(synthdp_attacks.progress, "LOOK_EVERY_S", 1e6)  # a clock of its own
+        patch.setattr(synthdp_attacks.fleet, "LOOK_EVERY_S", 1e6)  # a clock of its own
         logging.getLogger("synthdp").setLevel(logging.DEBUG)
         root.addHandler(listener)
         os.chdir(folder)

@@ -21,7 +21,7 @@ import pytest
 
 from synthdp.bundle import write
 from synthdp.errors import DataError
-from synthdp.evaluate import scorecard
+from synthdp.evaluate import dp_scores
 from synthdp.model import fit
 from synthdp.model.constraints import Constraints
 from synthdp.privacy import session, source
@@ -177,7 +177,7 @@ def scorecard_learnt_from_real_rows(patch: Patch, rows: Rows) -> None:
     """What the mechanism is asked is of the rows; its value is paid for and says nothing of it."""
     around(
         patch,
-        scorecard,
+        dp_scores,
         "fit_scorecard",
         lambda true, codes, *args, **how: true(rows.last.codes, *args, **how),
     )

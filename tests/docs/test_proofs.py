@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from synthdp.audit.mechanisms.registry import mechanism_classes
+from synthdp.audit.mechanisms.examples import mechanism_classes
 from tests.docs.pages import ROOT, prose
 
 PAGE = ROOT / "docs" / "privacy-model.md"

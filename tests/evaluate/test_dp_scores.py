@@ -18,10 +18,10 @@ from synthdp.evaluate.dp_scores import (
     counted_rows,
     distance,
     dp_scores_of,
+    fit_scorecard,
     headline,
 )
 from synthdp.evaluate.fidelity import fidelity
-from synthdp.evaluate.scorecard import fit_scorecard
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Streams

@@ -13,10 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate import counting, pairs
-from synthdp.evaluate.counting import count_tables, total_variation
-from synthdp.evaluate.fidelity import choose_triples, fidelity, nearest_distribution, noisy_tv1
-from synthdp.evaluate.pairs import compare_pairs
+from synthdp.evaluate import fidelity as counting
+from synthdp.evaluate import fidelity as pairs
+from synthdp.evaluate.fidelity import (
+    choose_triples,
+    compare_pairs,
+    count_tables,
+    fidelity,
+    nearest_distribution,
+    noisy_tv1,
+    total_variation,
+)
 
 
 def domain(*sizes: int) -> Domain:

@@ -19,8 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.evaluate.functional import suggest as module
 from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport, suggest
-from synthdp.model.constraints import Constraints
-from synthdp.model.derived import Derived
+from synthdp.model.constraints import Constraints, Derived
 from synthdp.privacy.source import fit_table
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec

@@ -11,10 +11,16 @@ import pandas as pd
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.evaluate.features import MAX_INDICATORS, build_features, join, target_levels
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
 from synthdp.evaluate.run import EvaluationReport, evaluate
-from synthdp.evaluate.utility import UtilityReport, utility
+from synthdp.evaluate.utility import (
+    MAX_INDICATORS,
+    UtilityReport,
+    build_features,
+    join,
+    target_levels,
+    utility,
+)
 from synthdp.graph.causal import CausalGraph
 from synthdp.spec.model import (
     CONFIDENTIAL_METRICS,

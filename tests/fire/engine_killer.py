@@ -20,8 +20,8 @@ import pandas as pd
 import yaml
 
 from synthdp.privacy import session
-from synthdp.privacy.readers.engines import opening
-from synthdp.privacy.readers.engines.engine import EngineTable
+from synthdp.privacy.engines import opening
+from synthdp.privacy.engines.engine import EngineTable
 from synthdp.release.run_folder import RunFolder
 from tests.privacy.engines.tables import Here
 

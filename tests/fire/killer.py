@@ -38,13 +38,13 @@ import yaml
 from synthdp.bundle import write as bundle_write
 from synthdp.data.domain import Domain
 from synthdp.ledger import database as ledger_database
-from synthdp.ledger import lease
+from synthdp.ledger import ledger
 from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting, journal, plan, session
-from synthdp.privacy.dpsgd import training as dpsgd
-from synthdp.privacy.mechanisms import marginals as mechanisms
+from synthdp.privacy.dpsgd import training
+from synthdp.privacy.mechanisms import marginals
 from synthdp.release import afterwards
-from synthdp.release import publish as publishing
+from synthdp.release import run as publishing
 from synthdp.release import run as release_module
 from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import verify_bundle
@@ -183,7 +183,7 @@ def watch_looks(folder: Path, log: int) -> None:
 
     session.Session.release = release  # type: ignore[method-assign, assignment]
     watch_kept(log)
-    for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
+    for kind in (marginals.NoisyMarginals, marginals.ChosenMarginals, training.Training):
 
         def run(self: Any, table: Any, streams: Any, *, true: Any = kind.run) -> Any:
             charged = purposes[-1] in charged_on_disk(folder / ".synthdp" / "ledger.db")
@@ -195,14 +195,14 @@ def watch_looks(folder: Path, log: int) -> None:
 
 def watch_kept(log: int) -> None:
     """Write down each value that was kept."""
-    true = lease.Lease.keep
+    true = ledger.Lease.keep
 
     def keep(self: Any, **body: Any) -> None:
         true(self, **body)
         if body["step"] is None:
             os.write(log, f"{json.dumps({'kept': body['purpose']})}\n".encode())
 
-    lease.Lease.keep = keep  # type: ignore[method-assign, assignment]
+    ledger.Lease.keep = keep  # type: ignore[method-assign, assignment]
 
 
 def charged_on_disk(path: Path) -> list[str]:
@@ -231,9 +231,9 @@ def arm_points(
     torn(reach)
     around(sa.engine.Connection, "commit", "ledger commit", reach)
     around(ledger_database, "append", "ledger row", reach)
-    for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
+    for kind in (marginals.NoisyMarginals, marginals.ChosenMarginals, training.Training):
         around(kind, "run", f"look of {kind.__name__}", reach)
-    around(dpsgd._Trainer, "step", "training step", reach)
+    around(training._Trainer, "step", "training step", reach)
     for owner, name, label in more:
         around(owner, name, label, reach)
     around(bundle_write, "write_csv", "table", reach)
@@ -334,7 +334,7 @@ def folder_removed_in_place_and_nobody_asks_whether_the_run_settled() -> None:
     """All walls against a second look are gone."""
     folder_removed_in_place()
     session._check_unsettled = lambda *_: None
-    lease.Lease.kept = lambda self, purpose: None  # type: ignore[method-assign, assignment]
+    ledger.Lease.kept = lambda self, purpose: None  # type: ignore[method-assign, assignment]
 
 
 def do(folder: Path, what: str) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.chi_square import Answer, Query
 from synthdp.graph.discovery.skeleton import CiTest, pc_skeleton
-from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, meek, orient_colliders, orient_known, unshielded
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.diff import arc_f1, hamming_distance
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.metrics import arc_f1, hamming_distance
 from synthdp.spec.model import Graph
 
 

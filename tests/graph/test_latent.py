@@ -11,16 +11,15 @@ import pytest
 
 from synthdp.errors import OutputError, SynthdpError
 from synthdp.graph.adjustment import adjustment
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.discovery import MeasurePlan, measured_pc
-from synthdp.graph.discovery.latent import with_marks
-from synthdp.graph.discovery.measure_plan import JOINT_SHARES, ROUND_SHARES
+from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES
 from synthdp.graph.discovery.skeleton import Skeleton
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.formats.bif import BayesianNetwork, parse_bif
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.pag.marks import PagLink
+from synthdp.graph.pag import PagLink
 from synthdp.sample.interventions import check_interventions
 from synthdp.spec.model import Effect
 from synthdp.spec.model.columns import Boolean

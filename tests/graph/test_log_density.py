@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.graph.log_density import Floats, density_models
-from synthdp.graph.margin_smoothing import margin_probabilities, project_to_simplex
+from synthdp.graph.margins import Floats, density_models, margin_probabilities, project_to_simplex
 
 BINS, SIGMA = 60, 0.02
 """Noise of 2% of all rows on each bin: that of 1,600 rows and 29 columns at epsilon 1."""

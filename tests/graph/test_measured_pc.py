@@ -12,14 +12,18 @@ from benchmarks.random_networks import random_network
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer
+from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.diff import arc_f1
 from synthdp.graph.discovery import MeasurePlan, measured_pc
-from synthdp.graph.discovery.effort import MAX_CANDIDATES, Effort
-from synthdp.graph.discovery.measure_plan import JOINT_SHARES, ROUND_SHARES
-from synthdp.graph.discovery.measured_pc import separates
+from synthdp.graph.discovery.measured_pc import (
+    JOINT_SHARES,
+    MAX_CANDIDATES,
+    ROUND_SHARES,
+    Effort,
+    separates,
+)
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.metrics import arc_f1
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 SHARES = {**JOINT_SHARES, **ROUND_SHARES}

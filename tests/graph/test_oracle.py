@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.ranked import Links
-from synthdp.graph.discovery.ranked import graph_of as ranked_graph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.diff import hamming_distance
+from synthdp.graph.discovery.rank_pc import Links
+from synthdp.graph.discovery.rank_pc import graph_of as ranked_graph
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
-from synthdp.graph.metrics import hamming_distance
 from synthdp.spec.model import Graph
 from tests.graph.oracle import oracle_pc
 

@@ -12,17 +12,16 @@ import pytest
 from scipy.stats import binom, spearmanr
 
 from benchmarks.random_tables import RandomTable, random_table
-from synthdp.audit.mechanisms.small_model import SmallModel
+from synthdp.audit.mechanisms.examples import SmallModel
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer
-from synthdp.graph.ci_tests.trend import ORDER, Scores, has_order
+from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.ci_tests.trend import ORDER, OrderedTests, Scores, has_order, together
 from synthdp.graph.discovery import ALGORITHMS
-from synthdp.graph.discovery.coarsening import MAX_GROUPS, MIN_GROUPS, how_many
 from synthdp.graph.discovery.measuring import MIXED_SHARES, ORDERED_SHARES
-from synthdp.graph.ordered_tests import OrderedTests, together
+from synthdp.graph.level_groups import MAX_COARSE_GROUPS, MIN_GROUPS, how_many
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -172,7 +171,7 @@ def test_two_tests_share_one_level() -> None:
 
 
 def test_groups_follow_the_noise() -> None:
-    assert how_many(100, 1e6) == MIN_GROUPS and how_many(1e9, 1.0) == MAX_GROUPS
+    assert how_many(100, 1e6) == MIN_GROUPS and how_many(1e9, 1.0) == MAX_COARSE_GROUPS
     assert how_many(10_000, 46.0) < how_many(100_000, 46.0)
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.diff import hamming_distance
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, meek, orient_colliders
-from synthdp.graph.metrics import hamming_distance
 from tests.graph.oracle import oracle_pc
 
 

@@ -16,16 +16,22 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.discovery.anm_direction import (
     ORIENT,
     Orientation,
+    dependence,
     orient,
     orientation_spends,
     read,
     read_scores,
 )
-from synthdp.graph.discovery.pair_reading import dependence
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores, NoisyScores
-from synthdp.privacy.mechanisms.orientations import OrientationBudget, Score
-from synthdp.privacy.mechanisms.pair_table import NoisyPair, count_cells
+from synthdp.privacy.mechanisms.anm import (
+    SCORES,
+    AdditiveNoiseScores,
+    NoisyPair,
+    NoisyScores,
+    OrientationBudget,
+    Score,
+    count_cells,
+)
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table

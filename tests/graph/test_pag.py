@@ -9,12 +9,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from synthdp.graph.ci_tests.answer import Query, Verdict
+from synthdp.graph.ci_tests.chi_square import Query, Verdict
+from synthdp.graph.discovery import unseen_causes
+from synthdp.graph.discovery.unseen_causes import Ask, Separators, orient
 from synthdp.graph.knowledge import Pair
-from synthdp.graph.pag import orient as rules
-from synthdp.graph.pag.effects import unsettled
-from synthdp.graph.pag.marks import Pag
-from synthdp.graph.pag.orient import Ask, Separators, orient
+from synthdp.graph.pag import Pag, unsettled
 
 GRAPHS = 240
 
@@ -143,7 +142,7 @@ def test_an_arrow_that_is_not_visible_leaves_one_open(monkeypatch: pytest.Monkey
 @pytest.mark.check
 def test_r9_and_r10_find_marks_that_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     marks, _ = errors(range(GRAPHS))
-    monkeypatch.setattr(rules, "_led", lambda *_: False)
+    monkeypatch.setattr(unseen_causes, "_led", lambda *_: False)
     assert errors(range(GRAPHS))[0] < marks
 
 
@@ -155,8 +154,8 @@ def test_a_way_around_of_triples_that_were_not_tested_leads_nowhere() -> None:
     pag = Pag("abcd", links)
     pag.put("arrow", at="c", other="a")
     for left in sorted(passing):
-        assert not rules._led(pag, both - {left, left[::-1]})
-    assert rules._led(pag, both) and pag.arrow("a", "c")
+        assert not unseen_causes._led(pag, both - {left, left[::-1]})
+    assert unseen_causes._led(pag, both) and pag.arrow("a", "c")
 
 
 def test_two_ways_to_causes_make_a_cause() -> None:
@@ -164,18 +163,18 @@ def test_two_ways_to_causes_make_a_cause() -> None:
     pag = Pag("abcd", [("a", "b"), ("a", "d"), ("b", "c"), ("d", "c"), ("a", "c")])
     passing = {("b", "a", "d"), ("d", "a", "b")}
     for cause in "bd":
-        assert not rules._led(pag, passing)
+        assert not unseen_causes._led(pag, passing)
         pag.put("tail", at=cause, other="c")
         pag.put("arrow", at="c", other=cause)
-    assert rules._led(pag, passing) and pag.mark(at="a", other="c") == "tail"
+    assert unseen_causes._led(pag, passing) and pag.mark(at="a", other="c") == "tail"
 
 
 @pytest.mark.check
 def test_a_broken_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def along(pag: Pag, passing: set[rules.Triple]) -> bool:
+    def along(pag: Pag, passing: set[unseen_causes.Triple]) -> bool:
         return any([pag.put("tail", at=b, other=c) for _, b, c in sorted(passing)])
 
-    monkeypatch.setattr(rules, "_along", along)
+    monkeypatch.setattr(unseen_causes, "_along", along)
     assert errors(range(GRAPHS))[1] > 0
 
 
@@ -231,12 +230,12 @@ def test_arrows_close_triangles() -> None:
     for tail, head in ("ab", "bc"):
         pag.put("tail", at=tail, other=head)
         pag.put("arrow", at=head, other=tail)
-    assert rules._closed(pag) and pag.arrow("a", "c") and not rules._closed(pag)
+    assert unseen_causes._closed(pag) and pag.arrow("a", "c") and not unseen_causes._closed(pag)
     pag = Pag("abcd", [(p[0], p[1]) for p in ("ab", "cb", "db", "ad", "cd")])
     pag.put("arrow", at="b", other="a")
-    assert not rules._between(pag, {("a", "d", "c")})
+    assert not unseen_causes._between(pag, {("a", "d", "c")})
     pag.put("arrow", at="b", other="c")
-    assert rules._between(pag, {("a", "d", "c")}) and pag.arrow_at("b", "d")
+    assert unseen_causes._between(pag, {("a", "d", "c")}) and pag.arrow_at("b", "d")
 
 
 def test_an_arrow_is_visible_by_a_pair_that_was_found_independent() -> None:

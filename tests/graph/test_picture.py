@@ -11,14 +11,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from synthdp.drawing.graph import MAX_ARROWS, STYLES, arrows
-from synthdp.drawing.graph_marks import NOTES
-from synthdp.drawing.graph_matrix import SHAPES
+from synthdp.drawing.graph import MAX_ARROWS, NOTES, SHAPES, STYLES, arrows
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import PROVENANCES, GraphEdge
+from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
-from synthdp.graph.pag.marks import PagLink
+from synthdp.graph.pag import PagLink
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -16,20 +16,16 @@ from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
+from synthdp.graph.diff import arc_f1
 from synthdp.graph.discovery import ALGORITHMS
-from synthdp.graph.discovery.em_pc.search import deletions
-from synthdp.graph.discovery.ranked import Links, Questions, graph_of
-from synthdp.graph.discovery.sieving import pc_search
+from synthdp.graph.discovery.rank_pc import Links, Questions, deletions, graph_of, pc_search
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.metrics import arc_f1
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.noisy_max import HowMany
-from synthdp.privacy.mechanisms.sparse_vector import SparseVectorReply
-from synthdp.privacy.mechanisms.strategy import result_of
+from synthdp.privacy.mechanisms.private_search import HowMany, SparseVectorReply, result_of
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.checks.cross_checks import cross_problems
+from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.model import Graph, ReleaseSpec
 from tests.builders import skeleton
 

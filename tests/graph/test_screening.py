@@ -12,20 +12,18 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import LISTED, MAX_PAIRS, CausalGraph, GraphEdge, as_ranges, from_ranges
 from synthdp.graph.discovery import ALGORITHMS, measuring
-from synthdp.graph.discovery.measure_plan import MeasurePlan
-from synthdp.graph.discovery.measuring import MEASURED_PC
-from synthdp.graph.discovery.screening import (
+from synthdp.graph.discovery.measured_pc import MeasurePlan
+from synthdp.graph.discovery.measuring import (
     KEPT_PER_COLUMN,
+    MEASURED_PC,
     SCREEN,
     SHARES,
     scores_by_chance,
     screened,
 )
-from synthdp.graph.edge import GraphEdge
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.open_pairs import LISTED, MAX_PAIRS, as_ranges, from_ranges
 from synthdp.graph.stage import rounds
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.pair_screen import PairScreen, association_scores

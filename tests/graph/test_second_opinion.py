@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from synthdp.graph.discovery.second_opinion import LEVEL, Gram, second_opinion
+from synthdp.graph.discovery.orient import LEVEL, Gram, second_opinion
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag
@@ -83,7 +83,7 @@ def test_independent_columns_gain_no_more_than_stated(
     sigma: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a level of .05 in place of `LEVEL`, and a binomial bound of five deviations."""
-    module = "synthdp.graph.discovery.second_opinion"
+    module = "synthdp.graph.discovery.orient"
     assert LEVEL < 0.05
     monkeypatch.setattr(f"{module}.LEVEL", 0.05)
     monkeypatch.setattr(f"{module}.SPREAD", 1.0)

@@ -8,10 +8,9 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.undecided import MAX_PREDICTORS, with_predictive_arrows
+from synthdp.graph.stage import MAX_PREDICTORS, with_predictive_arrows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample.interventions import check_interventions, intervention_warning
 from synthdp.spec.model import Categorical, Graph

@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 from synthdp.errors import GateError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.implications import implications, required_tables, tables_of
 from synthdp.graph.stage import rounds, validated
 from synthdp.graph.validation import ValidationReport, doubtful, rejudge, validate
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal
+from synthdp.privacy.table import count_tables
 from synthdp.spec.model import Graph
 
 Network = Callable[[str], BayesianNetwork]

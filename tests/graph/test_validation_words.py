@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.graph.validation_words import validation_sentences
+from synthdp.graph.validation import validation_sentences
 
 
 def finding(status: str, upper: float | None = 0.5, kind: str = "independence") -> dict[str, Any]:

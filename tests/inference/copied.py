@@ -11,10 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from synthdp.data.domain import Domain
-from synthdp.inference.blocks import joined
-from synthdp.inference.estimate import LeastSquares
-from synthdp.inference.posterior import Posterior
-from synthdp.inference.tables import measured
+from synthdp.inference.least_squares import LeastSquares, Posterior, joined, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge, Provenance
+from synthdp.graph.causal import CausalGraph, GraphEdge, Provenance
 from synthdp.graph.knowledge import Knowledge
-from synthdp.inference.adjustment import Adjustment, Reading, choose
-from synthdp.inference.readings import MAX_OPEN, readings
+from synthdp.inference.adjustment import MAX_OPEN, Adjustment, Reading, choose, readings
 
 NODES = ("t", "y", "a", "b", "c")
 SIZES = dict.fromkeys("abc", 2)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
-from synthdp.data.kinds.bins import level_of
+from synthdp.data.kinds.ranges import level_of
 from synthdp.errors import OutputError
-from synthdp.inference.cells import level_points, roles, value_bounds
+from synthdp.inference.figures import level_points, roles, value_bounds
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import Integer, Number
 

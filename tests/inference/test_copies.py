@@ -16,11 +16,8 @@ from synthdp import Bundle
 from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.inference.copies import Copies, copies_of
-from synthdp.inference.estimate import LeastSquares
-from synthdp.inference.posterior import Posterior
-from synthdp.inference.spanned import statement
-from synthdp.inference.tables import Measured, measured
+from synthdp.inference.copies import Copies, copies_of, statement
+from synthdp.inference.least_squares import LeastSquares, Measured, Posterior, measured
 from tests.inference.conftest import counted, write_bundle_of
 from tests.inference.conftest import drawn_levels as sample_levels
 from tests.inference.copied import NAMES, law, population_spec, released

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.inference.blocks import Blocks, find_blocks, fitted, needed
 from synthdp.inference.copies import drawn_levels
-from synthdp.inference.estimate import LeastSquares
-from synthdp.inference.posterior import Posterior
-from synthdp.inference.tables import Measured, measured
+from synthdp.inference.least_squares import (
+    Blocks,
+    LeastSquares,
+    Measured,
+    Posterior,
+    find_blocks,
+    fitted,
+    measured,
+    needed,
+)
 from tests.inference.conftest import counted
 from tests.inference.conftest import drawn_levels as sample_levels
 from tests.inference.copied import SHAPE, law

@@ -9,10 +9,8 @@ from scipy.stats import t
 from benchmarks.inference import HOLDOUT, Setting
 from benchmarks.inference_models import MODELS, levels, spec_of
 from synthdp.data.domain import Domain
-from synthdp.graph.prediction.groups import groups_of
-from synthdp.inference.estimate import LeastSquares
-from synthdp.inference.posterior import Posterior
-from synthdp.inference.tables import measured
+from synthdp.graph.level_groups import groups_of
+from synthdp.inference.least_squares import LeastSquares, Posterior, measured
 from tests.chance import seeded
 
 M, RELEASES = 20, 40

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.inference.estimate import LeastSquares
-from synthdp.inference.tables import measured
+from synthdp.inference.least_squares import LeastSquares, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical, Integer
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.inference.intervals import (
+from synthdp.inference.figures import (
     Cuts,
     Quadratic,
     Z,

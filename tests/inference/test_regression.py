@@ -11,14 +11,12 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.inference import regression
-from synthdp.inference.figures import Rows
-from synthdp.inference.intervals import Z
-from synthdp.inference.regression import reach, regression_figures
-from synthdp.model.regression import LEAST, Design, design_of
+from synthdp.inference import estimands
+from synthdp.inference.estimands import reach, regression_figures
+from synthdp.inference.figures import Rows, Z
+from synthdp.model.estimands import LEAST, Design, design_of
 from synthdp.privacy.accounting import epsilon
-from synthdp.privacy.mechanisms.product_sums import NoisyProducts
-from synthdp.privacy.mechanisms.stratum_sums import Arm
+from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Column, Integer, Number, RegressionEstimand
 
@@ -162,7 +160,7 @@ def test_intervals_hold_the_coefficients() -> None:
 
 def test_an_interval_of_the_sampling_alone_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above is sharp: with a third of the noise's deviation it fails."""
-    honest = regression.regression_figures
+    honest = estimands.regression_figures
 
     def narrower(asked: Design, noisy: NoisyProducts, rows: Rows) -> object:
         return honest(asked, NoisyProducts(noisy.sums, noisy.sigma / 3), rows)

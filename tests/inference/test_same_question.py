@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.inference.answer import answer_bundle
-from synthdp.inference.same_question import ask_the_same
+from synthdp.inference.answer import answer_bundle, ask_the_same
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.inference import standardise
-from synthdp.inference.estimate import LeastSquares
+from synthdp.inference import effect_query
+from synthdp.inference.effect_query import Contrast, Strata, contrast
 from synthdp.inference.figures import Rows
-from synthdp.inference.standardise import Contrast, Strata, contrast
-from synthdp.inference.tables import measured
+from synthdp.inference.least_squares import LeastSquares, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Boolean, Categorical, Integer
 
@@ -101,7 +100,7 @@ def test_the_interval_without_noise_is_that_of_the_influence_of_rows() -> None:
     influence = _influence(table)
     sd = np.sqrt((table * influence**2).sum()) / table.sum()
     low, high = (float(end) for end in found.figure.interval or ())
-    assert (high - low) / (2 * standardise.Z) == pytest.approx(sd, rel=1e-3)
+    assert (high - low) / (2 * effect_query.Z) == pytest.approx(sd, rel=1e-3)
     four = contrast(known(table, 1e-3, Rows(per_unit=4)), 1, 0).figure.interval or (0.0, 0.0)
     assert float(four[1]) - float(four[0]) == pytest.approx(2 * (high - low), rel=1e-3)
 
@@ -201,7 +200,7 @@ def test_the_e_value_of_the_interval_is_of_the_end_that_rows_and_noise_leave() -
         return ratio + float(np.sqrt(ratio * (ratio - 1)))
 
     plain = np.array([[800.0, 200.0], [600.0, 400.0]])[:, :, None]
-    end = np.log(2) - standardise.Z * np.sqrt(0.8 / 200 + 0.6 / 400)
+    end = np.log(2) - effect_query.Z * np.sqrt(0.8 / 200 + 0.6 / 400)
     found = contrast(known(plain, 1e-3), 1, 0).e_values or (0.0, 0.0)
     assert found[1] == pytest.approx(e_value(end), rel=1e-4)
     assert found[1] == pytest.approx(2.85, abs=0.01)
@@ -209,7 +208,7 @@ def test_the_e_value_of_the_interval_is_of_the_end_that_rows_and_noise_leave() -
         [[[900.0, 300.0], [100.0, 700.0]], [[300.0, 60.0], [200.0, 740.0]]]
     )  # of which z decides most
     variance = float((law * _influence(law, log_ratio) ** 2).sum()) / law.sum() ** 2
-    end = abs(log_ratio(law)) - standardise.Z * np.sqrt(variance)
+    end = abs(log_ratio(law)) - effect_query.Z * np.sqrt(variance)
     found = contrast(known(law, 1e-3), 1, 0).e_values or (0.0, 0.0)
     assert found[1] == pytest.approx(e_value(end), rel=1e-4) and found[1] > 1.05
 
@@ -284,9 +283,9 @@ def test_the_bias_of_noisy_ratios_is_taken_off(monkeypatch: pytest.MonkeyPatch) 
 
     mean, sd = mean_error()
     assert abs(mean) < 3 * sd, (mean, sd)
-    made = standardise._mean
+    made = effect_query._mean
     monkeypatch.setattr(
-        standardise, "_mean", lambda s, arm, *a: made(s, replace(arm, noise=arm.noise * 0), *a)
+        effect_query, "_mean", lambda s, arm, *a: made(s, replace(arm, noise=arm.noise * 0), *a)
     )
     biased, sd = mean_error()
     assert biased < -3 * sd, (biased, sd)

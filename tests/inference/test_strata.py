@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.inference import strata
-from synthdp.inference.estimate import Functionals
-from synthdp.inference.figures import Rows, count_figure, ratio_figure
-from synthdp.inference.intervals import Z
-from synthdp.inference.strata import effect_figure, stratum_figures
-from synthdp.privacy.mechanisms.stratum_sums import SQUARE, Bounded, NoisySums
+from synthdp.inference import estimands
+from synthdp.inference.estimands import effect_figure, stratum_figures
+from synthdp.inference.figures import Rows, Z, count_figure, ratio_figure
+from synthdp.inference.least_squares import Functionals
+from synthdp.privacy.mechanisms.sums import SQUARE, Bounded, NoisySums
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import Boolean, Column, Integer
 
@@ -120,7 +119,7 @@ def test_intervals_of_effects_hold_the_truth() -> None:
 @pytest.mark.check
 def test_an_interval_without_the_noise_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above is sharp: with half of the noise's deviation it fails."""
-    honest = strata.effect_figure
+    honest = estimands.effect_figure
 
     def narrower(sums: NoisySums, number: Bounded, rows: Rows) -> object:
         return honest(NoisySums(sums.counts, sums.sums, sums.squares, sums.sigma / 2), number, rows)

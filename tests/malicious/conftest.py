@@ -24,10 +24,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.metadata.deployment import DEPLOYMENT
+from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.cli.main import main
+from synthdp.files import SUMS
 from synthdp.privacy import plan
 from synthdp.progress import Advance, Reporter
 

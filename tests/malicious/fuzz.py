@@ -7,6 +7,7 @@ of synthdp that were not taken yet. Whatever comes in, the only way out is a val
 promises, or a declared error that shows no cell.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import contextlib
@@ -52,17 +53,30 @@ with contextlib.suppress(ImportError):
             import synthdp.privacy.source
             import synthdp.spec.load.loader  # noqa: F401
 
-from synthdp.bundle.metadata.readme import public_spec, spec_yaml  # noqa: E402
-from synthdp.data.domain import Domain  # noqa: E402
-from synthdp.data.encoding import decode_column, encode_column  # noqa: E402
-from synthdp.errors import DataError, SpecError, printable  # noqa: E402
-from synthdp.graph.causal import CausalGraph  # noqa: E402
-from synthdp.privacy.noise import Streams  # noqa: E402
-from synthdp.privacy.private import _KERNEL_KEY  # noqa: E402
-from synthdp.privacy.source import read_private  # noqa: E402
-from synthdp.spec.load.loader import load_spec, parse_spec  # noqa: E402
-from synthdp.spec.load.yaml_tree import read  # noqa: E402
-from synthdp.spec.model import (  # noqa: E402
+from synthdp.bundle.descriptions import (
+    public_spec,
+    spec_yaml,
+)
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import (
+    decode_column,
+    encode_column,
+)
+from synthdp.errors import (
+    DataError,
+    SpecError,
+    printable,
+)
+from synthdp.graph.causal import CausalGraph
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.private import _KERNEL_KEY
+from synthdp.privacy.source import read_private
+from synthdp.spec.load.loader import (
+    load_spec,
+    parse_spec,
+)
+from synthdp.spec.load.yaml_tree import read
+from synthdp.spec.model import (
     Boolean,
     Categorical,
     Column,
@@ -75,7 +89,7 @@ from synthdp.spec.model import (  # noqa: E402
     Number,
     ReleaseSpec,
 )
-from tests.malicious import fuzz_files  # noqa: E402
+from tests.malicious import fuzz_files
 
 FOLDER = Path(tempfile.mkdtemp(prefix="synthdp-fuzz-"))
 

@@ -22,12 +22,11 @@ from types import ModuleType
 
 from hypothesis import strategies as st
 
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.metadata.deployment import DEPLOYMENT
+from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import SynthdpError, printable
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.files import SUMS
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats import WRITERS, read_graph
 from synthdp.verify.checks import inspect_bundle
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.signing.statement import STATEMENT
+from synthdp.bundle.signing import STATEMENT
 from synthdp.bundle.write import FILES
+from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 
 pytestmark = pytest.mark.check

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
+from synthdp.bundle.certificate import PlannedSpend, plan_digest
 from synthdp.ledger.entries import entry_hash
 
 pytestmark = pytest.mark.check

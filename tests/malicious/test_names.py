@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.write import write_bundle
 from synthdp.cli.budget import budget_facts, budget_svg, budget_text
 from synthdp.cli.text import plan_text

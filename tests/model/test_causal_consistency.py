@@ -17,8 +17,7 @@ from scipy import stats
 from torch import Tensor
 
 from synthdp.data import builtin
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import read_bif
 from synthdp.model import ancestral
 from synthdp.model.ancestral import column_samplers, levels_of

@@ -8,8 +8,8 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.model.architecture import Architecture
-from synthdp.model.build import target_regression
-from synthdp.model.common_strength import MIN_PAIRS, common_strength, scores
+from synthdp.model.fit import target_regression
+from synthdp.model.log_linear import MIN_PAIRS, common_strength, scores
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 CAUSES, EFFECTS, ROWS = 5, 10, 20_000

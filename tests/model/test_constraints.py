@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from synthdp.bundle.metadata.datapackage import write_csv
+from synthdp.bundle.table_files import write_csv
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet

@@ -12,12 +12,11 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter
 
-from synthdp.bundle.metadata.datapackage import write_csv
+from synthdp.bundle.table_files import write_csv
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.model.constraints import Constraints
-from synthdp.model.derived import Derived
-from synthdp.spec.checks.cross_checks import check
+from synthdp.model.constraints import Constraints, Derived
+from synthdp.spec.checks.checks import check
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Column, ReleaseSpec
 from tests.builders import skeleton
@@ -263,7 +262,7 @@ def test_a_constraint_over_one_is_one_over_what_it_is_computed_from() -> None:
 
 
 def test_a_public_spec_is_read_back(tmp_path: Any) -> None:
-    from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+    from synthdp.bundle.descriptions import public_spec, spec_yaml
     from synthdp.spec.model.rules import fill_defaults
 
     spec = public_spec(fill_defaults(release()))

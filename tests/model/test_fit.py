@@ -12,17 +12,15 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.build import architecture_for, causal_vae
-from synthdp.model.compute import threads_for
 from synthdp.model.constraints import Constraints
-from synthdp.model.fit import Fitted, fit
+from synthdp.model.fit import Fitted, architecture_for, causal_vae, fit, threads_for
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import drawn_last, sample
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.checks.cross_checks import check
+from synthdp.spec.checks.checks import check
 from synthdp.spec.model import Graph, ReleaseSpec, Shares
 from tests.builders import skeleton
 

@@ -12,14 +12,11 @@ import pytest
 import torch
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
-from synthdp.graph.prediction.pairs import PairTables
-from synthdp.graph.prediction.smoothing import SmoothPair
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.predict import PairTables, SmoothPair
 from synthdp.graph.stage import GraphResult
 from synthdp.model.architecture import Architecture
-from synthdp.model.build import architecture_for
-from synthdp.model.fit import assemble, build_start
+from synthdp.model.fit import architecture_for, assemble, build_start
 from synthdp.model.log_linear import LogLinear, fit_log_linear
 from synthdp.model.network import CausalVae
 from synthdp.model.row_selection import LITTLE, pairs_to_follow

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from synthdp.model import redraw
+from synthdp.model import ancestral
 from synthdp.model.architecture import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
@@ -62,7 +62,7 @@ def test_chances_are_those_of_the_whole_law(
     direct: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(redraw, "POINTS", points)
+    monkeypatch.setattr(ancestral, "POINTS", points)
     vae = model(latent_of, direct=direct)
     joint = law(vae)
     synthesizer = Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict()))

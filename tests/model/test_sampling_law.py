@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
-from synthdp.graph.margin_smoothing import project_to_simplex
-from synthdp.graph.margins import one_way_probabilities, smoothed
+from synthdp.graph.margins import one_way_probabilities, project_to_simplex, smoothed
 from synthdp.model.architecture import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.model.raking import rake

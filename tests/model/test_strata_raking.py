@@ -14,11 +14,10 @@ from synthdp.graph.stage import GraphResult
 from synthdp.model import sampling
 from synthdp.model.architecture import Architecture
 from synthdp.model.fit import Fitted
-from synthdp.model.strata_raking import Placed, strata_to_follow
+from synthdp.model.raking import Placed, strata_to_follow
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.product_sums import Sums
-from synthdp.privacy.mechanisms.stratum_sums import NoisySums
+from synthdp.privacy.mechanisms.sums import NoisySums, Sums
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec

@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.features import level_features
+from synthdp.data.domain import ColumnDomain, Domain, level_features
 from synthdp.model.architecture import Architecture
-from synthdp.model.build import target_regression, width_groups
+from synthdp.model.fit import target_regression, width_groups
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets

@@ -22,6 +22,7 @@ from scipy import stats
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events.composition import discrete_gaussian_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
@@ -30,7 +31,6 @@ from synthdp.privacy.events.kernel import (
     SparseVectorDpEvent,
 )
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
-from synthdp.privacy.loss_grid import discrete_gaussian_pld
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from synthdp.bundle.metadata.readme import public_spec
+from synthdp.bundle.descriptions import public_spec
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
-from synthdp.privacy.readers.dataframe import seal_dataframe
+from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
 from synthdp.spec.load.loader import parse_spec

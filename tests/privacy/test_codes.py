@@ -17,10 +17,10 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
-from synthdp.privacy.readers.dataframe import seal_dataframe
+from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
-from synthdp.spec.checks.cross_checks import check
+from synthdp.spec.checks.checks import check
 from synthdp.spec.model import Column, Dataset
 from tests.builders import build_spec, skeleton
 

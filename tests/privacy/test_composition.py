@@ -8,9 +8,8 @@ from functools import reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from synthdp.privacy.composition import composed, epsilon_for
-from synthdp.privacy.events.mixture import gaussian
-from synthdp.privacy.loss_grid import discrete_gaussian_pld
+from synthdp.privacy.events.composition import composed, discrete_gaussian_pld, epsilon_for
+from synthdp.privacy.events.gaussian import gaussian
 
 WIDTH = 1e-3
 PARTS = {

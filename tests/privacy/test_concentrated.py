@@ -9,7 +9,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from synthdp.privacy.concentrated import (
+from synthdp.privacy.events.concentrated import (
     JUDGED_AT,
     _convex_minorant,
     bounded_range_pld,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy.mechanisms.counting import _joint, count_tables
+from synthdp.privacy.table import _joint, count_tables
 
 
 def domain(sizes: list[int]) -> Domain:

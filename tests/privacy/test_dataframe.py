@@ -13,7 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BoundaryError, DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
-from synthdp.privacy.readers.dataframe import seal_dataframe
+from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
 from synthdp.spec.model import (

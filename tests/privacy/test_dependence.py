@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import spearmanr
 
-from synthdp.data.kernel import KernelGrid
+from synthdp.data.basis import KernelGrid
 from synthdp.privacy.mechanisms.dependence import (
     KENDALL_SENSITIVITY,
     SPEARMAN_SENSITIVITY,

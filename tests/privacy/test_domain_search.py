@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError
-from synthdp.ledger.domain_search import check_domain_from, search_cost
-from synthdp.release import private_init as search
+from synthdp.ledger.connect import check_domain_from, search_cost
+from synthdp.release import private_init
 from synthdp.spec.model import DomainFrom, ReleaseSpec
 from tests.builders import build_spec, skeleton
 
@@ -91,7 +91,7 @@ def test_a_second_draft_states_what_both_searches_cost(monkeypatch: pytest.Monke
         "private_draft": draft,
     }
     for name, stand_in in stand_ins.items():
-        monkeypatch.setattr(search, name, stand_in)
+        monkeypatch.setattr(private_init, name, stand_in)
     with pytest.raises(Stop):
-        search.private_init(SimpleNamespace(), Path("a.csv"), Path("draft.yaml"))  # type: ignore[arg-type]
+        private_init.private_init(SimpleNamespace(), Path("a.csv"), Path("draft.yaml"))  # type: ignore[arg-type]
     assert heard == [(1.0, 2e-7)]

@@ -19,9 +19,8 @@ from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.calibration import make_domain_plan
 from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
+from synthdp.privacy.events.kernel import RoundedGaussianDpEvent, ThresholdedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
-from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, TextBudget, threshold_for
 from synthdp.privacy.noise import Key, Streams
 from synthdp.privacy.table import Table

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from synthdp.privacy import gumbel_order
-from synthdp.privacy.gumbel_order import largest
+from synthdp.privacy import noise
+from synthdp.privacy.noise import largest
 
 SIGNIFICANCE = 1e-7
 SCORES = np.array([0, 3, 5, 5], dtype=np.int64)
@@ -53,7 +53,7 @@ def test_orders_have_the_law_of_their_scale(
     """With so few bits at a time that nearly every order takes more of them, too. The seed is
     fixed; a right law is refused with chance 1e-7 over all seeds, and wrong ones fail at 1e-20.
     """
-    monkeypatch.setattr(gumbel_order, "WORD", word)
+    monkeypatch.setattr(noise, "WORD", word)
     rng = np.random.default_rng(word)
     draws = DRAWS if word == 64 else DRAWS // 8
     assert p_value(rng, drawn=3.0, charged=3.0, told=told, draws=draws) > SIGNIFICANCE
@@ -67,7 +67,7 @@ def test_intervals_in_doubles_hold_those_in_decimals(
     word: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the first words, the last ones and any others, and for scores of any size."""
-    monkeypatch.setattr(gumbel_order, "WORD", word)
+    monkeypatch.setattr(noise, "WORD", word)
     rng, last = np.random.default_rng(0), (1 << word) - 1
     ends = [0, 1, 2, 3, 1000, last // 2, last - 1000, last - 2, last - 1, last]
     words = sorted({min(max(w, 0), last) for w in ends})
@@ -75,8 +75,8 @@ def test_intervals_in_doubles_hold_those_in_decimals(
     bits = np.array(words, dtype=np.uint64)
     scores = rng.integers(-(10**6), 10**9, len(bits))
     for scale in (0.37, 1.0, 1531.0881026550144):
-        noisy, error = gumbel_order._in_doubles(scores / scale, bits)
-        low, high = gumbel_order._in_decimals(scores.tolist(), scale, words, word)
+        noisy, error = noise._in_doubles(scores / scale, bits)
+        low, high = noise._in_decimals(scores.tolist(), scale, words, word)
         assert (noisy - error <= np.array(low, dtype=float)).all()
         assert (noisy + error >= np.array(high, dtype=float)).all()
         usual = (bits > 1 << 20) & (bits < last - (1 << 20))
@@ -91,7 +91,7 @@ def test_what_doubles_cannot_tell_apart_is_decided_by_more_bits(
     """
     words = iter([[7, 7, 9], [4, 4, 4], [9, 1, 5]])
     monkeypatch.setattr(
-        gumbel_order, "_drawn", lambda count, _: np.array(next(words), dtype=np.uint64)[:count]
+        noise, "_drawn", lambda count, _: np.array(next(words), dtype=np.uint64)[:count]
     )
     nobody: Any = None
     told = largest(np.zeros(3, dtype=np.int64), scale=1.0, count=2, generator=nobody)
@@ -102,7 +102,7 @@ def test_rounding_is_what_would_have_decided(monkeypatch: pytest.MonkeyPatch) ->
     """Scores between which doubles see no difference: the larger one comes first all the same."""
     words = iter([[1 << 62] * 2, [5, 5]])
     monkeypatch.setattr(
-        gumbel_order, "_drawn", lambda count, _: np.array(next(words), dtype=np.uint64)[:count]
+        noise, "_drawn", lambda count, _: np.array(next(words), dtype=np.uint64)[:count]
     )
     nobody: Any = None
     scores = np.array([2**60, 2**60 + 1], dtype=np.int64)

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
+from synthdp.data.basis import KernelGrid, scatter
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
-from synthdp.data.kernel import KernelGrid, scatter
-from synthdp.privacy.mechanisms.hsic import INSERTED, IndependenceBit
+from synthdp.privacy.mechanisms.dependence import INSERTED, IndependenceBit
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 

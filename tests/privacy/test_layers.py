@@ -12,13 +12,15 @@ from torch import Tensor, nn
 from synthdp.errors import BoundaryError
 from synthdp.model.architecture import Architecture
 from synthdp.model.network import CausalVae
-from synthdp.privacy.dpsgd import clipped_layer
-from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, stable_sum
-from synthdp.privacy.dpsgd.layer_sums import one_hot_sums, one_hot_sums_anywhere
+from synthdp.privacy.dpsgd import layers as clipped_layer
 from synthdp.privacy.dpsgd.layers import (
+    ClippedLayer,
     MaskedLinear,
     NodeLinear,
     ParentLookup,
+    one_hot_sums,
+    one_hot_sums_anywhere,
+    stable_sum,
 )
 from synthdp.privacy.dpsgd.settings import MAX_STRETCH, DpSgd
 from synthdp.privacy.dpsgd.training import _Trainer

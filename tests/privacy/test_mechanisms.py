@@ -17,6 +17,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy import accounting
+from synthdp.privacy import table as counting
 from synthdp.privacy.calibration import (
     EPSILON_TOLERANCE,
     _scales,
@@ -29,14 +30,16 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_to_json
-from synthdp.privacy.mechanisms import counting
-from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
-from synthdp.privacy.mechanisms.counting import count_tables
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.marginals import (
+    AdaptiveMarginals,
+    NoisyMarginals,
+    Sampler,
+    sampler_for,
+)
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Table, count_tables
 from synthdp.spec.model import Categorical, Integer, ReleaseSpec
 from tests.builders import skeleton
 

@@ -10,8 +10,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 
-from synthdp.privacy.events import mixture
-from synthdp.privacy.events.mixture import mixture_of_gaussians
+from synthdp.privacy.events import gaussian
+from synthdp.privacy.events.gaussian import mixture_of_gaussians
 
 
 def binomial(rows: int, rate: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -51,27 +51,27 @@ def test_a_loss_is_put_on_the_grid_as_the_library_puts_it(
     noise: float, width: float, adjacency: AdjacencyType
 ) -> None:
     """On many points, on some, and on hardly any."""
-    loss = mixture._Gaussian(noise, sampling_prob=0.2, adjacency_type=adjacency)
+    loss = gaussian._Gaussian(noise, sampling_prob=0.2, adjacency_type=adjacency)
     theirs = pld._create_pld_pmf_from_monotone_privacy_loss(
         loss, value_discretization_interval=width, use_connect_dots=True
     ).to_dense_pmf()
-    ours = mixture._dots(loss, width)
+    ours = gaussian._dots(loss, width)
     assert (ours._lower_loss, ours._infinity_mass) == (theirs._lower_loss, theirs._infinity_mass)
     np.testing.assert_array_equal(ours._probs, theirs._probs)
 
 
 def test_a_delta_that_grows_is_no_delta() -> None:
-    class Grows(mixture._Gaussian):
+    class Grows(gaussian._Gaussian):
         def get_delta_for_epsilon(self, epsilon: Any) -> Any:
             return np.linspace(0.1, 0.2, len(epsilon))
 
     with pytest.raises(ValueError, match="grows"):
-        mixture._dots(Grows(3.0, sampling_prob=1.0, adjacency_type=AdjacencyType.ADD), 1e-2)
+        gaussian._dots(Grows(3.0, sampling_prob=1.0, adjacency_type=AdjacencyType.ADD), 1e-2)
 
 
 @pytest.mark.parametrize("x", [-math.inf, -40.0, -1e-300, 0.3, 9.0, math.inf])
 def test_a_normal_law_is_the_librarys(x: float) -> None:
-    loss = mixture._Gaussian(0.7, sampling_prob=1.0, adjacency_type=AdjacencyType.ADD)
+    loss = gaussian._Gaussian(0.7, sampling_prob=1.0, adjacency_type=AdjacencyType.ADD)
     law = loss._gaussian_random_variable
     assert (loss.noise_cdf(x), loss.noise_log_cdf(x)) == (law.cdf(x), law.logcdf(x))
 

@@ -13,7 +13,8 @@ from scipy.stats import kstest
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
-from synthdp.privacy.mechanisms import adding, moments
+from synthdp.privacy import table as adding
+from synthdp.privacy.mechanisms import moments
 from synthdp.privacy.mechanisms.moments import GRID, MomentMatrix
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table
@@ -202,7 +203,7 @@ def test_sums_beyond_what_floating_point_holds_are_exact(monkeypatch: pytest.Mon
     over billions of rows are on the true one.
     """
     monkeypatch.setattr(moments, "GRID", 2.0**-26)
-    monkeypatch.setattr(adding, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(adding, "CHUNK_OF_NUMBERS", 1)
     mechanism = matrix(2)
     values = np.random.default_rng(6).uniform(-1, 1, (60, 2))
     longer, shorter = (table_of(mechanism.basis.domain, values[:rows]) for rows in (60, 59))

@@ -12,9 +12,14 @@ from scipy.stats import kstest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
-from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores
-from synthdp.privacy.mechanisms.orientations import OrientationBudget
-from synthdp.privacy.mechanisms.pair_table import CELLS, PairTable, count_cells
+from synthdp.privacy.mechanisms.anm import (
+    CELLS,
+    SCORES,
+    AdditiveNoiseScores,
+    OrientationBudget,
+    PairTable,
+    count_cells,
+)
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 

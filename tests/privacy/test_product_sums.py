@@ -13,12 +13,10 @@ from scipy.stats import kstest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.model.regression import Design
-from synthdp.privacy.mechanisms.adding import added
-from synthdp.privacy.mechanisms.product_sums import NUMBER, NoisyProducts, ProductSums
-from synthdp.privacy.mechanisms.stratum_sums import GRID, Arm, Bounded
+from synthdp.model.estimands import Design
+from synthdp.privacy.mechanisms.sums import GRID, NUMBER, Arm, Bounded, NoisyProducts, ProductSums
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Table, added
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Categorical, Column, Integer
 

@@ -13,18 +13,16 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.privacy.mechanisms.conditional_counts import (
-    RankQuery,
-    level,
-    level_moves,
-    variance_floor,
-)
 from synthdp.privacy.mechanisms.ranks import (
     STATISTICS,
     STEPS,
     VARIANCE_STEPS,
     MeasuredRanks,
+    RankQuery,
     RankTest,
+    level,
+    level_moves,
+    variance_floor,
 )
 
 Ints = npt.NDArray[np.int64]

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.audit.mechanisms.neighbours import neighbours
+from synthdp.audit.mechanisms.calls import neighbours
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms import scores
-from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.scores import (
     ScoreBudget,
     Scorecard,
@@ -27,7 +26,7 @@ from synthdp.privacy.mechanisms.scores import (
     mean_misplaced,
 )
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Table, count_tables
 from tests.privacy.test_noise import SIGNIFICANCE, discrete_law, fit_p_value
 
 MakeDomain = Callable[..., Domain]

@@ -13,23 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.audit.mechanisms.calls import neighbours
 from synthdp.audit.mechanisms.examples import EXAMPLES
-from synthdp.audit.mechanisms.neighbours import neighbours
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.mechanisms.conditional_counts import (
+from synthdp.privacy.mechanisms.private_search import (
+    HowMany,
+    Selection,
+    SelectionBudget,
+    SparseVector,
+    SparseVectorBudget,
+    SparseVectorReply,
+    Which,
+)
+from synthdp.privacy.mechanisms.ranks import (
+    STATISTICS,
     GroupedRows,
     RankQuery,
     level,
     variance_floor,
-)
-from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
-from synthdp.privacy.mechanisms.ranks import STATISTICS
-from synthdp.privacy.mechanisms.sparse_vector import (
-    SparseVector,
-    SparseVectorBudget,
-    SparseVectorReply,
 )
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table

@@ -18,22 +18,22 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from synthdp.audit.mechanisms.recording import Kept
-from synthdp.audit.mechanisms.small_model import SmallModel
+from synthdp.audit.mechanisms.examples import SmallModel
+from synthdp.audit.mechanisms.replay import Kept
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
-from synthdp.privacy.amplification import secret_sample_pld
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
+from synthdp.privacy.events.concentrated import secret_sample_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
+from synthdp.privacy.events.kernel import ThresholdedGaussianDpEvent
 from synthdp.privacy.events.kinds import (
     SecretSampleDpEvent,
     event_from_json,
     event_to_json,
     kind_of,
 )
-from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table

@@ -14,17 +14,9 @@ from scipy.stats import kstest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.privacy.mechanisms.adding import added
-from synthdp.privacy.mechanisms.stratum_sums import (
-    GRID,
-    SQUARE,
-    Arm,
-    Bounded,
-    NoisySums,
-    StratumSums,
-)
+from synthdp.privacy.mechanisms.sums import GRID, SQUARE, Arm, Bounded, NoisySums, StratumSums
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Table, added
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.model import Categorical, Column, Integer

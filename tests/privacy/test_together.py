@@ -12,20 +12,17 @@ import pytest
 
 from synthdp.errors import BoundaryError, BudgetError
 from synthdp.ledger.ledger import Ledger
-from synthdp.privacy import together
-from synthdp.privacy.mechanisms.adding import Integers
+from synthdp.privacy import session as together
+from synthdp.privacy.engines.engine import EngineTable
+from synthdp.privacy.engines.on_arrow import ArrowEngine
+from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.product_sums import NUMBER, ProductSums
-from synthdp.privacy.mechanisms.stratum_sums import Arm, Bounded, StratumSums
+from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, ProductSums, StratumSums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Private
-from synthdp.privacy.readers.engines.engine import EngineTable
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
-from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.privacy.session import Rehearsal, Session
-from synthdp.privacy.table import Table
-from synthdp.privacy.together import CellsOf, Joined, tables_for
+from synthdp.privacy.session import CellsOf, Joined, Rehearsal, Session, tables_for
+from synthdp.privacy.table import Integers, Table
 from tests.privacy.engines.tables import Here, reading_of, write
 from tests.privacy.engines.test_sums import DOMAIN, HELD, in_memory, paid
 

@@ -14,16 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
+from synthdp.data.column_domain import category_text
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
-from synthdp.data.one_value import category_text
-from synthdp.data.values import read_values
+from synthdp.data.encoding import encode_column, read_values
 from synthdp.errors import DataError
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
-from synthdp.privacy.readers.engines.on_dask import _Quiet
-from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.privacy.readers.engines.statements import POSTGRESQL, Statement
-from synthdp.privacy.readers.engines.steps import levels_of
+from synthdp.privacy.engines.on_arrow import ArrowEngine
+from synthdp.privacy.engines.on_dask import _Quiet
+from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.statements import POSTGRESQL, Statement, levels_of
 from synthdp.spec.model import (
     Boolean,
     Categorical,

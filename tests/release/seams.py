@@ -17,17 +17,16 @@ import pytest
 
 from synthdp.audit import membership
 from synthdp.audit.shadow_models import shadow_spec
-from synthdp.bundle.certificate.facts import Certificate, certify
-from synthdp.bundle.certificate.text import render
-from synthdp.bundle.metadata.croissant import WrittenFile, croissant
-from synthdp.bundle.metadata.datapackage import descriptor
-from synthdp.bundle.metadata.deployment import deployment_record
-from synthdp.bundle.metadata.readme import public_spec, readme, spec_yaml
+from synthdp.bundle.certificate import Certificate, certify
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.deployment import deployment_record
+from synthdp.bundle.descriptions import public_spec, readme, spec_yaml
+from synthdp.bundle.table_files import WrittenFile, croissant, descriptor
 from synthdp.data.domain import Domain
-from synthdp.evaluate import scorecard
+from synthdp.evaluate import dp_scores
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.prediction.groups import LevelLaw
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference import copies
 from synthdp.inference.estimands import clipped_text
 from synthdp.inference.figures import Rows
@@ -35,20 +34,19 @@ from synthdp.inference.words import counted
 from synthdp.ledger import connect
 from synthdp.model import fit, sampling
 from synthdp.model.architecture import Architecture
-from synthdp.model.build import architecture_for
 from synthdp.model.constraints import Constraints
+from synthdp.model.fit import architecture_for
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import _TableDraw, drawn_last
 from synthdp.privacy import calibration
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.release import afterwards
+from synthdp.release import afterwards, open_session
 from synthdp.release import judge as judging
-from synthdp.release import open_session as opening
-from synthdp.release.expected_estimands import expected_estimands
+from synthdp.release.expectations import expected_estimands
 from synthdp.release.plan_view import _passes
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.bounds import PlanLimits
+from synthdp.verify.reader import PlanLimits
 
 
 class Stop(Exception):
@@ -97,7 +95,7 @@ def read(spec: ReleaseSpec) -> dict[str, Any]:
     """What the reader of rows is handed."""
     folder = SimpleNamespace(spec_path=Path("folder/spec.yaml"))
     job: Any = SimpleNamespace(spec=spec, domain=None, folder=folder, given=None)
-    dataset, _, named = heard(opening, "read_private", lambda: opening._read(job, None))  # type: ignore[arg-type]
+    dataset, _, named = heard(open_session, "read_private", lambda: open_session._read(job, None))  # type: ignore[arg-type]
     return {"dataset": dataset, **named}
 
 
@@ -123,10 +121,10 @@ def reserved(spec: ReleaseSpec) -> dict[str, Any]:
     )
     reporter: Any = SimpleNamespace(stage=lambda name: nullcontext())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "_read", lambda *_: None)
-        patch.setattr(opening, "_check_unpaid", lambda job: None)
+        patch.setattr(open_session, "_read", lambda *_: None)
+        patch.setattr(open_session, "_check_unpaid", lambda job: None)
         dataset, _, named = heard(
-            job.ledger, "reserve", lambda: opening.open_session(job, reporter)
+            job.ledger, "reserve", lambda: open_session.open_session(job, reporter)
         )
     return {"dataset": dataset, **named.pop("body"), **named}
 
@@ -213,9 +211,9 @@ def scored(spec: ReleaseSpec) -> Any:
     codes: Any = SimpleNamespace(value=None)
     domain = Domain.from_spec(spec.columns)
     *_, named = heard(
-        scorecard,
+        dp_scores,
         "fit_scorecard",
-        lambda: scorecard.score_table(releaser, spec, domain, codes),
+        lambda: dp_scores.score_table(releaser, spec, domain, codes),
     )
     return named["max_rows"]
 

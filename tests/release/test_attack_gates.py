@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.certificate.audit_record import (
+from synthdp.bundle.audit_record import (
     PUBLIC_FILE,
     AuditRecord,
     DeclaredAttack,
@@ -21,15 +21,15 @@ from synthdp.bundle.certificate.audit_record import (
 from synthdp.data.domain import Domain
 from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
+from synthdp.spec.checks.budget import decidable
 from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
-from synthdp.spec.checks.gates import decidable
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
 from synthdp_attacks.epsilon import provable_epsilon
 from synthdp_attacks.game import GameOutcome
+from synthdp_attacks.report import attack_row
 from synthdp_attacks.threat import FloatArray
-from synthdp_attacks.verdict import attack_row
 
 pytestmark = pytest.mark.check
 

@@ -15,7 +15,7 @@ import synthdp as face
 from synthdp.errors import OutputError
 from synthdp.ledger.entries import entry_hash
 from synthdp.progress import Reporter
-from synthdp.release import judge as judging
+from synthdp.release import judge
 from synthdp.release.judge import NotJudged
 from synthdp.verify.checks import verify_bundle
 from tests.release.conftest import table
@@ -37,7 +37,7 @@ def attacked(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         seen.append(tiny.bundle.is_dir())
         return NotJudged("Stub")
 
-    monkeypatch.setattr(judging, "attack_rows", attack)
+    monkeypatch.setattr(judge, "attack_rows", attack)
     return seen
 
 
@@ -108,7 +108,7 @@ def test_a_run_that_was_stopped_while_it_wrote_its_bundle_publishes_it(
     """Its decision was kept, and nothing was published yet."""
     tiny.write(attacks=ATTACK, evaluation={"enabled": False})
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.publish.write_bundle", interrupted)
+        patch.setattr("synthdp.release.run.write_bundle", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tiny.release()
     assert not tiny.bundle.exists() and synthdp("resume", tiny.out).code == 0
@@ -127,7 +127,7 @@ def test_an_attack_whose_workers_were_lost_goes_on(
 
     tiny.write(attacks=ATTACK)
     with monkeypatch.context() as patch:
-        patch.setattr(judging, "attack_rows", lost)
+        patch.setattr(judge, "attack_rows", lost)
         done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 0 and absent(tiny) == {"attack": "not judged: OutputError"}
     assert (tiny.out / ".run").exists() and not attacked
@@ -163,13 +163,13 @@ def test_a_gate_on_the_attack_withholds_until_it_has_run(
 ) -> None:
     seen: list[bool] = []
     monkeypatch.setattr(
-        judging,
+        judge,
         "attack_rows",
         lambda *_, **__: seen.append(tiny.bundle.exists()) or SimpleNamespace(declared=()),  # type: ignore[func-returns-value]
     )
-    best = {"attack_auc_upper": judging.Figure(0.5)}
-    monkeypatch.setattr(judging, "attack_figures", lambda *_, **__: best)
-    monkeypatch.setattr(judging, "declared_facts", lambda report: ())
+    best = {"attack_auc_upper": judge.Figure(0.5)}
+    monkeypatch.setattr(judge, "attack_figures", lambda *_, **__: best)
+    monkeypatch.setattr(judge, "declared_facts", lambda report: ())
     tiny.write(attacks=GATED, gates=[GATE])
     waits = synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later")
     told = f"nothing is published before `synthdp attack {tiny.out}` has run"
@@ -201,6 +201,6 @@ def test_a_decision_that_was_published_is_not_made_again(
 ) -> None:
     tiny.write(attacks=ATTACK, gates=[{"metric": "tv1", "at_most": 0.9, "outside_guarantee": True}])
     made = tiny.release(attack="later")
-    monkeypatch.setattr(judging, "_evaluate", lambda *_: (_ for _ in ()).throw(ValueError))
+    monkeypatch.setattr(judge, "_evaluate", lambda *_: (_ for _ in ()).throw(ValueError))
     outcome = face.attack(tiny.out)
     assert outcome.gates == (("tv1", "at most 0.9"),) and not made.failed

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from synthdp.audit.membership import attack_facts
-from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack, Membership
-from synthdp.bundle.certificate.audit_text import audit_markdown
-from synthdp.bundle.wording import plain
-from synthdp.report.audits import audit_tables
+from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack, Membership
+from synthdp.bundle.certificate_text import audit_markdown, plain
+from synthdp.report.sections import audit_tables
 from synthdp_attacks import (
     Claim,
     Fleet,

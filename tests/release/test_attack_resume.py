@@ -19,19 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit import bundle as audit_bundle
 from synthdp.audit import folder as attack_folder
-from synthdp.audit import membership, power, shadow_models
-from synthdp.audit import plan as audit
+from synthdp.audit import folder as power
+from synthdp.audit import membership, plan, shadow_models
 from synthdp.audit.folder import AUDITS, AttackFolder, audit_folder
 from synthdp.audit.membership import attack_rows
 from synthdp.audit.shadow_models import ShadowTrainer
-from synthdp.bundle.certificate.audit_record import (
-    CONFIDENTIAL_FILE,
-    PUBLIC_FILE,
-    AuditRecord,
-    spends_of,
-)
+from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
@@ -84,10 +78,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             program="synthdp 0", day="2026-01-01", rows=rows, spends=spends_of(job.plan)
         )
 
-    monkeypatch.setattr(audit, "without_rows", nothing)
-    monkeypatch.setattr(audit_bundle, "without_rows", nothing)
-    monkeypatch.setattr(audit, "audit_canaries", lambda *_, **__: None)
-    monkeypatch.setattr(audit, "confirmed", lambda run: ())
+    monkeypatch.setattr(plan, "without_rows", nothing)
+    monkeypatch.setattr(plan, "without_rows", nothing)
+    monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: None)
+    monkeypatch.setattr(plan, "confirmed", lambda run: ())
 
 
 def interrupt(trained: Trained, after: int, run: Callable[[], Any]) -> None:
@@ -252,9 +246,9 @@ def test_keys_are_fresh_and_not_shown(tmp_path: Path) -> None:
 def test_an_audit_that_is_given_again_goes_on(tiny: Any, trained: Trained, rows: Any) -> None:
     tiny.write(attacks=ATTACK)
     shadows = tiny.out / AUDITS / rows
-    interrupt(trained, 5, lambda: audit.audit(tiny.spec, rows=rows, out=tiny.out))
+    interrupt(trained, 5, lambda: plan.audit(tiny.spec, rows=rows, out=tiny.out))
     assert finished(shadows) == 5 and stat.S_IMODE(shadows.stat().st_mode) == 0o700
-    record, path = audit.audit(tiny.spec, rows=rows, out=tiny.out)
+    record, path = plan.audit(tiny.spec, rows=rows, out=tiny.out)
     assert_one_game(trained)
     assert path == tiny.out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE)
     assert record.membership is not None and record.membership.attacks[0].models == PAIRS // 2
@@ -269,8 +263,8 @@ def test_rows_that_a_unit_may_keep_are_the_same_ones(
     frame = make_table(400).assign(person=[f"p{i // 4}" for i in range(400)])
     unit = {"kind": "id", "column": "person", "max_rows": 2, "meaning": "one person"}
     tiny.write(frame, attacks=ATTACK, dataset={"privacy_unit": unit})
-    interrupt(trained, 5, lambda: audit.audit(tiny.spec, rows="real", out=tiny.out))
-    audit.audit(tiny.spec, rows="real", out=tiny.out)
+    interrupt(trained, 5, lambda: plan.audit(tiny.spec, rows="real", out=tiny.out))
+    plan.audit(tiny.spec, rows="real", out=tiny.out)
     assert_one_game(trained)
 
 
@@ -280,15 +274,15 @@ def test_an_audit_of_a_bundle_goes_on(released: Any, trained: Trained) -> None:
     assert "enabled: false" in spec.read_text()
     out = released.folder / "elsewhere"
     with pytest.MonkeyPatch.context() as patch:
-        load = audit_bundle.load_spec
+        load = plan.load_spec
         attacks = {"attacks": load(released.write(attacks=ATTACK).spec).attacks}
-        patch.setattr(audit_bundle, "load_spec", lambda path: load(path).model_copy(update=attacks))
+        patch.setattr(plan, "load_spec", lambda path: load(path).model_copy(update=attacks))
         interrupt(
             trained,
             5,
-            lambda: audit_bundle.audit_bundle(released.bundle, replay_only=False, out=out),
+            lambda: plan.audit_bundle(released.bundle, replay_only=False, out=out),
         )
-        record, _ = audit_bundle.audit_bundle(released.bundle, replay_only=False, out=out)
+        record, _ = plan.audit_bundle(released.bundle, replay_only=False, out=out)
     assert_one_game(trained)
     assert record.membership is not None and sorted(p.name for p in out.iterdir()) == ["audit.json"]
 

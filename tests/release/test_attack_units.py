@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit import membership, power
-from synthdp.audit import plan as audit
+from synthdp.audit import folder as power
+from synthdp.audit import membership, plan
 from synthdp.audit.folder import AttackFolder
 from synthdp.audit.membership import attack_facts, attack_rows, sub_sample, two_worlds
+from synthdp.audit.plan import twin_units
 from synthdp.audit.shadow_models import ShadowTrainer
-from synthdp.audit.simulate import twin_units
-from synthdp.bundle.certificate.audit_record import AuditRecord
-from synthdp.bundle.certificate.audit_text import audit_markdown
+from synthdp.bundle.audit_record import AuditRecord
+from synthdp.bundle.certificate_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential
 from synthdp.privacy.table import Table
 from synthdp.release import judge
-from synthdp.report.audits import audit_tables
+from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Serial
@@ -91,20 +91,20 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
         "job": SimpleNamespace(spec=own, domain=domain, folder=SimpleNamespace(shadows=tmp_path)),
         "fitted": SimpleNamespace(graph=SimpleNamespace(graph=None)),
         "drawn": None,
-        "reporter": audit.Reporter(),
+        "reporter": plan.Reporter(),
     }
     found = judge.Judge(**parts).attacked(judge.Judgement(None))  # type: ignore[arg-type]
     assert found.absent_for_steward() == {judge.ATTACK: "not judged: Stop"}
-    monkeypatch.setattr(audit, "attack_rows", attack)
-    monkeypatch.setattr(audit, "audit_canaries", lambda *_, **__: None)
-    monkeypatch.setattr(audit, "confirmed", lambda run: ())
-    monkeypatch.setattr(audit, "read_private", lambda *_, **__: table)
-    monkeypatch.setattr(audit, "inspect", lambda private, fn, reason: fn(private))
-    job = audit.AuditJob(own, domain, audit.plan_for(own, domain), tmp_path, audit.Reporter())
+    monkeypatch.setattr(plan, "attack_rows", attack)
+    monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: None)
+    monkeypatch.setattr(plan, "confirmed", lambda run: ())
+    monkeypatch.setattr(plan, "read_private", lambda *_, **__: table)
+    monkeypatch.setattr(plan, "inspect", lambda private, fn, reason: fn(private))
+    job = plan.AuditJob(own, domain, plan.plan_for(own, domain), tmp_path, plan.Reporter())
     record = AuditRecord(program="synthdp 0", day="2026-01-01", rows="real", spends=())
     folder = AttackFolder.open(tmp_path / "a")
     with pytest.raises(Stop):
-        audit._with_real_rows(job, record, folder, spec_folder=tmp_path, given=None)
+        plan._with_real_rows(job, record, folder, spec_folder=tmp_path, given=None)
     assert seen == [(60, UNITS[~held_out].tolist())] * 2
 
 

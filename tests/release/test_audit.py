@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.audit import plan as audit
+from synthdp.audit import plan
 from synthdp.audit.mechanisms.f_curve import AuditResult
 from synthdp.audit.plan import confirmed
-from synthdp.bundle.certificate.audit_record import (
+from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
     AuditRecord,
@@ -22,12 +22,12 @@ from synthdp.bundle.certificate.audit_record import (
     Replay,
     spends_of,
 )
-from synthdp.bundle.certificate.audit_text import audit_markdown
+from synthdp.bundle.certificate_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.planning import plan_for
 from synthdp.release.run import release
-from synthdp.report.audits import audit_tables
+from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 
@@ -49,7 +49,7 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     audited = narrow(tiny)
     table = tiny.folder / "table.csv"
     table.rename(tiny.folder / "hidden.csv")  # neither reads rows nor opens a ledger
-    audit.audit(tiny.spec, rows="simulated", out=tiny.out, runs=400, pairs=2)
+    plan.audit(tiny.spec, rows="simulated", out=tiny.out, runs=400, pairs=2)
     assert not (tiny.folder / ".synthdp").exists()
     (tiny.folder / "hidden.csv").rename(table)
     release(tiny.spec, out=tiny.out)
@@ -89,7 +89,7 @@ def test_no_budget_is_spent_and_no_row_read_without_rows(
 @pytest.mark.slow
 def test_an_audit_on_real_rows_stays_inside(tiny: Any) -> None:
     tiny.write()
-    record, path = audit.audit(tiny.spec, rows="real", out=tiny.out, runs=400, pairs=1)
+    record, path = plan.audit(tiny.spec, rows="real", out=tiny.out, runs=400, pairs=1)
     assert (
         path == tiny.out / CONFIDENTIAL_FILE
         and record.rows == "real"

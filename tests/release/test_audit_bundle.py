@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.bundle import FALSE_ALARMS, audit_bundle
-from synthdp.bundle.certificate.audit_record import AuditRecord, TableNoise, spends_of
-from synthdp.bundle.certificate.audit_text import audit_markdown
-from synthdp.bundle.noisy_tables import read_tables
+from synthdp.audit.plan import FALSE_ALARMS, audit_bundle
+from synthdp.bundle.audit_record import AuditRecord, TableNoise, spends_of
+from synthdp.bundle.certificate_text import audit_markdown
+from synthdp.bundle.noisy_values import read_tables
 from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.verify import noise
+from synthdp.verify import rows as noise
 
 pytestmark = pytest.mark.check
 
@@ -97,7 +97,7 @@ def test_one_way_tables_alone_are_compared_by_their_totals() -> None:
 
 def test_no_more_cells_are_compared_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     some = tables(1.0, np.random.default_rng(8))
-    monkeypatch.setattr("synthdp.verify.noise.MAX_CELLS", sum(t.counts.size for t in some) - 1)
+    monkeypatch.setattr("synthdp.verify.rows.MAX_NOISY_CELLS", sum(t.counts.size for t in some) - 1)
     kept = noise_of(some)
     assert kept is not None and kept.tables == len(some) - 1
 
@@ -133,7 +133,7 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(
             spends=spends_of(job.plan) if planned else (),
         )
 
-    monkeypatch.setattr("synthdp.audit.bundle.without_rows", nothing)
+    monkeypatch.setattr("synthdp.audit.plan.without_rows", nothing)
     planned = True
     record, path = audit_bundle(
         released.bundle, replay_only=True, out=released.folder / "elsewhere"

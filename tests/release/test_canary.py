@@ -19,7 +19,7 @@ import pytest
 
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.release import judge as judging
+from synthdp.release import judge
 
 pytestmark = pytest.mark.check
 
@@ -160,7 +160,7 @@ def test_a_bug_in_the_middle_is_reported_by_kind_and_place(
 def test_a_bug_in_judging_is_told_by_its_kind_in_the_stewards_report_alone(
     tiny: Any, planted: pd.DataFrame, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "_evaluate", _dies_judging)
+    monkeypatch.setattr(judge, "_evaluate", _dies_judging)
     tiny.write(planted, dataset={**UNIT, "out_of_domain": "clamp"})
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 0 and "KeyError" not in done.out + done.err

@@ -442,7 +442,7 @@ def test_a_folder_with_an_interrupted_release_is_left_alone(
     tiny.write(**modes["validate"])
     with monkeypatch.context() as patch:
         patch.setattr(
-            "synthdp.release.drawn.sample",
+            "synthdp.release.job.sample",
             lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()),
         )
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130

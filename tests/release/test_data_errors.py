@@ -80,7 +80,7 @@ def test_a_run_that_has_paid_says_what_stays_spent(
 
     tiny.write()
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.drawn.sample", interrupted)
+        patch.setattr("synthdp.release.job.sample", interrupted)
         synthdp("release", tiny.spec, "--out", tiny.out)
     spent = tiny.kinds()
     spoil(tiny)

@@ -20,12 +20,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from synthdp.cli import doctor
+from synthdp.cli import review
 from synthdp.errors import OutputError
 from synthdp.spec.load.loader import load_spec
-from synthdp.tracking.guard import USER, credentials
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
-from synthdp.tracking.server import Pages, serving, store_of
+from synthdp.tracking.server import USER, Pages, credentials, serving, store_of
 
 pytestmark = pytest.mark.check
 
@@ -100,11 +99,11 @@ class TestDoctor:
         tiny.write(compute={"device": "cuda"})
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         monkeypatch.setattr(
-            doctor.metadata,
+            review.metadata,
             "requires",
             lambda name: ["torch>=99", "nobody-has-this>=1", "pytest>=99; extra == 'dev'"],
         )
-        monkeypatch.setattr(doctor, "MIN_MEMORY", 1e9)
+        monkeypatch.setattr(review, "MIN_MEMORY", 1e9)
         monkeypatch.setenv("SYNTHDP_SIGNING_KEY", str(tiny.folder / "no-key.pem"))
         monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
         code, found = examined(synthdp, tiny.spec)
@@ -202,7 +201,7 @@ class TestUi:
         """
         from mlflow.tracking import MlflowClient
 
-        from synthdp.tracking.tracker import tracker
+        from synthdp.tracking.mlflow_run import tracker
 
         spec = load_spec(tiny.write(tracking={"enabled": True}).spec)
         with tracker(spec, folder=tiny.folder, run="on-sqlite"):

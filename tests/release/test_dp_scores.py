@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.admission import SCORED_FILES
-from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.content import SCORED_FILES
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import VerifyError
@@ -28,7 +28,7 @@ from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader
-from synthdp.verify.scores import score_problems
+from synthdp.verify.rewritten import score_problems
 from tests.chance import seeded
 from tests.release.conftest import Tiny
 from tests.release.test_resume import InterruptedAt

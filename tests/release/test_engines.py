@@ -23,10 +23,10 @@ from synthdp.audit.plan import AuditJob, _with_real_rows
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.ledger.ledger import Ledger
+from synthdp.privacy.engines import opening
+from synthdp.privacy.engines.engine import EngineTable
+from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.engines import opening
-from synthdp.privacy.readers.engines.engine import EngineTable
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
 from synthdp.progress import Reporter
 from synthdp.release.graph_only import run_orientation
 from synthdp.release.run import release, resume
@@ -218,7 +218,7 @@ def away_dask(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]
     own = yaml.safe_load(path.read_text())
     own["compute"]["address"] = "tcp://user:secret@127.0.0.1:9"
     path.write_text(yaml.safe_dump(own))
-    monkeypatch.setattr("synthdp.privacy.readers.engines.on_dask.TIMEOUT_S", 1)
+    monkeypatch.setattr("synthdp.privacy.engines.on_dask.TIMEOUT_S", 1)
     return path, "no Dask cluster answers at tcp://127.0.0.1:9"
 
 

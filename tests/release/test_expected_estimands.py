@@ -7,15 +7,23 @@ import pytest
 
 from synthdp.cli.text import estimand_line
 from synthdp.data.domain import Domain
+from synthdp.inference.estimands import (
+    effect_figure,
+    quantile_figures,
+    regression_figures,
+    stratum_figures,
+)
 from synthdp.inference.figures import Rows
-from synthdp.inference.quantiles import quantile_figures
-from synthdp.inference.regression import regression_figures
-from synthdp.inference.strata import effect_figure, stratum_figures
+from synthdp.model.estimands import design_of
 from synthdp.model.planning import plan_for
-from synthdp.model.regression import design_of
-from synthdp.privacy.mechanisms.product_sums import NoisyProducts, ProductSums
-from synthdp.privacy.mechanisms.stratum_sums import SQUARE, NoisySums, StratumSums
-from synthdp.release.expected_estimands import expected_estimands
+from synthdp.privacy.mechanisms.sums import (
+    SQUARE,
+    NoisyProducts,
+    NoisySums,
+    ProductSums,
+    StratumSums,
+)
+from synthdp.release.expectations import expected_estimands
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec

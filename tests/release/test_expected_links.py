@@ -12,16 +12,20 @@ from scipy.stats import norm
 from synthdp.cli.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.graph.ci_tests.mixture import Floats, Mixture, answers, weakest_effects
+from synthdp.graph.ci_tests.chi_square import Floats, Mixture, answers, weakest_effects
 from synthdp.graph.tables import NoisyTables
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
-from synthdp.release.expected_links import GraphTests, graph_tests
-from synthdp.release.expected_quality import ExpectedQuality, expected_quality
-from synthdp.release.stand_in import law_for_tests
+from synthdp.release.expectations import (
+    ExpectedQuality,
+    GraphTests,
+    expected_quality,
+    graph_tests,
+    law_for_tests,
+)
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec
 

@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 import yaml
 
-import synthdp.release.drawn
+import synthdp.release.job
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
 from synthdp.verify import rows
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.noise import FALSE_ALARMS, noise_of
+from synthdp.verify.rows import FALSE_ALARMS, noise_of
 
 pytestmark = pytest.mark.check
 
@@ -74,7 +74,7 @@ def table(count: int) -> pd.DataFrame:
 
 def real_rows(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
     """The release draws nothing, and gives out the first rows of the table."""
-    drawn = synthdp.release.drawn.sample
+    drawn = synthdp.release.job.sample
 
     def stolen(fitted: Any, release: Any, **rest: Any) -> Any:
         domain = Domain.from_spec(release.columns)
@@ -83,7 +83,7 @@ def real_rows(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
         ).astype(np.uint16)
         return drawn(fitted, release, **rest).map(lambda made: codes[: len(made)])
 
-    monkeypatch.setattr(synthdp.release.drawn, "sample", stolen)
+    monkeypatch.setattr(synthdp.release.job, "sample", stolen)
 
 
 def test_a_bundle_of_real_rows_without_noise_is_refused(

@@ -15,19 +15,19 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.folder import SUMS
-from synthdp.bundle.noisy_tables import level_law, read_tables
+from synthdp.bundle.noisy_values import level_law, read_tables
 from synthdp.bundle.write import sha256
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.graph.prediction.groups import groups_of
+from synthdp.files import SUMS
+from synthdp.graph.level_groups import groups_of
 from synthdp.progress import unheard
 from synthdp.release.run import release
 from synthdp.sample.sampler import Sampler, generator
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.noise import noise_of
-from synthdp.verify.quality import distances
+from synthdp.verify.diff import distances
+from synthdp.verify.rows import noise_of
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 
 pytestmark = pytest.mark.check

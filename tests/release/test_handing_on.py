@@ -26,12 +26,11 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
 from synthdp.progress import Reporter
-from synthdp.release import drawn as drawing
-from synthdp.release import internal as steward
+from synthdp.release import job as drawing
 from synthdp.release import judge as judging
-from synthdp.release import open_session as opening
+from synthdp.release import judge as steward
+from synthdp.release import open_session, tracked
 from synthdp.release import run as release_module
-from synthdp.release import tracked
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.judge import Judgement
 from synthdp.spec.load.loader import load_spec
@@ -166,7 +165,7 @@ def test_rows_are_held_out_only_where_something_is_judged_on_them(
         raise Stop
 
     seen: list[float] = []
-    monkeypatch.setattr(opening, "read_private", read)
+    monkeypatch.setattr(open_session, "read_private", read)
     with pytest.raises(Stop):
         tiny.write(evaluation={"enabled": enabled}).release()
     assert seen == [0.2 if enabled else 0.0] and tiny.kinds() == []
@@ -350,9 +349,9 @@ def test_nobody_is_named_who_has_not_asked_for_it(monkeypatch: pytest.MonkeyPatc
     """The bundle publishes the ledger's entries, and so who answers for them."""
     monkeypatch.setenv("USER", "alice")
     monkeypatch.delenv("SYNTHDP_STEWARD", raising=False)
-    assert opening.steward_name() == "not stated"
+    assert open_session.steward_name() == "not stated"
     monkeypatch.setenv("SYNTHDP_STEWARD", "Registry of Somewhere")
-    assert opening.steward_name() == "Registry of Somewhere"
+    assert open_session.steward_name() == "Registry of Somewhere"
 
 
 def test_the_folder_of_an_attack_is_its_owners_alone(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from synthdp.bundle.signing.keys import make_keys
+from synthdp.bundle.signing import make_keys
 from synthdp.bundle.write import sha256
 from synthdp.ledger.entries import entry_hash
 from synthdp.release.run import release
-from synthdp.report.index.page import render_index
+from synthdp.report.index import render_index
 from synthdp.verify.releases import index_of
 from tests.release.conftest import Tiny
 

@@ -57,7 +57,7 @@ def test_sigterm_is_a_ctrl_c(
 ) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.drawn.sample", terminated)
+        patch.setattr("synthdp.release.job.sample", terminated)
         done = synthdp("release", tiny.write().spec, "--out", tiny.out, "--json")
     told = json.loads(done.out)
     assert done.code == told["exit_code"] == 143 and told["error"] == "ended by SIGTERM"
@@ -89,7 +89,7 @@ def test_every_error_after_a_charge_says_what_was_spent(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.publish.write_bundle", raiser(error))
+        patch.setattr("synthdp.release.run.write_bundle", raiser(error))
         done = synthdp("release", tiny.write().spec, "--out", tiny.out)
     assert (
         done.code == {OutputError: 2, KeyboardInterrupt: 130, KeyError: 1}[type(error)]

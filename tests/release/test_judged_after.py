@@ -20,7 +20,7 @@ from synthdp.errors import budget_note
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.privacy.session import Session
 from synthdp.progress import Reporter
-from synthdp.release import drawn as drawing
+from synthdp.release import job
 from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
@@ -170,7 +170,7 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
         "synthdp.release.judge._evaluate",
         lambda *a, **_: judged.append(a[4]) or failing(),  # type: ignore[func-returns-value]
     )
-    monkeypatch.setattr(drawing, "sample", lambda *_, **__: pytest.fail("drawn again"))
+    monkeypatch.setattr(job, "sample", lambda *_, **__: pytest.fail("drawn again"))
     outcome = resume(tiny.out)
     assert outcome.bundle == tiny.bundle and not outcome.failed
     assert (tiny.bundle / "SHA256SUMS").read_text() == sums and tiny.kinds() == kinds
@@ -181,10 +181,10 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
 def test_the_published_table_is_read_as_it_was_drawn(
     tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[drawing.DrawnTable] = []
-    true = drawing.draw
+    made: list[job.DrawnTable] = []
+    true = job.draw
 
-    def draw(*arguments: Any) -> drawing.DrawnTable:
+    def draw(*arguments: Any) -> job.DrawnTable:
         made.append(true(*arguments))
         return made[-1]
 

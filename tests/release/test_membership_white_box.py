@@ -16,8 +16,8 @@ import torch
 from scipy.stats import norm
 
 from benchmarks.ablation_cells import without_privacy
+from synthdp.audit.folder import TABLE_RELEASES, table_releases
 from synthdp.audit.membership import WHITE_BOX, two_worlds
-from synthdp.audit.power import TABLE_RELEASES, table_releases
 from synthdp.audit.shadow_models import (
     ShadowTrainer,
     TableMeasurer,

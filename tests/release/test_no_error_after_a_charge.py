@@ -167,7 +167,7 @@ def test_what_a_plan_cannot_say_is_an_error_before_it_costs_anything(
     tiny.write()
     for what in (
         "synthdp.privacy.plan.ReleasePlan._group_epsilon",
-        "synthdp.bundle.certificate.facts._purposes",
+        "synthdp.bundle.certificate._purposes",
         "synthdp.bundle.write.profile_of",
         "synthdp.bundle.write.render",
     ):

@@ -13,7 +13,7 @@ import pytest
 
 from synthdp.privacy.noise import Streams
 from synthdp.progress import Reporter
-from synthdp.release import open_session as opening
+from synthdp.release import open_session
 from synthdp.release.run import resume
 from tests.release.test_resume import InterruptedAt
 
@@ -51,7 +51,7 @@ def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never
         opened.append((streams, set(keys)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(opening, "Session", session)
+    monkeypatch.setattr(open_session, "Session", session)
     tiny.write()
     starts: list[Callable[[], object]] = [
         tiny.release,

@@ -22,10 +22,9 @@ import pytest
 
 from synthdp.audit.folder import AttackFolder
 from synthdp.errors import BudgetError, OutputError
-from synthdp.ledger.lease import Lease
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger.ledger import Lease, Ledger
 from synthdp.privacy.journal import Journal
-from synthdp.privacy.mechanisms import marginals as mechanisms
+from synthdp.privacy.mechanisms import marginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release import run as release_module
@@ -66,13 +65,13 @@ def interrupted(tiny: Any) -> Any:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the measuring mechanisms that looked at rows."""
     seen: list[str] = []
-    true = mechanisms.NoisyMarginals.run
+    true = marginals.NoisyMarginals.run
 
     def run(self: Any, table: Any, streams: Any) -> Any:
         seen.append(self.name)
         return true(self, table, streams)
 
-    monkeypatch.setattr(mechanisms.NoisyMarginals, "run", run)
+    monkeypatch.setattr(marginals.NoisyMarginals, "run", run)
     return seen
 
 

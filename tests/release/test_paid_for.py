@@ -13,9 +13,9 @@ import yaml
 from synthdp.errors import BudgetError, SpecError
 from synthdp.privacy.plan import SCORES
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
-from synthdp.release import amend
-from synthdp.release import open_session as opening
-from synthdp.release import publish as publishing
+from synthdp.release import job as amend
+from synthdp.release import open_session
+from synthdp.release import run as publishing
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import PREDICT_COLUMNS, skeleton
 
@@ -59,13 +59,13 @@ def test_a_run_that_was_planned_otherwise_is_not_gone_on_with(
     )
     reporter: Any = SimpleNamespace(stage=lambda _: nullcontext())
     opened: list[Any] = []
-    monkeypatch.setattr(opening, "_read", lambda *_: None)
-    monkeypatch.setattr(opening, "Session", lambda *_, **named: opened.append(named))
+    monkeypatch.setattr(open_session, "_read", lambda *_: None)
+    monkeypatch.setattr(open_session, "Session", lambda *_, **named: opened.append(named))
     with pytest.raises(BudgetError, match="was planned otherwise"):
-        opening.open_session(job, reporter)
+        open_session.open_session(job, reporter)
     assert not opened
     job.ledger = Ledger(entry("reserve", **RESERVED))
-    opening.open_session(job, reporter)
+    open_session.open_session(job, reporter)
     assert len(opened) == 1
 
 

@@ -17,14 +17,13 @@ import yaml
 
 from synthdp.api.bundle import Bundle
 from synthdp.audit import plan as audit
+from synthdp.audit.plan import public_graph
 from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, shadow_spec
-from synthdp.audit.simulate import public_graph
-from synthdp.bundle.certificate.audit_text import NO_CANARIES, audit_markdown
+from synthdp.bundle.certificate_text import NO_CANARIES, audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import OutputError, SpecError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.model.planning import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals
@@ -32,8 +31,8 @@ from synthdp.release.run import release, resume
 from synthdp.spec.amendment import amendment
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.graph import check_graph
 from synthdp.verify.reader import Reader
+from synthdp.verify.rewritten import check_graph
 from synthdp_attacks import WhiteBox
 from tests.builders import predict_spec, predict_table
 
@@ -179,7 +178,7 @@ def test_an_interrupted_run_goes_on_without_paying_again(
     with monkeypatch.context() as patch:
         patch.setattr(ChosenMarginals, "pack", pack_or_end)
         patch.setattr(
-            "synthdp.release.drawn.sample", lambda *_, **__: (_ for _ in ()).throw(KeyError)
+            "synthdp.release.job.sample", lambda *_, **__: (_ for _ in ()).throw(KeyError)
         )
         with pytest.raises(KeyError if kept == 2 else KeyboardInterrupt):
             release(spec, out=out)

@@ -19,10 +19,10 @@ from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.source import read_texts
-from synthdp.release import private_init as run
-from synthdp.spec.init.writing import yaml_value
+from synthdp.release import private_init
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, Number, RowUnit
+from synthdp.spec.writing import yaml_value
 
 pytestmark = pytest.mark.check
 
@@ -260,7 +260,7 @@ def test_an_interrupted_run_goes_on_without_paying_or_looking_again(
     where: str,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(run, where, killed)
+        patch.setattr(private_init, where, killed)
         stopped = synthdp("init", clinic, *AMPLE)
     assert stopped.code == 130 and "pays nothing again" in stopped.err
     before = kinds(clinic.parent)
@@ -283,7 +283,7 @@ def test_a_request_that_was_edited_into_the_runs_folder_is_refused(
 ) -> None:
     """The new request has the same plan: the ledger's digest alone tells."""
     with monkeypatch.context() as patch:
-        patch.setattr(run, "_write", killed)
+        patch.setattr(private_init, "_write", killed)
         assert synthdp("init", clinic, *AMPLE).code == 130
     before, state = kinds(clinic.parent), Path("releases/clinic/init/.run/state.json")
     was = json.loads(state.read_text())

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from synthdp.cli import progress_bar as show_progress
-from synthdp.cli.progress_bar import ProgressDisplay
+from synthdp.cli import options
+from synthdp.cli.options import ProgressDisplay
 from synthdp.progress import Reporter, Steps
 
 pytestmark = pytest.mark.check
@@ -31,7 +31,7 @@ def shown(capfd: pytest.CaptureFixture[str], *, seconds: float, after: float = 0
 def test_a_plain_line_every_so_often_says_step_and_time_left(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
+    monkeypatch.setattr(options, "PLAIN_SECONDS", 0.05)
     lines = shown(capfd, seconds=0.6, after=0.2).splitlines()
     said = [
         line
@@ -53,7 +53,7 @@ def test_short_stages_are_one_line(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_has_a_bar_instead(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
+    monkeypatch.setattr(options, "PLAIN_SECONDS", 0.05)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     text = shown(capfd, seconds=0.3)
@@ -63,7 +63,7 @@ def test_a_terminal_has_a_bar_instead(
 def test_of_a_step_that_takes_longer_than_all_before_no_time_left_is_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
+    monkeypatch.setattr(options, "PLAIN_SECONDS", 0.05)
     with ProgressDisplay() as display:
         with Reporter(display).stage("read"):
             time.sleep(0.2)

@@ -16,11 +16,8 @@ import pytest
 
 import synthdp
 from synthdp.release.run import release
-from synthdp.tracking.guard import USER
-from synthdp.tracking.later import log_later
-from synthdp.tracking.mlflow_run import MlflowTracker
-from synthdp.tracking.record import TrackingRecord
-from synthdp.tracking.server import latest_runs, serving
+from synthdp.tracking.mlflow_run import MlflowTracker, TrackingRecord, log_later
+from synthdp.tracking.server import USER, latest_runs, serving
 from tests.release.conftest import Tiny
 
 pytestmark = pytest.mark.check

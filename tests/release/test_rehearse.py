@@ -14,7 +14,7 @@ import yaml
 import synthdp as face
 from synthdp.errors import GateError
 from synthdp.inference.answer import Answer, answer_tables
-from synthdp.release import rehearsed_estimands
+from synthdp.release import rehearse as rehearsed_estimands
 from synthdp.release.rehearse import rehearse
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import skeleton

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.audit.power import TABLE_RELEASES
+from synthdp.audit.folder import TABLE_RELEASES
 from synthdp.bundle.write import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.privacy import accounting, plan

@@ -22,7 +22,7 @@ from synthdp.privacy import source
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.progress import Advance, Reporter
-from synthdp.release import publish as publishing
+from synthdp.release import run as publishing
 from synthdp.release.run import resume
 from synthdp.release.run_folder import RunFolder
 from synthdp.verify.checks import verify_bundle

@@ -19,7 +19,7 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.session import Session
-from synthdp.release import drawn as drawn_module
+from synthdp.release import job
 from synthdp.release.judge import NotJudged
 from synthdp.release.run import resume
 from synthdp.verify.checks import verify_bundle
@@ -92,7 +92,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
     )
     with monkeypatch.context() as patch:
         patch.setattr(
-            drawn_module,
+            job,
             "sample",
             lambda *a, **k: pytest.fail("sampled before the constraints were tried"),
         )

@@ -17,7 +17,7 @@ from synthdp.data.encoding import encode
 from synthdp.errors import BudgetError
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import Ledger
-from synthdp.release import open_session as opening
+from synthdp.release import open_session
 from synthdp.spec.load.loader import load_spec
 from synthdp_attacks import MembershipReport, Serial, shared_confidence
 from tests.release.conftest import table
@@ -57,7 +57,7 @@ def test_a_spec_of_other_neighbours_is_refused_before_its_run_reserves(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(opening, "Session", interrupted)
+    monkeypatch.setattr(open_session, "Session", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tiny.write(privacy={"adjacency": first}).release()
     assert [e.body["adjacency"] for e in tiny.ledger.entries() if e.kind == "reserve"] == [first]

@@ -15,7 +15,7 @@ import yaml
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.ledger.balance import Balance
+from synthdp.ledger.entries import Balance
 from synthdp.model.planning import plan_for
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.table import Table
@@ -23,8 +23,8 @@ from synthdp.progress import Reporter
 from synthdp.release.plan_view import plan_facts
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
-from synthdp.verify.bounds import PlanLimits, event_problems
 from synthdp.verify.checks import verify_bundle
+from synthdp.verify.reader import PlanLimits, event_problems
 from tests.release.test_resume import InterruptedAt
 
 pytestmark = pytest.mark.check

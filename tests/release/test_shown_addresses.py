@@ -170,7 +170,7 @@ def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(
     tiny.write(tracking={"enabled": True})
     with monkeypatch.context() as patch:
         patch.setattr("synthdp.release.run.tracker", _unasked)
-        patch.setattr("synthdp.release.drawn.sample", _raiser(KeyboardInterrupt()))
+        patch.setattr("synthdp.release.job.sample", _raiser(KeyboardInterrupt()))
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
     with monkeypatch.context() as patch:
         patch.setattr("synthdp.tracking.mlflow_run.opened", _away)
@@ -234,7 +234,7 @@ def _away(*_: object) -> None:
 
 
 def _unasked(*_: object, **__: object) -> Any:
-    from synthdp.tracking.tracker import NullTracker
+    from synthdp.tracking.mlflow_run import NullTracker
 
     return NullTracker()
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from synthdp.release.tracked import TRACKED
+from synthdp.tracking.mlflow_run import NullTracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
-from synthdp.tracking.tracker import NullTracker
 
 pytestmark = pytest.mark.check
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from synthdp.errors import WrongTableError
-from synthdp.model.total import DEVIATIONS, check_total, noisy_total
+from synthdp.model.planning import DEVIATIONS, check_total, noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.load.loader import load_spec
 

@@ -10,7 +10,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.inference.figures import Rows
-from synthdp.model.total import Total, _slack
+from synthdp.model.planning import Total, _slack
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton

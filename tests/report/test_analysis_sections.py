@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate.effects import EffectRow, Estimate
-from synthdp.evaluate.fidelity import fidelity
+from synthdp.evaluate.effects import CoverageRow, EffectRow, Estimate
+from synthdp.evaluate.fidelity import fidelity, pair_plot
 from synthdp.evaluate.independences import Dependence, IndependenceReport, IndependenceRow
-from synthdp.evaluate.inference import CoverageRow
-from synthdp.evaluate.pair_plot import pair_plot
-from synthdp.evaluate.random_targets import summarize
+from synthdp.evaluate.learners import summarize
 from synthdp.evaluate.run import EvaluationReport
-from synthdp.evaluate.subgroups import SubgroupRow
-from synthdp.evaluate.two_sample import TwoSampleRow
+from synthdp.evaluate.subgroups import SubgroupRow, TwoSampleRow
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.report.internal.analysis import analysis_view
+from synthdp.report.internal.appendix import analysis_view
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.internal.page import render
 

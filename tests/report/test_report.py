@@ -15,18 +15,23 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.drawing import charts, grids
+from synthdp.drawing import charts
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.report.graph_view import GraphView
-from synthdp.report.guarantee import crosses, most_advantage, roc_bound
-from synthdp.report.internal import findings
+from synthdp.report.internal import sections
 from synthdp.report.internal.appendix import attack_tables, tables
 from synthdp.report.internal.content import Budget, BudgetStep, GateResult, ReportContent
 from synthdp.report.internal.page import render, write_internal_report
-from synthdp.report.parts import MAX_BYTES, number
-from synthdp.report.tables import PageLimits
+from synthdp.report.sections import (
+    MAX_BYTES,
+    GraphView,
+    PageLimits,
+    crosses,
+    most_advantage,
+    number,
+    roc_bound,
+)
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -384,12 +389,12 @@ def test_fidelity_sentence_compares_samples_of_equal_size() -> None:
     assert near is not None and floor is not None
 
     def said(equal: float, other: float) -> str:
-        return findings.fidelity(near, replace(floor, tv1=other), replace(near, tv1=equal))
+        return sections.fidelity(near, replace(floor, tv1=other), replace(near, tv1=equal))
 
     assert "as near as another sample would be" in said(0.02, 0.02)
     assert "as near as another sample would be" in said(0.01, 0.02)
     assert "3.0 times as far as another sample" in said(0.06, 0.02)
-    assert "sample" not in findings.fidelity(near, None, None)
+    assert "sample" not in sections.fidelity(near, None, None)
 
 
 def test_association_sentence_names_the_pair_and_the_direction() -> None:
@@ -398,11 +403,11 @@ def test_association_sentence_names_the_pair_and_the_direction() -> None:
     real = np.eye(3)
     synthetic = np.eye(3)
     real[0, 2] = real[2, 0] = 0.5
-    said = findings.association(
+    said = sections.association(
         replace(report, association_real=real, association_synthetic=synthetic)
     )
     assert "1 of 3 pairs" in said and "sort with kind (-0.50, weaker" in said
-    assert "No pair" in findings.association(
+    assert "No pair" in sections.association(
         replace(report, association_real=real, association_synthetic=real)
     )
 
@@ -410,10 +415,10 @@ def test_association_sentence_names_the_pair_and_the_direction() -> None:
 def test_utility_sentence_counts_what_is_beyond_chance() -> None:
     lost = UtilityRow("t", "random_forest", "auc", 0.9, 0.8, 0.1, 0.05, 0.15)
     same = UtilityRow("t", "logistic", "auc", 0.9, 0.89, 0.01, -0.02, 0.03)
-    assert "1 of 2 learners" in findings.utility(
+    assert "1 of 2 learners" in sections.utility(
         [lost, same]
-    ) and "0.100 (random forest on t)" in findings.utility([lost, same])
-    assert "No learner" in findings.utility([same])
+    ) and "0.100 (random forest on t)" in sections.utility([lost, same])
+    assert "No learner" in sections.utility([same])
 
 
 @pytest.mark.parametrize(
@@ -468,8 +473,8 @@ def test_many_categories_are_pooled_and_none_is_lost() -> None:
 
 def test_lost_and_invented_association_have_colours_of_their_own() -> None:
     difference = np.array([[0.0, 0.0], [-0.3, 0.0]])
-    lost = grids.heat(["a", "b"], difference, most=0.3, alt="lost")
-    invented = grids.heat(["a", "b"], -difference, most=0.3, alt="invented")
+    lost = charts.heat(["a", "b"], difference, most=0.3, alt="lost")
+    invented = charts.heat(["a", "b"], -difference, most=0.3, alt="invented")
     assert "var(--real)" in lost and "var(--synthetic)" not in lost and ">-.30<" in lost
     assert "var(--synthetic)" in invented and "var(--real)" not in invented
 

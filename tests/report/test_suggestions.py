@@ -12,7 +12,7 @@ import yaml
 
 from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport
 from synthdp.report.internal.page import render, write_internal_report
-from synthdp.report.internal.suggestions import WARNING, suggestion_sentence
+from synthdp.report.internal.sections import WARNING, suggestion_sentence
 from tests.report.test_report import HOSTILE, Page, content
 
 pytestmark = pytest.mark.check

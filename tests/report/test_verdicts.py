@@ -11,21 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.evaluate.inference import CoverageRow
-from synthdp.evaluate.sampling import sampling_distance
-from synthdp.evaluate.two_sample import TwoSampleRow
+from synthdp.evaluate.effects import CoverageRow
+from synthdp.evaluate.fidelity import sampling_distance
+from synthdp.evaluate.subgroups import TwoSampleRow
 from synthdp.report import verdicts
-from synthdp.report.graph_view import GraphView
-from synthdp.report.guarantee import shares
-from synthdp.report.internal.cards import attack_card, report_cards
 from synthdp.report.internal.content import BudgetStep, GateResult
 from synthdp.report.internal.page import render
-from synthdp.report.internal.uses import report_uses
-from synthdp.report.measured_vs_synthetic import columns
-from synthdp.report.public.cards import public_cards
+from synthdp.report.internal.sections import attack_card, report_cards, report_uses
 from synthdp.report.public.content import About, PublicContent
 from synthdp.report.public.page import render_public
-from synthdp.report.public.uses import _beats, public_uses
+from synthdp.report.public.sections import _beats, public_cards, public_uses
+from synthdp.report.sections import GraphView, columns, shares
 from synthdp.report.verdicts import Bounds, Verdict
 from tests.report.test_public import facts, public
 from tests.report.test_report import attack, content

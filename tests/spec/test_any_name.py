@@ -14,7 +14,7 @@ from synthdp.inference.effect_query import EffectQuery
 from synthdp.inference.words import next_time
 from synthdp.sample.conditions import conditions_of, settings_of
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.names import listed_names, quoted, setting_of
+from synthdp.spec.expressions.parsed import listed_names, quoted, setting_of
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec

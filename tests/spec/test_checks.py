@@ -11,7 +11,7 @@ import yaml
 
 from synthdp.errors import SpecError
 from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.checks.cross_checks import check, cross_problems, part_problems
+from synthdp.spec.checks.checks import check, cross_problems, part_problems
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Categorical, Graph, Integer, ReleaseSpec, Sampling
 from tests.builders import skeleton

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from synthdp.errors import SpecError
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.source_text import MAX_NODES
+from synthdp.spec.expressions.parsed import MAX_NODES
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Column
 from tests.builders import skeleton

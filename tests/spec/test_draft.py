@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from synthdp.bundle.metadata.readme import spec_yaml
+from synthdp.bundle.descriptions import spec_yaml
 from synthdp.errors import DataError, SpecError
 from synthdp.spec.codebook import Codebook, Described
-from synthdp.spec.init.draft import draft_spec
-from synthdp.spec.init.header import Header, read_header
-from synthdp.spec.init.kept_answers import GoBackError, KeptAnswers, with_back
+from synthdp.spec.init.draft import Header, draft_spec, read_header
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft
+from synthdp.spec.init.questions import GoBackError, KeptAnswers, with_back
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import (
     Boolean,

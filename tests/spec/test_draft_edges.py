@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.spec.init.draft_edges import MAX_BINS, describe_edges, suggested_edges
+from synthdp.spec.init.questions import MAX_BINS, describe_edges, suggested_edges
 from synthdp.spec.model import Integer, Number
 
 

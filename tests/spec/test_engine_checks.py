@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.spec.checks.cross_checks import check
+from synthdp.spec.checks.checks import check
 from synthdp.spec.model.rules import fill_defaults
 from tests.builders import build_spec
 

@@ -7,7 +7,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, SpecError
 from synthdp.model.planning import plan_for
-from synthdp.spec.checks.traps import traps
+from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 

@@ -9,14 +9,14 @@ from synthdp.errors import DataError, OutputError, QueryError, SpecError, Synthd
 from synthdp.graph.causal import CausalGraph
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.privacy.readers.checks import check_columns
-from synthdp.privacy.readers.chosen import choice
+from synthdp.privacy.readers.files import choice
 from synthdp.sample.conditions import settings_of
-from synthdp.spec.checks.traps import traps
+from synthdp.spec.checks.checks import traps
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.wording import closest, nearest
 from synthdp.spec.model import CsvSource, ParquetSource
-from synthdp.spec.wording import closest, nearest
 from tests.builders import build_spec
 
 SPEC = build_spec(

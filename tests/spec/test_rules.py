@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
-from synthdp.spec.model.columns.fine_bins import fine_edges
+from synthdp.spec.model.columns.types import fine_edges
 from synthdp.spec.model.rules import FINE_SHARES, MAX_FINE, PREDICT_SHARES, batch, fine_bins
 from tests.builders import build_spec, skeleton
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.ledger.balance import Balance
+from synthdp.ledger.entries import Balance
 from synthdp.release.plan_view import plan_facts, spec_warnings
 from synthdp.spec.checks.telling_names import likely_id, remarks, unit_warning
 from synthdp.spec.init.draft import draft_spec

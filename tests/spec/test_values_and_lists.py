@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from synthdp.api.spec import Spec
-from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.graph.formats import read_graph

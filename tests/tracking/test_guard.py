@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.tracking.guard import Guard, credentials
+from synthdp.tracking.server import Guard, credentials
 
 HOST = b"127.0.0.1:8123"
 PASSED = 200

@@ -16,17 +16,16 @@ from urllib.error import HTTPError
 import pytest
 
 from synthdp.spec.load.loader import load_spec
+from synthdp.tracking.mlflow_run import tracker
 from synthdp.tracking.server import Pages, serving
-from synthdp.tracking.tracker import tracker
 from tests.release.conftest import Tiny
 
 ROOT = Path(__file__).parents[2]
 # What may open a port, and the only places that do.
 OPENERS = {
-    "synthdp/tracking/guard.py": {"socket", "uvicorn"},
-    "synthdp/tracking/server.py": {"socket"},
+    "synthdp/tracking/server.py": {"socket", "uvicorn"},
     "attacks/synthdp_attacks/fleet.py": {"socket"},  # asks for this machine's name
-    "synthdp/privacy/readers/engines/on_dask.py": {"LocalCluster"},
+    "synthdp/privacy/engines/on_dask.py": {"LocalCluster"},
 }
 # Run by another account: asks ports in all ways, and prints what came back.
 ASKER = """
@@ -230,12 +229,12 @@ class TestUi:
 
     def test_another_account_cannot_read_the_password(self, shown: Shown) -> None:
         told = ask(shown.open, [])
-        assert any("synthdp.tracking.guard" in text for text in told["readable"])
+        assert any("synthdp.tracking.server" in text for text in told["readable"])
         assert str(shown.pages.password) not in "".join(told["readable"])
         assert str(shown.pages.password) not in repr(shown.pages)
 
     def test_a_page_of_another_origin_gets_nothing(self, shown: Shown) -> None:
-        from synthdp.tracking.guard import credentials
+        from synthdp.tracking.server import credentials
 
         login = {"Authorization": credentials(str(shown.pages.password))}
         for other in ({"Origin": "http://localhost:1"}, {"Host": "rebound.example"}):
@@ -259,8 +258,8 @@ class TestUi:
 def test_every_port_of_the_dask_engine_is_closed_to_other_accounts(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     from synthdp.data.level_groups import LevelGroups
-    from synthdp.privacy.readers.engines.on_dask import DaskEngine
-    from synthdp.privacy.readers.engines.parts import find_parts
+    from synthdp.privacy.engines.on_dask import DaskEngine
+    from synthdp.privacy.engines.parts import find_parts
     from tests.privacy.engines.tables import reading_of, write
     from tests.privacy.engines.test_counts import DOMAIN, TABLES, people
 

@@ -20,7 +20,7 @@ import pytest
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.tracking.mlflow_run import MlflowTracker
+from synthdp.tracking.mlflow_run import MlflowTracker, NullTracker, Tracker, tracker
 from synthdp.tracking.note import (
     VIEW_COLUMNS,
     VIEW_TAG,
@@ -30,7 +30,6 @@ from synthdp.tracking.note import (
     view_path,
 )
 from synthdp.tracking.store import OPEN_SECONDS
-from synthdp.tracking.tracker import NullTracker, Tracker, tracker
 
 pytestmark = pytest.mark.check
 
@@ -419,7 +418,7 @@ def test_import_is_lazy_and_telemetry_is_off_before_it(tmp_path: Path) -> None:
     code = f"""
 import sys, pathlib
 from synthdp.spec.load.loader import parse_spec
-from synthdp.tracking.tracker import tracker
+from synthdp.tracking.mlflow_run import tracker
 assert "mlflow" not in sys.modules
 sockets = []
 sys.addaudithook(lambda event, args: sockets.append(args) if event == "socket.connect" else None)

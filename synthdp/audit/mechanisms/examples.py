@@ -5,6 +5,9 @@ A new mechanism gets one function and one line in `EXAMPLES`.
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,41 +15,130 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
-from synthdp.audit.mechanisms.recording import Kept
-from synthdp.audit.mechanisms.small_model import SmallModel, stretched
-from synthdp.audit.mechanisms.sum_examples import product_sums, stratum_sums
+import synthdp.privacy
+from synthdp.audit.mechanisms.calls import Replayed, neighbours
+from synthdp.audit.mechanisms.replay import Kept, merged, replay
 from synthdp.data.basis import MAX_LEVELS, Basis
-from synthdp.data.domain import Domain
+from synthdp.data.domain import ColumnDomain, Domain, level_features
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
+from synthdp.model.estimands import Design
+from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
-from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores
-from synthdp.privacy.mechanisms.conditional_counts import RankQuery, variance_floor
-from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
-from synthdp.privacy.mechanisms.hsic import IndependenceBit
-from synthdp.privacy.mechanisms.marginals import (
-    AdaptiveMarginals,
-    ChosenMarginals,
-    Columns,
-    NoisyMarginals,
+from synthdp.privacy.mechanisms.anm import (
+    SCORES,
+    AdditiveNoiseScores,
+    ChosenOrientations,
+    OrientationBudget,
+    PairTable,
 )
+from synthdp.privacy.mechanisms.dependence import IndependenceBit
+from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.moments import MomentMatrix
-from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
-from synthdp.privacy.mechanisms.orientations import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.pair_screen import ChosenScreen, PairScreen
-from synthdp.privacy.mechanisms.pair_table import PairTable
-from synthdp.privacy.mechanisms.product_sums import ProductSums
-from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
-from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts
-from synthdp.privacy.mechanisms.sparse_vector import (
+from synthdp.privacy.mechanisms.private_search import (
+    HowMany,
+    Selection,
+    SelectionBudget,
     SparseVector,
     SparseVectorBudget,
     SparseVectorReply,
+    Which,
 )
-from synthdp.privacy.mechanisms.stratum_sums import StratumSums
+from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, RankTest, variance_floor
+from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts
+from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums, StratumSums
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.table import Columns
+from synthdp.spec.expressions.parsed import Expression, Values
+
+# --- sum examples ---
+#
+# Examples of the mechanisms that add up what estimands are made of, for any domain.
+
+
+MAX_INDICATORS = 4  # of a column whose indicators are multiplied
+
+
+def stratum_sums(domain: Domain) -> tuple[StratumSums, ...]:
+    """Counts, and sums of a number on its range and cut to a quarter of it."""
+    last, by = domain.names[-1], tuple(c.name for c in domain.columns if c.levels <= 4)[:2]
+    arms = tuple(Arm(((upper_half(domain, last), flag),)) for flag in (True, False))
+    counts = StratumSums(domain, arms, by, None, 0.8)
+    found = [counts]
+    for column in (domain.columns[0], *[c for c in domain.columns if c.ranged][:1]):
+        low, high = number_ends(column)
+        whole, part = (Bounded(column.name, low, end) for end in (high, (3 * low + high) / 4))
+        found += [
+            StratumSums(domain, arms, by, whole, 0.8),
+            StratumSums(domain, (Arm(),), (), whole, 3.0),
+            StratumSums(domain, arms[:1], by[:1], part, 20.0),
+        ]
+    return tuple(found)
+
+
+def upper_half(domain: Domain, name: str) -> Expression:
+    """The condition that a column is in the upper half of its range, or of its categories."""
+    middle = sum(number_ends(domain[name])) / 2
+
+    def truth(values: Values) -> tuple[Any, Any]:
+        return values[name] > middle, values[name] <= middle
+
+    return Expression(f"{name} > {middle:g}", (name,), truth)
+
+
+def number_ends(column: ColumnDomain) -> tuple[float, float]:
+    """The least and largest number of a column as expressions read it; categories by position."""
+    if not column.ranged:
+        return 0.0, float(max(1, column.levels - 1))
+    scale = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
+    return column.lower * scale, column.upper * scale
+
+
+def product_sums(domain: Domain) -> tuple[ProductSums, ...]:
+    """Regressions on a category, a number and their product: whole, clipped, and of some rows."""
+    complete = sorted(domain.columns, key=lambda c: (c.missing, -c.levels))
+    ranged = [c for c in complete if c.ranged][:1]
+    category, *numbers = complete
+    found = []
+    for outcome, number in ((numbers[:1], numbers[1:2]), (ranged, numbers[:1])):
+        for part, where, noise in ((1.0, False, 0.8), (0.25, False, 3.0), (1.0, True, 20.0)):
+            if outcome and outcome != [category] and outcome != number:
+                arm = Arm(((upper_half(domain, category.name), True),) if where else ())
+                design = _design(category, number, outcome[0], part)
+                found.append(design.mechanism(domain, arm, noise))
+    return tuple(found)
+
+
+def _design(
+    category: ColumnDomain, numbers: list[ColumnDomain], outcome: ColumnDomain, part: float
+) -> Design:
+    """The levels of a category, at most one number, and their products."""
+    levels = range(1, min(MAX_INDICATORS, category.levels - category.missing))
+    alone = [(category.name, level) for level in levels]
+    scaled = [(number.name, NUMBER) for number in numbers]
+    both = [tuple(sorted((a, b))) for a in alone for b in scaled]
+    functions: tuple[Product, ...] = ((), *((f,) for f in (*alone, *scaled)), *both)
+    names = tuple(map(str, range(len(functions))))
+    bounds = tuple(_bounded(number, part) for number in numbers)
+    return Design(names, functions, _bounded(outcome, part), bounds)
+
+
+def _bounded(column: ColumnDomain, part: float) -> Bounded:
+    """The column's numbers, or a part of their range."""
+    low, high = number_ends(column)
+    return Bounded(column.name, low, low + part * (high - low))
+
+
+# --- examples ---
+
 
 Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
 
@@ -334,3 +426,120 @@ def runnable(
             return tuple(Training(short, model, no_ticks, None) for model in models)
         case _:
             return (planned,)
+
+
+# --- registry ---
+#
+# The list of all mechanisms of the kernel, and the replay of those of a plan.
+
+
+def mechanism_classes() -> set[type]:
+    """Every class of the kernel that sees rows and states an event."""
+    classes: set[type] = set()
+    for module in pkgutil.walk_packages(synthdp.privacy.__path__, "synthdp.privacy."):
+        imported = importlib.import_module(module.name)
+        classes |= {thing for _, thing in inspect.getmembers(imported, inspect.isclass)}
+    return {thing for thing in classes if _is_mechanism(thing)}
+
+
+def _is_mechanism(thing: type) -> bool:
+    """Whether a class of the kernel has the methods of a mechanism and is no protocol."""
+    if not thing.__module__.startswith("synthdp.privacy") or getattr(thing, "_is_protocol", False):
+        return False
+    return all(callable(getattr(thing, method, None)) for method in ("run", "event", "pack"))
+
+
+def unregistered() -> set[type]:
+    """Mechanisms of the kernel that have no example here."""
+    return mechanism_classes() - EXAMPLES.keys()
+
+
+def replay_plan(
+    plan: ReleasePlan,
+    domain: Domain,
+    *,
+    module: Callable[[str, Domain], PerExampleLoss] = lambda purpose, domain: SmallModel(domain),
+    random_pairs: int = 0,
+    progress: Callable[[int, int], None] = no_ticks,
+) -> Replayed:
+    """Replay a release's mechanisms, with its settings and domain, on constructed tables.
+
+    `module` makes what is trained, by purpose. A training is cut to a few steps, each charged as in
+    the plan, from the module's weights and from stretched ones. Tables that the release would
+    choose later are chosen here.
+    """
+    trainings = [s.mechanism for s in plan.spends if isinstance(s.mechanism, DpSgd)]
+    batch = round(max((t.expected_batch for t in trainings), default=BATCH))
+    mechanisms: list[Mechanism[Any]] = []
+    for spend in plan.spends:
+        mechanisms += runnable(spend.mechanism, domain, partial(module, spend.purpose))
+    unit_rows, adjacency = plan.rows_per_unit, plan.adjacency
+    replays = []
+    for number, mechanism in enumerate(mechanisms):
+        progress(number, len(mechanisms))
+        pairs = neighbours(
+            domain,
+            batch=batch,
+            max_rows=unit_rows,
+            adjacency=adjacency,
+            random_pairs=random_pairs,
+        )
+        replays.append(
+            replay(mechanism, pairs, domain=domain, rows_per_unit=unit_rows, adjacency=adjacency)
+        )
+    progress(len(mechanisms), len(mechanisms))
+    return merged(replays)
+
+
+# --- small model ---
+#
+# A small model whose training the replay repeats in place of a release's.
+
+
+STRETCH = 10.0  # of starting weights
+
+
+class SmallModel(PerExampleLoss):
+    """A model with every kind of layer that can be clipped.
+
+    Each column depends on the one before it and on two latents.
+    """
+
+    latent = 2
+
+    def __init__(self, domain: Domain, *, scale: float = 1.0, ordered: bool = False) -> None:
+        """`scale` multiplies starting weights: large ones clip every example, tiny ones none.
+
+        `ordered` gives levels their features, as in a release.
+        """
+        super().__init__()
+        columns, width = len(domain), 3
+        features = None
+        if ordered:
+            features = [torch.from_numpy(level_features(c)).float() for c in domain.columns]
+        parents = [(max(0, i - 1),) for i in range(columns)]
+        self.lookup = ParentLookup(parents, domain.sizes, width, features)
+        self.latents = MaskedLinear(torch.ones(columns * width, self.latent))
+        self.levels = NodeLinear(width, domain.sizes, features)
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(scale * torch.randn(p.shape, generator=generator))
+
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Negative log likelihood of each row, in nats, shape `[batch]`."""
+        hidden = self.lookup(codes) + self.latents(noise).view(len(codes), -1, self.lookup.width)
+        logits = self.levels(torch.tanh(hidden))
+        losses = F.cross_entropy(logits.flatten(0, 1), codes.flatten(), reduction="none")
+        return losses.view(len(codes), -1).sum(1)
+
+
+def stretched(module: PerExampleLoss) -> PerExampleLoss:
+    """The module with weights so large that losses differ from example to example.
+
+    Where losses hardly differ, a dependence of one example's loss on another would not be seen.
+    """
+    with torch.no_grad():
+        for p in module.parameters():
+            p.mul_(STRETCH)
+    return module

@@ -13,8 +13,7 @@ import pytest
 
 # Pytest loads this module in every project that has synthdp installed, so heavy imports come late.
 if TYPE_CHECKING:
-    from synthdp.audit.mechanisms.findings import Replayed
-    from synthdp.audit.mechanisms.neighbours import Pair
+    from synthdp.audit.mechanisms.calls import Pair, Replayed
     from synthdp.data.domain import Domain
     from synthdp.privacy.events.base import Adjacency
     from synthdp.privacy.mechanisms.mechanism import Mechanism
@@ -39,7 +38,7 @@ def replay() -> Callable[..., Replayed]:
         rows_per_unit: int = 1,
         adjacency: Adjacency = "add_remove",
     ) -> Replayed:
-        from synthdp.audit.mechanisms.neighbours import neighbours
+        from synthdp.audit.mechanisms.calls import neighbours
         from synthdp.audit.mechanisms.replay import replay as replay_pairs
 
         if pairs is None:

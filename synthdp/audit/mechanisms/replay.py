@@ -13,29 +13,33 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Protocol
 
-from synthdp.audit.mechanisms.calls import SampleCall
-from synthdp.audit.mechanisms.comparison import RecordedRun, compare
-from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
-from synthdp.audit.mechanisms.fingerprint import fingerprint
-from synthdp.audit.mechanisms.neighbours import Pair, Side
-from synthdp.audit.mechanisms.recording import (
-    Answers,
-    Coupling,
-    Diverged,
-    Kept,
-    RealNoise,
-    RecordedNoise,
-    Recorder,
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.audit.mechanisms.calls import (
+    Array,
+    Call,
+    CoinCall,
+    KeysCall,
+    LatentCall,
+    NoiseCall,
+    Pair,
+    Replayed,
+    ReplayFinding,
+    SampleCall,
+    Side,
+    fingerprint,
 )
+from synthdp.audit.mechanisms.verdict import RecordedRun, compare
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.mechanisms.mechanism import Mechanism
-from synthdp.privacy.noise import Randomness, Streams
+from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
+from synthdp.privacy.noise import DRAWS, Floats, Integers, Key, NoiseKind, Randomness, Streams
 
 
 def replay(
@@ -185,3 +189,321 @@ def _overheard(said: list[str]) -> Iterator[None]:
     finally:
         logging.getLogger().removeHandler(listener)
     said += [f"warning: {w.message}" for w in warned]
+
+
+# --- recording ---
+#
+# Recording of the randomness of a run, and its replay on a neighbour.
+#
+# A `Recorder` answers all calls for randomness. On the first table it answers with real noise and
+# records the exact values that the noise hides. On the neighbour it answers with the noisy values
+# of the first run. Given the same noisy values, everything that follows is post-processing and
+# must be equal to the last bit.
+#
+# Coins, places and latents are coupled by row. A shared row has the same in both runs, and the
+# unit's rows take free places. `UNIT_IN_BATCH` sets how many of the unit's rows are in a batch:
+# that probability belongs to the accounting. The replay tests how far they move a sum when they
+# are in the batch, and that nothing moves when they are not. So it is with a secret sample: a pair
+# is replayed with the unit in it, and without (`Coupling.joins`).
+
+
+# Of discrete Laplace noise only comparisons are charged (the sparse vector). The neighbour's run
+# gets all of it moved by this much. That changes no comparison, and shows a noisy value that gets
+# out.
+SHIFT = 1_000_003
+UNIT_IN_BATCH = (1.0, 0.0, 0.5)  # share of the unit's rows, rounded up, in one batch after another
+
+
+class Diverged(BaseException):
+    """A run cannot go on: it asks for what the recorded run did not ask for.
+
+    It derives from BaseException, so that no `except Exception` swallows it.
+    """
+
+
+@dataclass
+class Coupling:
+    """The coins, places and latents of both runs of a pair, drawn from real streams.
+
+    There is one of each for each batch and row.
+    """
+
+    streams: Randomness
+    shared_rows: int
+    all_rows: int  # of both tables together
+    joins: bool = True  # whether the unit by which they differ is in the secret sample
+    sample: npt.NDArray[np.bool_] | None = None  # which shared rows are, drawn once
+    coins: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    pools: dict[tuple[int, ...], npt.NDArray[np.float32]] = field(default_factory=dict)
+    shared_places: dict[tuple[int, int], npt.NDArray[np.intp]] = field(default_factory=dict)
+
+    def in_sample(self, rate: float, identity: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """Which of the rows `identity` are in the secret sample, shape `[rows]`.
+
+        At least half of the shared rows are, so that there are others that a unit might move.
+        """
+        if self.sample is None:
+            joined = self.streams.secret_sample(self.shared_rows, rate=max(rate, 0.5))
+            self.sample = np.isin(np.arange(self.shared_rows), joined)
+        return np.append(self.sample, self.joins)[np.minimum(identity, self.shared_rows)]
+
+    def in_batch(
+        self, number: int, rate: float, identity: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.bool_]:
+        """Which of the rows `identity` are in batch `number`, shape `[rows]`."""
+        if number == len(self.coins):
+            batch = self.streams.poisson_batch(self.shared_rows, rate=rate)
+            self.coins.append(np.isin(np.arange(self.shared_rows), batch))
+        of_unit = identity >= self.shared_rows
+        drawn = np.zeros(len(identity), dtype=bool)
+        drawn[~of_unit] = self.coins[number][identity[~of_unit]]
+        share = UNIT_IN_BATCH[number % len(UNIT_IN_BATCH)]
+        drawn[of_unit] = np.arange(of_unit.sum()) < np.ceil(of_unit.sum() * share)
+        return drawn
+
+    def places(self, key: tuple[int, int], identity: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Places of the rows `identity` of a batch; `key` is its number and the chunk's slots."""
+        shared = identity < self.shared_rows
+        if key not in self.shared_places:
+            self.shared_places[key] = self.streams.places(int(shared.sum()), key[1])
+        taken = self.shared_places[key]
+        free = np.setdiff1d(np.arange(len(identity)), taken)
+        places = np.empty(len(identity), dtype=np.intp)
+        places[shared] = taken
+        places[~shared] = free[: int((~shared).sum())]
+        return places
+
+    def latents(
+        self, key: tuple[int, ...], width: int, identity: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.float32]:
+        """Latents of the rows `identity`, `[rows, width]`; `key` names the draw."""
+        if key not in self.pools:
+            self.pools[key] = self.streams.latents(self.all_rows, width)
+        return self.pools[key][identity]
+
+
+class Answers(Protocol):
+    """Where the noisy values of a run come from."""
+
+    def noisy(
+        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
+    ) -> Array:
+        """The noisy values for call `number` of the run."""
+        ...
+
+    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
+        """The positions of the largest noisy scores for call `number`."""
+        ...
+
+    def kept(
+        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """The keys that are told for call `number`, with their noisy counts."""
+        ...
+
+
+@dataclass(frozen=True)
+class RealNoise:
+    """Answers of a first run: fresh noise."""
+
+    streams: Randomness
+
+    def noisy(
+        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
+    ) -> Array:
+        """Fresh noise."""
+        return np.asarray(DRAWS[kind](self.streams, exact, sigma, spacing))
+
+    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
+        """By fresh noise."""
+        return self.streams.noisy_top(scores, scale=scale, count=count)
+
+    def kept(
+        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """By fresh noise."""
+        return self.streams.kept_counts(counts, sigma=sigma, threshold=threshold)
+
+
+@dataclass(frozen=True)
+class RecordedNoise:
+    """Answers of the run on the neighbour: the noisy values of the first run."""
+
+    calls: list[Call]
+
+    def noisy(
+        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
+    ) -> Array:
+        """The noisy values of the same call of the first run.
+
+        Raises:
+            Diverged: the first run drew something else there.
+        """
+        call = self.calls[number] if number < len(self.calls) else None
+        if not isinstance(call, NoiseCall) or call.kind != kind or call.exact.shape != exact.shape:
+            raise Diverged
+        return call.noisy + SHIFT if kind == "laplace" else call.noisy
+
+    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
+        """Those of the same call of the first run.
+
+        Raises:
+            Diverged: the first run drew something else there, or told another number.
+        """
+        told = self.noisy(number, "maximum", scores, scale, 1.0)
+        if told.shape != (count,):
+            raise Diverged
+        return told
+
+    def kept(
+        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """Those of the same call of the first run.
+
+        Raises:
+            Diverged: the first run drew something else there.
+        """
+        call = self.calls[number] if number < len(self.calls) else None
+        if not isinstance(call, KeysCall):
+            raise Diverged
+        return dict(call.kept)
+
+
+class Recorder:
+    """All randomness of a run; every call is recorded."""
+
+    def __init__(self, side: Side, coupling: Coupling, answers: Answers) -> None:
+        self.calls: list[Call] = []
+        self.latent_calls: list[LatentCall] = []
+        self._identity, self._coupling, self._answers = side.identity, coupling, answers
+        self._batches, self._in_batch = 0, side.identity
+        self._units = _first_rows(side)
+
+    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        """Noisy counts."""
+        return self._noise("discrete", counts, sigma, 1.0)
+
+    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        """Noisy counts."""
+        return self._noise("rounded", counts, sigma, 1.0)
+
+    def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
+        """Noisy values."""
+        return self._noise("lattice", values, sigma, spacing)
+
+    def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:
+        """Noisy counts."""
+        return self._noise("laplace", counts, scale, 1.0)
+
+    def noisy_max(self, scores: Integers, *, scale: float) -> int:
+        """Position of the noisy maximum."""
+        return int(self._noise("maximum", scores, scale, 1.0))
+
+    def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
+        """Positions of the largest noisy scores."""
+        exact, told = scores.copy(), np.zeros(count, dtype=np.int64)
+        try:
+            told = self._answers.top(len(self.calls), exact, scale, count)
+        finally:
+            self.calls.append(NoiseCall("maximum", exact, scale, 1.0, told))
+        return told.copy()
+
+    def _noise(self, kind: NoiseKind, exact: Array, sigma: float, spacing: float) -> Array:
+        """Ask for the noisy values of one call, and record the call."""
+        exact = exact.copy()
+        try:
+            noisy = self._answers.noisy(len(self.calls), kind, exact, sigma, spacing)
+        except Diverged:
+            self.calls.append(NoiseCall(kind, exact, sigma, spacing, np.zeros_like(exact)))
+            raise
+        self.calls.append(NoiseCall(kind, exact, sigma, spacing, noisy))
+        return noisy.copy()
+
+    def kept_counts(
+        self, counts: Mapping[Key, int], *, sigma: float, threshold: int
+    ) -> dict[Key, int]:
+        """Keys that are told."""
+        hidden = dict(counts)
+        try:
+            kept = self._answers.kept(len(self.calls), hidden, sigma, threshold)
+        except Diverged:
+            self.calls.append(KeysCall(hidden, sigma, threshold, {}))
+            raise
+        self.calls.append(KeysCall(hidden, sigma, threshold, kept))
+        return dict(kept)
+
+    def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
+        """One coin for each row of the table.
+
+        Raises:
+            Diverged: asked for another number of rows than mechanisms see.
+        """
+        if rows != len(self._identity):
+            self.calls.append(CoinCall(rows, rate, 0, 0, len(self._identity)))
+            raise Diverged
+        drawn = self._coupling.in_batch(self._batches, rate, self._identity)
+        self._batches, self._in_batch = self._batches + 1, self._identity[drawn]
+        of_unit = int((self._in_batch >= self._coupling.shared_rows).sum())
+        self.calls.append(CoinCall(rows, rate, len(self._in_batch), of_unit, len(self._identity)))
+        return np.flatnonzero(drawn)
+
+    def secret_sample(self, units: int, *, rate: float) -> npt.NDArray[np.intp]:
+        """One coin for each unit of the table, in the order of their numbers; batches are of the
+        sample from then on.
+
+        Raises:
+            Diverged: asked for another number of units than mechanisms see.
+        """
+        self.calls.append(SampleCall(units, rate, len(self._units)))
+        if units != len(self._units):
+            raise Diverged
+        self._identity = self._identity[self._coupling.in_sample(rate, self._identity)]
+        return np.flatnonzero(self._coupling.in_sample(rate, self._units))
+
+    def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
+        """Places of the rows of the batch at hand.
+
+        Raises:
+            Diverged: asked for another number of rows.
+        """
+        if rows != len(self._in_batch):
+            raise Diverged
+        return self._coupling.places((self._batches, slots), self._in_batch)
+
+    def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
+        """Latents of the rows of the batch at hand; of all rows where there was no batch.
+
+        Raises:
+            Diverged: asked for another number of rows, so that rows would not have their own.
+        """
+        needed = len(self._in_batch)
+        self.latent_calls.append(LatentCall(self._batches, rows, needed, width))
+        if rows != needed:
+            raise Diverged
+        draws_of_batch = sum(c.batch_number == self._batches for c in self.latent_calls)
+        key = self._batches, draws_of_batch, width
+        return self._coupling.latents(key, width, self._in_batch)
+
+
+def _first_rows(side: Side) -> npt.NDArray[np.intp]:
+    """The identity of one row of each unit, in the order of the units' numbers."""
+    if side.table.units is None:
+        return side.identity
+    _, first = np.unique(side.table.units[~side.table.held_out], return_index=True)
+    return side.identity[first]
+
+
+class Kept:
+    """Checkpoints that are recorded for the comparison."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def last(self) -> None:
+        """None: a replay begins at the start."""
+
+    def keep(self, step: int, arrays: Arrays) -> None:
+        """One file a step."""
+        from safetensors.numpy import save
+
+        self.files[f"after {step} steps"] = save(arrays)

@@ -12,27 +12,41 @@ detect half the noise.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
+from typing import Protocol
+
+import dp_accounting
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from scipy.stats import binom
+from torch import Tensor
 
 from synthdp.audit.mechanisms.f_curve import (
     AuditResult,
     CurveClaim,
+    Scores,
     detection_rate,
     judge,
     provable_epsilon,
 )
-from synthdp.audit.mechanisms.games import BatchGame, Fresh, GradientGame, MechanismGame, TableGame
-from synthdp.data.domain import Domain
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import Codes
+from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.dpsgd.training import Progress
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Progress, Training
 from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
-from synthdp.privacy.noise import Streams
+from synthdp.privacy.noise import Randomness, Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.table import Table
 
 RUNS = 5000
 POWER = 0.95  # wanted probability to detect half the noise
@@ -169,3 +183,414 @@ def _growing(game: MechanismGame, adjacency: Adjacency) -> Iterator[MechanismGam
     while rows <= max_rows:
         yield replace(game, rows=rows)
         rows *= 2
+
+
+# --- games ---
+#
+# Games of the worst-case audit: a mechanism, two tables that differ in one unit, and a score.
+#
+# One execution of the code hosts many runs of the audit at once. Each run has a cell or a
+# direction that no other run uses. Cells and directions have independent noise, and their rows
+# independent coins, so these runs are as independent as the mechanism claims. (A mechanism that
+# shared its noise between cells would be judged on fewer runs than it seems.)
+
+
+Fresh = Callable[[], Randomness]
+
+TABLE_CELLS = 32  # of one audited table; noise is drawn for each cell, so more only cost time
+DIRECTIONS = 1000  # directions of one training: keeps a step at a few milliseconds
+STEPS = 500  # one-step runs of one training
+CROWD = 100  # other rows, with the opposite gradient
+HALF_NOISE = "half the noise"
+
+
+class MechanismGame(Protocol):
+    """One mechanism, one pair of tables, one score."""
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the mechanism, as in the plan."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """What differs between D and D', and what the adversary sees."""
+        ...
+
+    @property
+    def fault(self) -> str:
+        """The fault that this game looks for."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows of the unit."""
+        ...
+
+    def event(self) -> dp_accounting.DpEvent:
+        """The claim for one run."""
+        ...
+
+    def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
+        """Scores of `runs` real runs on D (world 0) or D' (world 1).
+
+        `played` is called with the number of runs that each execution adds.
+        """
+        ...
+
+    def simulate_fault(self, world: int, runs: int) -> Scores:
+        """Scores of a mechanism with that fault, from its model and without its code."""
+        ...
+
+
+@dataclass(frozen=True)
+class TableGame:
+    """A unit in one cell of every table, against no unit.
+
+    Under replace-one it is the same unit in another cell. The noise of all tables is Gaussian. The
+    log likelihood ratio is therefore, up to an offset, the sum of the noisy counts of the unit's
+    cells, each over its noise squared. `levels` is the number of levels of each column.
+    """
+
+    audited: NoisyMarginals | ChosenMarginals
+    rows: int
+    adjacency: Adjacency
+    levels: int
+    method: str = "noisy tables, unit in one cell of each"
+    fault: str = HALF_NOISE
+
+    @classmethod
+    def of(
+        cls, mechanism: NoisyMarginals | ChosenMarginals, rows: int, adjacency: Adjacency
+    ) -> TableGame:
+        """The game on the mechanism's tables and noise, its columns cut to a few levels."""
+        widest = max(len(table) for table in mechanism.tables)
+        levels = max(2, math.floor(TABLE_CELLS ** (1 / widest) + 1e-9))
+        labels = tuple(f"level {i}" for i in range(levels))
+        names = sorted({c for table in mechanism.tables for c in table})
+        narrow = Domain(tuple(ColumnDomain(n, "categorical", labels, False) for n in names))
+        if isinstance(mechanism, NoisyMarginals):
+            return cls(replace(mechanism, domain=narrow), rows, adjacency, levels)
+        budget = replace(mechanism.budget, domain=narrow)
+        return cls(replace(mechanism, budget=budget, starts={}), rows, adjacency, levels)
+
+    @property
+    def mechanism(self) -> str:
+        """As in the plan."""
+        return self.audited.name
+
+    def event(self) -> dp_accounting.DpEvent:
+        """As in the plan, for this unit."""
+        return self.audited.event(self.rows)
+
+    def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
+        """Every level hosts a run; under replace-one, every pair of levels."""
+        paired = self.adjacency == "replace_one"
+        homes = np.arange(0, self.levels - paired, 1 + paired)
+        scores = np.empty(0)
+        while len(scores) < runs:
+            homes = homes[: runs - len(scores)]
+            units = homes + world if paired else homes[: len(homes) * world]
+            sums = self._weighted_sums(units, fresh())
+            seen = sums[homes + 1] - sums[homes] if paired else sums[homes]
+            scores = np.concatenate([scores, seen])
+            played(len(homes))
+        return scores
+
+    def _weighted_sums(self, units: npt.NDArray[np.integer], randomness: Randomness) -> Scores:
+        """Noisy counts over squared noise, summed over the tables, for each level `[levels]`.
+
+        A unit's rows have its level, one of `units`, in every column.
+        """
+        audited = self.audited
+        domain = audited.domain if isinstance(audited, NoisyMarginals) else audited.budget.domain
+        codes = np.repeat(units, self.rows)[:, None].repeat(len(domain), axis=1)
+        total = np.zeros(self.levels)
+        for table in audited.run(_table(codes.astype(np.uint16)), randomness):
+            diagonal = tuple([np.arange(self.levels)] * table.counts.ndim)
+            total += table.counts[diagonal] / table.sigma**2
+        return total
+
+    def simulate_fault(self, world: int, runs: int) -> Scores:
+        """Half the noise."""
+        return self.simulate(world, runs, noise_factor=0.5)
+
+    def simulate(self, world: int, runs: int, *, noise_factor: float) -> Scores:
+        """Scores as the accountant models them: a sum of Gaussians.
+
+        The noise is multiplied by `noise_factor`.
+        """
+        precision = math.fsum(sigma**-2 for sigma in self.audited.sigmas)
+        cells, sign = (2, 2 * world - 1) if self.adjacency == "replace_one" else (1, world)
+        scale = noise_factor * math.sqrt(precision * cells)
+        noise = fresh_generator().normal(0, scale, runs)
+        return np.asarray(self.rows * precision * sign + noise)
+
+
+@dataclass(frozen=True)
+class GradientGame:
+    """A unit whose gradients have the clipping norm along one direction, against no unit.
+
+    Under replace-one D has a unit with the opposite gradients. Rate, steps, clip, noise and the
+    rate of a secret sample are the plan's. The score is the ratio without a sample, with which the
+    ratio on one grows.
+    """
+
+    settings: DpSgd
+    rows: int
+    adjacency: Adjacency
+    method: str = "noisy gradients, unit along one direction"
+    fault: str = HALF_NOISE
+
+    @property
+    def mechanism(self) -> str:
+        """As in the plan."""
+        return self.settings.name
+
+    def event(self) -> dp_accounting.DpEvent:
+        """As in the plan, for this unit."""
+        return self.settings.event(self.rows)
+
+    def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
+        """Every direction of a training hosts a run."""
+        scores: list[Scores] = []
+        for begin in range(0, runs, DIRECTIONS):
+            scores.append(self._train(world, min(DIRECTIONS, runs - begin), fresh()))
+            played(len(scores[-1]))
+        return np.concatenate(scores)
+
+    def _train(self, world: int, runs: int, randomness: Randomness) -> Scores:
+        """Scores `[runs]` of one training, a direction for each run."""
+        there = world == 1 or self.adjacency == "replace_one"
+        direction = np.repeat(np.arange(runs if there else 0), self.rows)
+        codes = row_of(direction, sign=1 if world else -1)[:, None]
+        total = np.zeros(runs)
+
+        def observe(seen: Scores) -> None:
+            nonlocal total
+            total = total + self._ratio(seen)
+
+        module = DirectionLoss(runs, clip=self.settings.clip)
+        train(self.settings, codes, module, randomness, observe, units=direction)
+        return total
+
+    def _ratio(self, seen: Scores) -> Scores:
+        """Log likelihood ratio of one step, D' against D."""
+        ratio = log_likelihood(seen, settings=self.settings, rows=self.rows)
+        if self.adjacency == "replace_one":
+            ratio = ratio - log_likelihood(seen, settings=self.settings, rows=self.rows, sign=-1)
+        return ratio
+
+    def simulate_fault(self, world: int, runs: int) -> Scores:
+        """Half the noise."""
+        return self.simulate(world, runs, noise_factor=0.5)
+
+    def simulate(self, world: int, runs: int, *, noise_factor: float) -> Scores:
+        """Scores as the accountant models them, with the noise multiplied by `noise_factor`."""
+        rows = self.rows if world or self.adjacency == "replace_one" else 0
+        return simulate(
+            self.settings,
+            rows=rows,
+            sign=1 if world else -1,
+            runs=runs,
+            noise_factor=noise_factor,
+            rng=fresh_generator(),
+            ratio=self._ratio,
+        )
+
+
+@dataclass(frozen=True)
+class BatchGame:
+    """Test of Poisson sampling: one row against a crowd with the opposite gradient.
+
+    In a Poisson batch the row comes on top of the others: it moves the sum by clip. Where batches
+    have a fixed size it takes another row's place and moves the sum by twice that. Only the sampler
+    of batches is tested, so the settings are not the plan's: rate 1/2 and noise multiplier 1, where
+    a step is most informative, and no secret sample. Losses are linear, so each step of a training
+    is a one-step run.
+    """
+
+    planned: DpSgd
+    rows: int = 1
+    method: str = "Poisson batches, a row against a crowd, one step at rate 1/2"
+    fault: str = "batches of fixed size"
+
+    @property
+    def mechanism(self) -> str:
+        """As in the plan."""
+        return self.planned.name
+
+    def _settings(self, steps: int) -> DpSgd:
+        """The plan's settings with the rate and noise of this game."""
+        return replace(
+            self.planned,
+            rate=0.5,
+            noise_multiplier=1.0,
+            expected_batch=CROWD / 2,
+            steps=steps,
+            sample=1.0,
+        )
+
+    def event(self) -> dp_accounting.DpEvent:
+        """One step of a row."""
+        return self._settings(1).event(self.rows)
+
+    def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
+        """Every step of a training is a run; the score is the noisy sum."""
+        codes = row_of(np.zeros(CROWD + world), sign=-1)[:, None]
+        codes[CROWD:] = row_of(0)
+        scores: list[Scores] = []
+        for begin in range(0, runs, STEPS):
+            settings = self._settings(min(STEPS, runs - begin))
+            module = DirectionLoss(1, clip=settings.clip)
+            train(settings, codes, module, fresh(), scores.append)
+            played(settings.steps)
+        return np.concatenate(scores)
+
+    def simulate_fault(self, world: int, runs: int) -> Scores:
+        """Always CROWD / 2 rows in a batch.
+
+        They are the crowd's alone, or the target's row and one fewer of the crowd's.
+        """
+        rng = fresh_generator()
+        joined = world * rng.binomial(1, 0.5, runs)
+        return np.asarray(2 * joined - CROWD / 2 + rng.standard_normal(runs))
+
+
+def _table(codes: Codes) -> Table:
+    """A table of levels `[rows, columns]` without values."""
+    return Table(codes, pd.DataFrame(), np.zeros(len(codes), dtype=bool), {})
+
+
+# --- directions ---
+#
+# DP-SGD in the worst case: a row's clipped gradient is the clipping norm along one direction.
+#
+# `DirectionLoss` is an ordinary module for `dpsgd.Training`. Hooks, clipping, noise, batches and
+# optimizer are those of a release. A row's loss is linear in one weight, with a slope far above
+# the clipping norm. Its clipped gradient is therefore +clip or -clip along that weight, whatever
+# the weights are. The adversary sees what the optimizer is given at every step: the noisy
+# gradient. Along one direction that is a Gaussian around the number of its rows in the batch. The
+# log likelihood ratio is therefore a sum over steps of the logarithm of a mixture.
+
+
+# Gets each step's noisy sum along each direction, in units of the sensitivity.
+Observer = Callable[[Scores], None]
+
+ORDINARY = 0  # in the last column: a row of the inner module, or one without a gradient
+# A weight's gradient is INPUT times the bias's. The bias has then 1e-6 of the squared norm.
+INPUT = 1000.0
+STEEPNESS = 10.0  # slope of a loss in clipping norms
+SUSPECTED = 0.5  # an audit looks for half the noise
+MAX_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
+
+
+def row_of(direction: npt.ArrayLike, *, sign: int = 1) -> Codes:
+    """Codes of rows whose gradients are +clip or -clip (`sign`) along `direction`."""
+    return (1 + 2 * np.asarray(direction) + (sign < 0)).astype(np.uint16)
+
+
+class DirectionLoss(PerExampleLoss):
+    """Losses of codes `[batch, columns]`; the last column names the direction of the gradient.
+
+    Rows marked `ORDINARY` have the loss of `inner` on the other columns, or no gradient where there
+    is no `inner`.
+    """
+
+    def __init__(
+        self, directions: int, *, clip: float, inner: PerExampleLoss | None = None
+    ) -> None:
+        super().__init__()
+        if not 1 <= directions <= MAX_DIRECTIONS:
+            raise ValueError(f"{directions} directions; allowed are 1 to {MAX_DIRECTIONS}")
+        self.inner, self.directions, self.slope = inner, directions, STEEPNESS * clip / INPUT
+        self.latent = inner.latent if inner is not None else 1
+        self.pull = layers.NodeLinear(directions, (1,))
+
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Losses, shape `[batch]`; a loss that does not count is multiplied by 0."""
+        mark = codes[:, -1] - 1
+        pulls = mark >= 0
+        rows = torch.arange(len(codes), device=codes.device)
+        direction = torch.div(mark.clamp(min=0), 2, rounding_mode="floor")
+        inputs = torch.zeros(len(codes), 1, self.directions, device=codes.device)
+        inputs[rows, 0, direction] = pulls * INPUT
+        sign = torch.where(pulls, torch.where(mark % 2 == 0, 1.0, -1.0), 0.0)
+        linear: Tensor = self.slope * sign * self.pull(inputs).flatten()
+        if self.inner is None:
+            return linear
+        return linear + torch.where(pulls, 0.0, self.inner(codes[:, :-1], noise))
+
+
+def train(
+    settings: DpSgd,
+    codes: Codes,
+    module: DirectionLoss,
+    randomness: Randomness,
+    observe: Observer,
+    *,
+    units: npt.NDArray[np.int64] | None = None,
+) -> None:
+    """Run DP-SGD on `codes` `[rows, columns]`; `observe` gets the noisy gradient of every step.
+
+    `units` `[rows]` says whose each row is; without it each row is a unit.
+    """
+    unit = settings.expected_batch / settings.sensitivity
+
+    def after_step(_done: int, _steps: int) -> None:
+        gradient = module.pull.weight.grad
+        if gradient is None:
+            raise RuntimeError("the optimizer was given no gradient")
+        observe(unit * gradient.detach().cpu().numpy().astype(np.float64).ravel())
+
+    table = Table(codes, pd.DataFrame(), np.zeros(len(codes), dtype=bool), {}, units)
+    Training(settings, module, after_step, None).run(table, randomness)
+
+
+def log_likelihood(
+    seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = SUSPECTED
+) -> Scores:
+    """Log likelihood ratio of one step's noisy sums, any shape: `rows` rows against none.
+
+    It is log P[seen | `rows` rows with `sign`] - log P[seen | no row]. The noise is taken to be
+    `noise_factor` times the stated one. Any score makes a sound audit; the likelihood ratio of the
+    fault that is looked for detects it best. Each row joins by an independent coin, so the ratio is
+
+        sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
+    """
+    x, precision = sign * seen, 1 / (noise_factor * settings.noise_multiplier) ** 2
+    log_probabilities = _log_probabilities(rows, settings.rate)
+    total: Scores = np.full(seen.shape, log_probabilities[0])
+    for joined, log_probability in enumerate(log_probabilities[1:], start=1):
+        exponent = (joined * x - joined**2 / 2) * precision
+        total = np.logaddexp(total, log_probability + exponent)
+    return total
+
+
+@cache
+def _log_probabilities(rows: int, rate: float) -> tuple[float, ...]:
+    """log P[j of the rows are in a batch] for j = 0 .. rows."""
+    return tuple(binom.logpmf(np.arange(rows + 1), rows, rate).tolist())
+
+
+def simulate(
+    settings: DpSgd,
+    *,
+    rows: int,
+    sign: int,
+    runs: int,
+    noise_factor: float,
+    rng: np.random.Generator,
+    ratio: Callable[[Scores], Scores],
+) -> Scores:
+    """Scores `[runs]` of training runs as the accountant models them.
+
+    The noise is multiplied by `noise_factor`. A unit outside the secret sample joins no batch.
+    """
+    total = np.zeros(runs)
+    present = rng.random(runs) < settings.sample
+    for _ in range(settings.steps):
+        joined = present * rng.binomial(rows, settings.rate, runs) if rows else 0
+        noise = settings.noise_multiplier * noise_factor * rng.standard_normal(runs)
+        total += ratio(sign * joined + noise)
+    return total

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.kinds.categories import BooleanKind, CategoricalKind, OrdinalKind
+from synthdp.data.kinds.categories import BooleanKind, CategoricalKind, OrdinalKind, TextCodeKind
 from synthdp.data.kinds.kind import ColumnKind
 from synthdp.data.kinds.ranges import DatetimeKind, IntegerKind, NumberKind
-from synthdp.data.kinds.text_code import TextCodeKind
 from synthdp.spec.model import Column
 
 __all__ = ["COLUMN_KINDS", "ColumnKind", "column_kind"]

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.one_value import Meaning, category_text
+from synthdp.data.column_domain import ColumnDomain, Meaning, category_text
 from synthdp.spec.model import ColumnBase
 
 if TYPE_CHECKING:  # a plan reads nothing
@@ -84,7 +83,7 @@ class ColumnKind(ABC, Generic[_C]):
     def meaning(self, domain: ColumnDomain) -> Meaning:
         """A function of one value, made from the declaration alone: its number, or NaN.
 
-        The number is equal for -0.0 and 0.0 (`synthdp.data.values` has the proof that uses
+        The number is equal for -0.0 and 0.0 (`synthdp.data.encoding` has the proof that uses
         this).
         """
 

@@ -9,42 +9,50 @@ What is looked at is bounded by the constants below, which are public, so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import yaml
+from pydantic import ValidationError
 
 from synthdp.data.domain import Domain
-from synthdp.evaluate.functional.checking import agree, apart_of
-from synthdp.evaluate.functional.claims import DerivedClaim, LevelsClaim, OrderClaim
+from synthdp.evaluate.functional.claims import (
+    DAY,
+    DerivedClaim,
+    Floats,
+    LevelsClaim,
+    Mask,
+    OrderClaim,
+    Values,
+    known_in,
+    rounding,
+    values_of,
+    varies,
+    written_rounding,
+)
 from synthdp.evaluate.functional.levels import (
     CUT,
     calendar_claims,
     cut_claims,
     few_values,
     level_claims,
+    order_claims,
     parts_of,
     starts_of,
 )
-from synthdp.evaluate.functional.linear import linear_claims
-from synthdp.evaluate.functional.order import order_claims
-from synthdp.evaluate.functional.products import product_claims
-from synthdp.evaluate.functional.values import (
-    Floats,
-    Mask,
-    Values,
-    known_in,
-    values_of,
-    varies,
-)
-from synthdp.evaluate.functional.writing import Writer
+from synthdp.evaluate.functional.linear import COARSE, EXACT, linear_claims, product_claims
+from synthdp.spec.checks.checks import cross_problems
+from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.names import quoted
 from synthdp.spec.expressions.operands import LARGEST, calculation
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.expressions.parsed import Calculation, quoted
+from synthdp.spec.load.yaml_tree import read
+from synthdp.spec.model import Column, ReleaseSpec
 
 MAX_ROWS = 20_000
 """Most rows of each table, chosen at random."""
@@ -251,3 +259,125 @@ def _usable(values: Floats) -> bool:
 def _share(rows: Mask, among: Mask) -> float | None:
     """Share of `rows` among others; None where there are no others."""
     return float(rows[among].mean()) if among.any() else None
+
+
+# --- writing ---
+#
+# Suggestions as lines of a spec, as its own parser and checks accept them.
+#
+# Nothing is suggested that the spec would refuse: each line is read as YAML by the loader's
+# reader, as a column by its model, and as an expression by its parser, and the spec with it goes
+# through all checks that a loaded spec goes through.
+
+
+HOW_MODELLED = ("bins", "edges", "spikes")
+"""Fields that say how a column is modelled, which one that is computed is not."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A line that can be pasted, or the reason why the spec would refuse it."""
+
+    line: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes lines for one spec."""
+
+    spec: ReleaseSpec
+
+    @cached_property
+    def _before(self) -> frozenset[CrossProblem]:
+        return frozenset(cross_problems(self.spec))
+
+    def derived(self, name: str, text: str) -> Accepted:
+        """The entry of a column that is computed by `text`."""
+        columns = self.spec.columns
+        computed, mistakes = calculation(text, columns)
+        if computed is None:
+            return Accepted(refusal=mistakes[0].message)
+        column = columns[name]
+        fields = column.model_dump(mode="json", exclude_unset=True, exclude=set(HOW_MODELLED))
+        if computed.divides or any(columns[n].missing for n in computed.columns):
+            fields["missing"] = True
+        line = _dumped({name: {**fields, "derived": text}})
+        found = _read(line)
+        try:
+            entry = type(column).model_validate(found[name])
+        except (ValidationError, KeyError, TypeError):
+            return Accepted(refusal="its entry cannot be written on one line")
+        return self._checked(line, columns={**columns, name: entry})
+
+    def constraint(self, text: str) -> Accepted:
+        """An item of `constraints`."""
+        line = _dumped([text])
+        if not text or _read(line) != [text] or len(text) > 1000:
+            return Accepted(refusal="expressions cannot say it")
+        return self._checked(line, constraints=(*self.spec.constraints, text))
+
+    def _checked(self, line: str, **changes: Any) -> Accepted:
+        amended = self.spec.model_copy(update=changes)
+        problems = [p for p in cross_problems(amended) if p not in self._before]
+        return Accepted(refusal=problems[0].message) if problems else Accepted(line)
+
+
+def _dumped(data: Mapping[str, Any] | list[str]) -> str:
+    """One line of YAML."""
+    text: str = yaml.safe_dump(
+        data, default_flow_style=None, width=10**6, allow_unicode=True, sort_keys=False
+    )
+    return text.strip() if isinstance(data, Mapping) else "- " + text.strip()[1:-1]
+
+
+def _read(line: str) -> Any:
+    """What the loader's reader makes of a line; None where it finds a mistake."""
+    tree, mistakes = read(line + "\n")
+    return None if tree is None or mistakes else tree.value()
+
+
+# --- checking ---
+#
+# Whether a column is what is computed from others, up to rounding.
+
+
+INSIDE = 0.75
+"""Of what rounding explains, the most by which half of the rows may be apart; 0.5 is expected."""
+
+
+def apart_of(
+    values: Values, name: str, computed: Calculation, columns: Mapping[str, Column]
+) -> tuple[Floats, Floats]:
+    """Distance of a column from what is computed, and what rounding explains of it, `[rows]`.
+
+    The distance is NaN where a value is missing. Rounding of the inputs is followed through the
+    calculation, one input at a time.
+    """
+    column: Any = columns[name]
+    unit = 1.0 if column.step_seconds is None else column.step_seconds / DAY
+    exact = np.asarray(computed.value(values), dtype=np.float64)
+    slack = written_rounding(column) + EXACT * np.abs(exact)
+    for other in computed.columns:
+        step = rounding(columns[other])
+        if step:
+            moved = computed.value({**values, other: values[other] + step})
+            slack = slack + np.abs(moved - exact)
+    inside = np.clip(exact, column.number(column.lower) * unit, column.number(column.upper) * unit)
+    apart = np.abs(np.where(np.isfinite(inside), inside, np.nan) - values[name])
+    return apart, np.where(np.isfinite(slack), slack, 0.0)
+
+
+def agree(values: Floats, apart: Floats, slack: Floats) -> bool:
+    """Whether values are what is computed: exactly, or up to rounding that hides little.
+
+    What is rounded to the values lies anywhere within the rounding, and mostly well inside; where
+    it lies at the ends, something else than rounding parts them.
+    """
+    if (apart <= EXACT * 10 * np.abs(values).max()).all():
+        return True
+    return bool(
+        (apart <= slack).all()
+        and np.median(slack) <= COARSE * values.std()
+        and np.median(apart / slack) <= INSIDE
+    )

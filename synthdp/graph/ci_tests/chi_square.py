@@ -24,10 +24,14 @@ the table, the test never claims independence. All of this is post-processing of
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from synthdp.graph.ci_tests.answer import Answer
-from synthdp.graph.ci_tests.mixture import Floats, Mixture, answers, contrasts, normal
+import numpy as np
+import numpy.typing as npt
+from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
 STRATUM_SNR = 3.0
 """A stratum counts if its noisy total is so many standard deviations of its noise."""
@@ -109,3 +113,232 @@ def _axes(share: Floats) -> tuple[Floats, Floats]:
     lower = np.linalg.inv(np.linalg.cholesky(metric))
     lam, u = np.linalg.eigh(lower @ spread @ np.swapaxes(lower, -1, -2))
     return np.swapaxes(u, -1, -2) @ lower @ basis.T, np.maximum(lam, 0.0)
+
+
+# --- answer ---
+#
+# The answer of a conditional independence test: dependent, independent or undecided.
+#
+# Independent means: up to a stated effect.
+
+
+Verdict = Literal["dependent", "independent", "undecided"]
+Query = tuple[str, str, tuple[str, ...]]
+"""Are the first two columns independent given the columns of the third?"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Result of one test.
+
+    Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium, .5 large. `effect_upper`
+    is an approximate upper confidence bound of the effect. `detectable` is about the smallest
+    effect that this test, at its noise, finds with probability .8. Both rest on a normal
+    approximation that takes a dependence to be spread over the test's coordinates: one that sits in
+    the coordinates of largest weight varies more, and may lie above `effect_upper` more often than
+    the test's level says (`mixture._shift`). Both are infinite where the tables give no
+    information.
+    """
+
+    verdict: Verdict
+    p_value: float
+    statistic: float
+    effect: float
+    effect_upper: float
+    detectable: float
+
+    def to_json(self) -> dict[str, float | str | None]:
+        """JSON object; infinite bounds become null."""
+        fields: dict[str, float | str | None] = {
+            "verdict": self.verdict,
+            "p_value": self.p_value,
+            "statistic": self.statistic,
+            "effect": self.effect,
+        }
+        bounds = {"effect_upper": self.effect_upper, "smallest_detectable_effect": self.detectable}
+        fields.update({k: v if math.isfinite(v) else None for k, v in bounds.items()})
+        return fields
+
+
+# --- mixture ---
+#
+# Statistics that are weighted sums of squares: their null law, and the test's answer.
+#
+# Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a share f_i
+# is sampling and the rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates that
+# are mostly noise get little weight. Its null law, a weighted sum of chi-squares, is matched in
+# three moments [Buckley and Eagleson, "An approximation to the distribution of quadratic forms in
+# normal random variables", Australian Journal of Statistics 30A (1988)]. Far out in the tail,
+# where the largest weight dominates and three moments make a rare value too rare, the tail is the
+# saddlepoint approximation [Kuonen, "Saddlepoint approximations for distributions of quadratic
+# forms in normal variables", Biometrika 86 (1999), section 2].
+
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+FAR_OUT = 0.02
+"""P-values below this come from the saddlepoint approximation."""
+POWER = 0.8
+"""Probability of detection that defines a detectable effect."""
+DIRECTIONS = 200
+"""Draws from which a weakest effect is found: its power is known to .03 (one sd)."""
+COVERAGE = 0.8
+"""Independence is claimed only if the strata that count contain this share of the table."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Statistics of many tests and their weights.
+
+    `statistic` `[tests]`; `weights` `[tests, coordinates]`; `gain` `[tests]`: what a squared effect
+    of 1 adds to the statistic (0: the test is undecided); `coverage` `[tests]`: the share of the
+    table in strata that count.
+    """
+
+    statistic: Floats
+    weights: Floats
+    gain: Floats
+    coverage: Floats
+
+    def moment(self, power: int) -> Floats:
+        """Sum of a power of the weights, `[tests]`."""
+        total: Floats = (self.weights**power).sum(1)
+        return total
+
+
+def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
+    """The answer of each test at its `level`.
+
+    An upper bound of the effect below `margin` counts as evidence for independence.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first, second, third = (m.moment(power) for power in (1, 2, 3))
+        nu = second**3 / third**2
+        scale = np.sqrt(second / nu)
+        excess = m.statistic - first
+        p = np.where(m.gain > 0, chdtrc(nu, np.maximum(nu + excess / scale, 0.0)), 1.0)
+        # Equal weights are a chi-square, which three moments match exactly.
+        unequal = second**2 < (1 - 1e-9) * first * third
+        far = (p < FAR_OUT) & unequal
+        p[far] = upper_tail(m.statistic[far], m.weights[far])
+        critical = (chdtri(nu, level) - nu) * scale
+        effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
+        upper = np.sqrt(_shift(excess, second, scale, -ndtri(level)) / m.gain)
+        detectable = np.sqrt(_shift(critical, second, scale, ndtri(POWER)) / m.gain)
+    silent = ~(m.gain > 0)
+    effect = np.where(silent, 0.0, effect)
+    upper, detectable = (np.where(silent, np.inf, bound) for bound in (upper, detectable))
+    independent = (upper <= margin) & (m.coverage >= COVERAGE)
+    return listed(p <= level, independent, (p, m.statistic, effect, upper, detectable))
+
+
+def listed(dependent: Mask, independent: Mask, figures: Sequence[Floats]) -> list[Answer]:
+    """One answer per test from two masks `[tests]` and the figures of `Answer`, `[tests]` each.
+
+    A test with both masks false is undecided; `dependent` goes before `independent`.
+    """
+    verdicts: list[Verdict] = np.where(
+        dependent, "dependent", np.where(independent, "independent", "undecided")
+    ).tolist()
+    rows = zip(*figures, strict=True)
+    return [Answer(v, *map(float, row)) for v, row in zip(verdicts, rows, strict=True)]
+
+
+def upper_tail(x: Floats, weights: Floats) -> Floats:
+    """P(sum_i w_i chi^2_i > x) by the saddlepoint approximation.
+
+    `x` `[tests]` lies above the mean; the weights `[tests, coordinates]` are >= 0. With K(t) = -1/2
+    sum log(1 - 2 t w_i) and K'(t) = x it is 1 - Phi(r + log(v / r) / r), r = sqrt(2 (t x - K)), v =
+    t sqrt(K'').
+    """
+    w = weights / weights.max(1, keepdims=True)
+    x = x / weights.max(1)
+    low, high = np.zeros(len(x)), np.full(len(x), 0.5)  # K' grows from the mean to infinity
+    for _ in range(60):
+        t = (low + high) / 2
+        below = (w / (1 - 2 * t[:, None] * w)).sum(1) < x
+        low, high = np.where(below, t, low), np.where(below, high, t)
+    return _saddlepoint(w, (low + high) / 2)[1]
+
+
+def weakest_effects(m: Mixture, *, level: float, rng: np.random.Generator) -> Floats:
+    """The effect (Cohen's w) that each test at its `level` sees with probability .8, `[tests]`.
+
+    Infinite where a test sees nothing. The effect lies in a random direction of the coordinates: by
+    w it shifts coordinate i by w sqrt(n f_i) c_i, where c is uniform on the unit sphere, and n
+    follows from `gain`. The statistic is then A + 2 B w + C w^2, with A = sum f_i z_i^2, B = sum
+    f_i^(3/2) sqrt(n) c_i z_i, C = n sum f_i^2 c_i^2 and normal z [derived here], so that each of
+    `DIRECTIONS` draws of z and c has a least w at which it passes the critical value. The answer is
+    the .8 quantile of these: `Answer.detectable` is its normal approximation, and is too low where
+    few coordinates have most of the weight.
+    """
+    f, count = m.weights, m.weights.shape[1]
+    z, c = rng.standard_normal((2, DIRECTIONS, count))
+    c /= np.linalg.norm(c, axis=1, keepdims=True)
+    silent = ~(m.gain > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        n = (m.gain * count / m.moment(2))[:, None]
+        central, mixed = f @ (z**2).T, np.sqrt(n) * (f**1.5 @ (c * z).T)
+        square = n * (f**2 @ (c**2).T)
+        lacking = np.maximum(_critical(f, level)[:, None] - central, 0.0)
+        least = (np.sqrt(mixed**2 + square * lacking) - mixed) / square
+    found = np.quantile(np.where(lacking > 0, least, 0.0), POWER, axis=1)
+    return np.where(silent, np.inf, found)
+
+
+def _critical(weights: Floats, level: float) -> Floats:
+    """The value that sum_i w_i chi^2_i exceeds with the probability `level`, `[tests]`."""
+    top = weights.max(1)
+    w = weights / top[:, None]
+    low, high = np.zeros(len(w)), np.full(len(w), 0.5)
+    for _ in range(60):
+        t = (low + high) / 2
+        x, tail = _saddlepoint(w, t)
+        low, high = np.where(tail > level, t, low), np.where(tail > level, high, t)
+    critical: Floats = top * x
+    return critical
+
+
+def _saddlepoint(w: Floats, t: Floats) -> tuple[Floats, Floats]:
+    """x = K'(t) and the probability that sum_i w_i chi^2_i exceeds it (`upper_tail`)."""
+    rest = 1 - 2 * t[:, None] * w
+    x = (w / rest).sum(1)
+    r = np.sqrt(2 * (t * x + np.log(rest).sum(1) / 2))
+    v = t * np.sqrt(2 * (w**2 / rest**2).sum(1))
+    return x, ndtr(-(r + np.log(v / r) / r))
+
+
+def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
+    """Non-centrality x at which the statistic lies z standard deviations above `excess`.
+
+    It solves x - z sqrt(2 c2 + 4 scale x) = excess. [Derived here, in the normal approximation:
+    shifted coordinates add x = sum f_i s_i^2 to the mean and 4 sum f_i^2 s_i^2 to the variance,
+    which is 4 scale x for the typical weight `scale` = c3 / c2. It is 4 max(f) x where all of the
+    shift sits in the heaviest coordinate, so that a bound from the typical weight is approximate.
+    The larger root of the squared equation.]
+    """
+    half = excess + 2 * scale * z**2
+    return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + 2 * second * z**2, 0.0)), 0.0)
+
+
+def normal(weights: Floats) -> Floats:
+    """Weights scaled to sum to 1 over the last axis; negative ones count as 0.
+
+    The result is uniform if no weight is positive.
+
+    >>> normal(np.array([3.0, 1.0, -1.0])).tolist()
+    [0.75, 0.25, 0.0]
+    """
+    positive = np.maximum(weights, 0.0)
+    total = positive.sum(-1, keepdims=True)
+    return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / weights.shape[-1])
+
+
+def contrasts(levels: int) -> Floats:
+    """Orthonormal basis of the vectors that sum to zero, `[levels, levels - 1]` (Helmert)."""
+    basis = np.tril(np.ones((levels, levels)), -1).T[:, 1:] * 1.0
+    for k in range(1, levels):
+        basis[k, k - 1] = -k
+        basis[:, k - 1] /= np.sqrt(k * (k + 1))
+    return basis

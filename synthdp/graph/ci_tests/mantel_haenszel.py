@@ -38,8 +38,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthdp.graph.ci_tests.answer import Answer
-from synthdp.graph.ci_tests.mixture import Floats, Mixture, answers, contrasts, normal
+from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, answers, contrasts, normal
 
 MIN_SNR = 3.0
 """A stratum counts as covered if its noisy size is so many standard deviations of its noise.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from synthdp.graph.discovery.algorithm import Algorithm, Releaser
-from synthdp.graph.discovery.em_pc.search import EM_PC
-from synthdp.graph.discovery.measure_plan import MeasurePlan
-from synthdp.graph.discovery.measured_pc import Measure, measured_pc
+from synthdp.graph.discovery.measured_pc import Measure, MeasurePlan, measured_pc
 from synthdp.graph.discovery.measuring import MEASURED_PC
-from synthdp.graph.discovery.priv_pc.search import PRIV_PC
-from synthdp.graph.discovery.rcit_pc.search import RCIT_PC
-from synthdp.graph.discovery.svt_pc.search import SVT_PC
+from synthdp.graph.discovery.rank_pc import EM_PC, PRIV_PC, SVT_PC
+from synthdp.graph.discovery.rcit_pc import RCIT_PC
+from synthdp.graph.discovery.skeleton import Algorithm, Releaser
 
 ALGORITHMS: dict[str, Algorithm] = {
     "measured_pc": MEASURED_PC,

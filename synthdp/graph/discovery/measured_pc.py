@@ -15,8 +15,8 @@ of the round, only the noise of each table (k tables of a round have k times the
 
 Noise makes tests weak, so that this is not textbook PC. A pair once found dependent is separated
 only by a test that could have seen that again: not when its upper bound exceeds `BLUNT` times the
-effect found, or `MAX_SEPARATED_EFFECT`. A v-structure needs much evidence (`discovery.colliders`).
-Unless tests are sharp, a score turns arrows on a clear gain (`discovery.second_opinion`).
+effect found, or `MAX_SEPARATED_EFFECT`. A v-structure needs much evidence (`discovery.orient`).
+Unless tests are sharp, a score turns arrows on a clear gain (`discovery.orient`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
 effect below the plan's margin, and otherwise undecided, outside the graph's structure.
@@ -25,6 +25,7 @@ effect below the plan's margin, and otherwise undecided, outside the graph's str
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,16 +34,11 @@ from statistics import median
 from types import MappingProxyType
 
 from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.answer import Answer, Query, Verdict
-from synthdp.graph.ci_tests.trend import has_order
-from synthdp.graph.discovery.certainty import link_probability
-from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
-from synthdp.graph.discovery.effort import Effort
-from synthdp.graph.discovery.latent import with_marks
-from synthdp.graph.discovery.measure_plan import MeasurePlan
-from synthdp.graph.discovery.reading import limit_parents, reading
-from synthdp.graph.discovery.second_opinion import second_opinion
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.chi_square import Answer, Query, Verdict
+from synthdp.graph.ci_tests.trend import OrderedTests, Shared, has_order
+from synthdp.graph.discovery.orient import second_opinion, surest_colliders, tested_triples
 from synthdp.graph.discovery.skeleton import (
     Evidence,
     Skeleton,
@@ -50,11 +46,80 @@ from synthdp.graph.discovery.skeleton import (
     pc_skeleton,
     subsets_of_either,
 )
+from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known
-from synthdp.graph.ordered_tests import OrderedTests, Shared
+from synthdp.graph.meek import Collider, Pdag, extend, meek, orient_colliders, orient_known
 from synthdp.graph.tables import NoisyTables, cells
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+
+# --- measure plan ---
+#
+# What a search by tables may measure: public constants, which decide before any row is read.
+
+
+JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
+"""Shares of the graph budget where the whole table is measured at once."""
+ROUND_SHARES: Mapping[str, float] = {"pairs": 0.6, "triples": 0.25, "quadruples": 0.15}
+"""Shares of the graph budget by round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurePlan:
+    """Public constants of a run.
+
+    `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
+    as absent; `max_cells`: of a table of three columns or more, and `max_pair_cells` of one of two,
+    which has columns of hundreds of categories, too; `max_pairs`: open pairs, of more of which a
+    screen chooses some; `max_screened`: open pairs of a screen; `max_tables`: of a later round;
+    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
+    in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
+    for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
+    set (all of them in the whole table), where noise is large (`Effort`); `max_parents`: of a
+    column in the result.
+    """
+
+    level: float = 0.05
+    margin: float = 0.1
+    max_cells: int = 4096
+    max_pair_cells: int = 1 << 16
+    max_pairs: int = 25_000
+    max_screened: int = 500_000
+    max_tables: int = 2000
+    joint_cells: int = 4096
+    joint_order: int = 2
+    order: int = 3
+    candidates: Mapping[int, int] = field(default_factory=lambda: {1: 24, 2: 8, 3: 5})
+    max_parents: int = 6
+
+    def joint(self, domain: Domain) -> bool:
+        """Whether the whole table is measured at once."""
+        return math.prod(domain.sizes) <= self.joint_cells
+
+    def shares(self, domain: Domain) -> Mapping[str, float]:
+        """The rounds that a search may release, in order, with their share of the budget."""
+        return JOINT_SHARES if self.joint(domain) else ROUND_SHARES
+
+    def refuse_too_many(self, domain: Domain, knowledge: Knowledge) -> None:
+        """Stop where the spec leaves too many pairs open: a public fact, so before anything is
+        spent.
+
+        Raises:
+            SynthdpError: more pairs are open than may be measured.
+        """
+        open_pairs = 0 if self.joint(domain) else len(knowledge.undecided_pairs())
+        if open_pairs > self.max_screened:
+            raise SynthdpError(
+                f"graph: {open_pairs} pairs of columns are open, at most"
+                f" {self.max_screened} can be screened",
+                hint=(
+                    "decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
+                    " columns out"
+                ),
+            )
+
+
+# --- measured pc ---
+
 
 Measure = Callable[[str, Sequence[tuple[str, ...]]], tuple[NoisyTable, ...]]
 """Measures tables for a named round and charges the share of that round.
@@ -94,7 +159,7 @@ def measured_pc(
     `shared` says which levels of a column are groups of several. Links are `learned`, or
     `undecided` and then outside the structure. `pairs` are the open pairs to look at, in column
     order: all of them by default. Others are undecided. If there may be `unseen` causes, the graph
-    also says what holds in spite of them (`discovery.latent`).
+    also says what holds in spite of them (`discovery.unseen_causes`).
 
     Raises:
         SynthdpError: more pairs are open than may be measured.
@@ -296,3 +361,142 @@ class _Search:
         around = graph.around(pair[0]) | graph.around(pair[1])
         for other in self._sorted(around - {*pair, middle}):
             yield (*pair, self._sorted((middle, other)))
+
+
+# --- effort ---
+#
+# How hard a search looks for a separating set, by what its tests can see.
+
+
+SHARP = 0.02
+"""Effect (Cohen's w) from which on tests count as sharp: half of them see it."""
+SHARP_LEVEL = 0.001
+"""Level of a dependence that is hardly there, where tests see `SHARP`."""
+MAX_CANDIDATES: Mapping[int, int] = {1: 24, 2: 24, 3: 16}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look for a separator: the level of a dependence that is hardly there, and the
+    candidates of tests, by size of the set.
+
+    Where noise hides much, each further test of a true link may separate it, so that few are made.
+    Where tests are sharp, a false link stays because its separator was not tried, or because chance
+    made that test significant. So what the tests of one size can see, `weakest` (Cohen's w; it
+    follows from the noise and the rows), decides on the next: below `SHARP`, the level is
+    `SHARP_LEVEL` times (weakest / SHARP)^2, and candidates grow with the square root of SHARP /
+    weakest. The level then tends to 0 like 1 / rows, as a consistent search needs: what a link adds
+    to a test's statistic grows like the rows, and its critical value only like their logarithm.
+
+    >>> Effort.of(0.05, {1: 24, 2: 8, 3: 5})
+    Effort(level=1.0, candidates={1: 24, 2: 8, 3: 5})
+    >>> Effort.of(0.005, {1: 24, 2: 8, 3: 5})
+    Effort(level=6.25e-05, candidates={1: 24, 2: 24, 3: 15})
+    """
+
+    level: float
+    candidates: Mapping[int, int]
+
+    @classmethod
+    def of(cls, weakest: float, candidates: Mapping[int, int]) -> Effort:
+        """The effort where half of the last tests see an effect of `weakest`."""
+        if not weakest <= SHARP:
+            return cls(1.0, candidates)
+        more = 1.5 * math.sqrt(SHARP / max(weakest, SHARP / 100))
+        return cls(
+            SHARP_LEVEL * (weakest / SHARP) ** 2,
+            {n: min(round(more * tried), MAX_CANDIDATES[n]) for n, tried in candidates.items()},
+        )
+
+
+# --- certainty ---
+#
+# How likely a link of `measured_pc` is a link of the truth: a class of its weakest evidence.
+#
+# The weakest evidence for a link is the largest p-value of all tests that might have separated it,
+# or that of the pair alone where none was made. On random networks and tables, whose truth is
+# known, the share of true links grows with it in steps. These are public constants: they were
+# counted on `benchmarks/random_networks.py`, seeds 1000 to 1159, and
+# `benchmarks/random_tables.py`, seeds 3000 to 3079, at epsilon .3, 1 and 3 and 2,000 to 200,000
+# rows. `python -m benchmarks.link_calibration` holds them against others.
+
+
+EVIDENCE = (0.3, 1.0, 2.0, 4.0)
+"""Ends of the classes: minus log10 of the largest p-value."""
+PLAIN = (None, None, 0.9, 0.95, 0.99)
+"""Share of true links in each class, where no column is ordered. Below .9 it was .6 and .8 there,
+and less on networks that nothing was counted on: so it is not told.
+"""
+ORDERED = (None, None, 0.7, 0.85, 0.95)
+"""The same where one is (.45 and .6): trend tests leave more behind (`ci_tests.trend`)."""
+ALONE, WEAK, CLEAR = 7.0, 0.9, 0.99
+"""Without a further test: up to so much evidence of the pair alone, and beyond."""
+
+
+def link_probability(tests: Sequence[Test], *, ordered: bool) -> float | None:
+    """The probability that a pair with these tests, which found it linked, is linked; None where
+    that is not known well.
+
+    >>> from synthdp.graph.ci_tests.chi_square import Answer
+    >>> alone = Answer("dependent", 1e-20, 90.0, 0.3, 0.4, 0.02)
+    >>> given = Answer("dependent", 1e-3, 11.0, 0.1, 0.2, 0.03)
+    >>> link_probability([((), alone), (("z",), given)], ordered=False)
+    0.95
+    """
+    able = [answer.p_value for given, answer in tests if given and math.isfinite(answer.detectable)]
+    weakest = -math.log10(max(*able, 1e-300) if able else max(tests[0][1].p_value, 1e-300))
+    if not able:
+        return CLEAR if weakest >= ALONE else WEAK
+    return (ORDERED if ordered else PLAIN)[bisect_right(EVIDENCE, weakest)]
+
+
+# --- reading ---
+#
+# From an oriented graph and its evidence to a `CausalGraph`, whose links are three-valued.
+
+
+def limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair], bool]:
+    """Which learned links to keep so that no column has more than `most` parents.
+
+    The strongest are kept, and the fixed ones always.
+    """
+    dropped: set[frozenset[str]] = set()
+    dag = extend(graph)
+    for node in dag.nodes:
+        parents = dag.ordered(dag.parents[node])
+        tests = {p: evidence.get((p, node)) or evidence.get((node, p)) for p in parents}
+        effects = {p: found[0][1].effect for p, found in tests.items() if found}
+        weakest = sorted(effects, key=effects.__getitem__)
+        dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
+    return lambda pair: frozenset(pair) not in dropped
+
+
+def reading(
+    graph: Pdag,
+    skeleton: Skeleton,
+    knowledge: Knowledge,
+    keep: Callable[[Pair], bool],
+    probability: Callable[[Pair], float | None] = lambda pair: None,
+) -> CausalGraph:
+    """The learned graph; pairs that are neither linked nor absent are listed as undecided.
+
+    `probability` is that of a learned link, if it is known.
+    """
+    directed = [
+        GraphEdge(a, b, directed=True, provenance="learned", probability=probability((a, b)))
+        for a, b in graph.directed()
+        if (a, b) not in knowledge.fixed and keep((a, b))
+    ]
+    undirected = [
+        GraphEdge(a, b, directed=False, provenance="learned", probability=probability((a, b)))
+        for a, b in graph.undirected()
+        if keep((a, b))
+    ]
+    unclear = [
+        GraphEdge(a, b, directed=False, provenance="undecided")
+        for a, b in knowledge.undecided_pairs()
+        if (a, b) not in skeleton.linked and not skeleton.absent((a, b))
+    ]
+    return CausalGraph.from_knowledge(
+        knowledge, provenance="required", arrows=(*directed, *undirected, *unclear)
+    )

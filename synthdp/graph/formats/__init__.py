@@ -8,16 +8,12 @@ from pathlib import Path
 from synthdp import files as untrusted
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.bif_text import read_network_text
-from synthdp.graph.formats.dot import read_dot
-from synthdp.graph.formats.dot_writing import write_dagitty, write_dot
-from synthdp.graph.formats.edgelist import read_yaml, write_yaml
-from synthdp.graph.formats.gml import read_gml
-from synthdp.graph.formats.graphml import read_graphml
-from synthdp.graph.formats.json_graphs import read_json, write_json
-from synthdp.graph.formats.mistakes import GraphFileError, mistake
-from synthdp.graph.formats.tetrad import read_tetrad
+from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
+from synthdp.graph.formats.edgelist import read_tetrad, read_yaml, write_yaml
+from synthdp.graph.formats.gml import read_gml, read_graphml, read_json, write_json
+from synthdp.graph.formats.meaning import GraphFileError, mistake
 from synthdp.spec.addresses import home
-from synthdp.spec.load.lists import with_lists
+from synthdp.spec.load.loader import with_lists
 
 __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "read_text"]
 

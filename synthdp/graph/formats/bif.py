@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.edge import GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.bif_text import Family, NetworkText, Row, read_network_text, shown
-from synthdp.graph.formats.mistakes import GraphFileError, mistake
+from synthdp.graph.formats.meaning import GraphFileError, mistake
 
 MAX_TABLE_CELLS = 1_000_000
 MAX_CELLS = 10_000_000  # of all tables of a file

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats.dot import COMMENTS, Cursor, Language, Token
 from synthdp.graph.formats.draft import GraphDraft
-from synthdp.graph.formats.mistakes import Place, mistake
-from synthdp.graph.formats.tokens import COMMENTS, Cursor, Language, Token
+from synthdp.graph.formats.meaning import Place, mistake
 
 QUOTED = 'a name with spaces, brackets or commas goes in quotes: "Age (years)"'
 MAX_QUOTED = 300  # characters of a list in a message

@@ -7,12 +7,19 @@ A node's name is its label, else its identifier. What an edge's arrows say count
 from __future__ import annotations
 
 import html
+import json
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any
+from xml.sax import SAXParseException
+from xml.sax.handler import ContentHandler
 
+from synthdp import files as untrusted
+from synthdp.errors import OutputError, SynthdpError, install
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats.dot import Cursor, Language
 from synthdp.graph.formats.draft import GraphDraft
-from synthdp.graph.formats.meaning import TRUE
-from synthdp.graph.formats.mistakes import Place
-from synthdp.graph.formats.tokens import Cursor, Language
+from synthdp.graph.formats.meaning import TRUE, GraphFileError, Place, mistake
 
 # DoWhy writes `directed 1node [`: a number ends where a key begins.
 GML = Language(
@@ -35,7 +42,7 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
     Raises:
         GraphFileError: with file, line, column and what is allowed.
     """
-    return _Reader(text, file=file, language=GML).graph()
+    return _GmlReader(text, file=file, language=GML).graph()
 
 
 class _Entry(dict[str, str]):
@@ -44,7 +51,7 @@ class _Entry(dict[str, str]):
     place: Place
 
 
-class _Reader(Cursor):
+class _GmlReader(Cursor):
     hint = 'expected  graph [ directed 1 node [ id 0 label "a" ] edge [ source 0 target 1 ] ]'
 
     def graph(self) -> CausalGraph:
@@ -102,3 +109,190 @@ class _Reader(Cursor):
             told.update(PLAIN | told | {YED_ARROWS[key]: value})
         if depth == 0 or key == "dir":
             told[key] = value
+
+
+# --- graphml ---
+#
+# GraphML, as networkx, igraph and yEd write it.
+#
+# A file is a stranger's: defusedxml parses it, which refuses entities and declarations of types.
+# Reference: graphml.graphdrawing.org.
+
+
+def read_graphml(text: str, *, file: str) -> CausalGraph:
+    """Read a graph in GraphML.
+
+    Raises:
+        GraphFileError: with file, line, column and what is allowed.
+        OutputError: defusedxml is not installed.
+    """
+    try:
+        from defusedxml import DefusedXmlException
+        from defusedxml.sax import parse
+    except ImportError:
+        raise OutputError("graphs in XML need defusedxml", hint=install("codebook")) from None
+    reader = _GraphmlReader(file)
+    try:
+        parse(StringIO(text), reader, forbid_dtd=True)
+    except SAXParseException as error:
+        place = (error.getLineNumber() or 1, (error.getColumnNumber() or 0) + 1)
+        raise mistake(
+            file, place, f"this is not XML: {error.getMessage()}", hint="expected GraphML"
+        ) from None
+    except DefusedXmlException:
+        raise mistake(
+            file,
+            None,
+            "declares types or entities, which are not read",
+            hint="take the DOCTYPE out of the file",
+        ) from None
+    if not reader.begun:
+        raise mistake(file, None, "holds no graph", hint="expected GraphML: graphml, graph, node")
+    return reader.draft.graph()
+
+
+class _GraphmlReader(ContentHandler):
+    """Takes elements as they come; nodes and edges go into a draft when they end."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file, self.draft = file, GraphDraft(file)
+        self.begun = self.directed = False
+        self.keys: dict[str, str] = {}  # by identifier: the attribute's name
+        self.defaults: dict[str, dict[str, str]] = {}  # by element: its attributes
+        self.kind = self.key = ""
+        self.parts: list[str] = []  # of the text since the last tag
+        self.own: dict[str, str] = {}
+        self.told: dict[str, str] = {}
+        self.place: Place = (1, 1)
+
+    def startElement(self, name: str, attrs: Any) -> None:
+        tag, own = name.rpartition(":")[2], dict(attrs.items())
+        self.parts = []
+        if tag == "graph":
+            if self.begun:
+                raise self.wrong("a second graph, or one inside a node", hint="one graph, flat")
+            self.begun, self.directed = True, own.get("edgedefault") == "directed"
+        elif tag == "hyperedge":
+            raise self.wrong("a hyperedge", hint="an edge joins two nodes")
+        elif tag in ("node", "edge"):
+            self.kind, self.own, self.place = tag, own, self.here
+            self.told = dict(self.defaults.get(tag, {}))
+        elif tag == "key":
+            self.kind, self.key = own.get("for", "all"), own.get("attr.name", "").lower()
+            self.keys[own.get("id", "")] = self.key
+        elif tag == "data":
+            self.key = self.keys.get(own.get("key", ""), "")
+        elif tag == "Arrows":
+            ends = {"arrowtail": own.get("source", ""), "arrowhead": own.get("target", "")}
+            self.told |= {"dir": "both", **ends}
+
+    def characters(self, content: str) -> None:
+        self.parts.append(content)
+
+    def endElement(self, name: str) -> None:
+        tag, text = name.rpartition(":")[2], "".join(self.parts).strip()
+        if tag == "default":
+            for kind in ("node", "edge") if self.kind == "all" else (self.kind,):
+                self.defaults.setdefault(kind, {})[self.key] = text
+        elif tag == "data" and text:
+            self.told[self.key] = text
+        elif tag == "NodeLabel":
+            self.told["label"] = text
+        elif tag == "node":
+            self.draft.add(self.own.get("id"), self.told, place=self.place)
+        elif tag == "edge":
+            ends = (self.own.get("source"), self.own.get("target"))
+            directed = self.own.get("directed", str(self.directed)).lower() == "true"
+            self.draft.join(ends, self.told, mark="->" if directed else "--", place=self.place)
+        self.parts = []
+
+    @property
+    def here(self) -> Place:
+        where: Any = self._locator  # type: ignore[attr-defined]
+        return where.getLineNumber(), where.getColumnNumber() + 1
+
+    def wrong(self, message: str, *, hint: str) -> GraphFileError:
+        return mistake(self.file, self.here, message, hint=hint)
+
+
+# --- json graphs ---
+#
+# Graphs in JSON: the `graph.json` of a bundle, and networkx' node-link form.
+
+
+HINT = (
+    "expected a bundle's graph.json, with nodes, edges, groups and latent; or networkx' node-link"
+    " form, with directed, nodes, and links or edges"
+)
+
+
+def read_json(text: str, *, file: str) -> CausalGraph:
+    """The graph of a bundle's `graph.json`, or in networkx' node-link form.
+
+    Raises:
+        GraphFileError: with file, line and column where it is not JSON, else with the entry.
+    """
+    try:
+        data = untrusted.parse_json(text)
+    except json.JSONDecodeError as error:
+        place = (error.lineno, error.colno)
+        raise mistake(file, place, f"this is not JSON: {error.msg}", hint=HINT) from None
+    except ValueError as error:
+        raise mistake(file, None, str(error), hint=HINT) from None
+    if not isinstance(data, dict):
+        raise mistake(file, None, "this is no graph: it is no map of names", hint=HINT)
+    if "directed" in data or "links" in data:
+        return _node_link(data, file)
+    try:
+        return CausalGraph.from_json(data)
+    except SynthdpError as error:
+        raise mistake(file, None, error.message, hint=error.hint or HINT) from None
+
+
+def write_json(graph: CausalGraph) -> str:
+    """A graph as the `graph.json` of a bundle."""
+    return json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _node_link(data: Mapping[str, Any], file: str) -> CausalGraph:
+    links = "links" if "links" in data else "edges"
+    directed = data.get("directed")
+    if not isinstance(directed, bool):
+        raise mistake(file, None, "does not say whether it is directed", hint=HINT)
+    draft = GraphDraft(file)
+    for i, told in _entries(data, "nodes", file):
+        if not _is_name(told.get("id")):
+            raise _wrong(file, "nodes", i, "has no id: a text or a number")
+        draft.add(str(told["id"]), _attributes(told))
+    for i, told in _entries(data, links, file):
+        ends = (told.get("source"), told.get("target"))
+        if not all(map(_is_name, ends)):
+            raise _wrong(file, links, i, "has no source or no target: a node's id")
+        mark = "->" if directed else "--"
+        draft.join((str(ends[0]), str(ends[1])), _attributes(told), mark=mark)
+    return draft.graph()
+
+
+def _entries(data: Mapping[str, Any], key: str, file: str) -> list[tuple[int, Mapping[str, Any]]]:
+    listed = data.get(key)
+    if not isinstance(listed, list):
+        raise mistake(file, None, f"has no list {key!r}", hint=HINT)
+    wrong = next((i for i, told in enumerate(listed) if not isinstance(told, dict)), None)
+    if wrong is not None:
+        raise _wrong(file, key, wrong, "is no map of names")
+    return list(enumerate(listed))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _attributes(told: Mapping[str, Any]) -> dict[str, str]:
+    """What is told in texts, numbers and truth values; true is `true`."""
+    plain = {k.lower(): v for k, v in told.items() if isinstance(v, str | int | float)}
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in plain.items()}
+
+
+def _wrong(file: str, key: str, entry: int, message: str) -> GraphFileError:
+    return mistake(file, None, f"{key} #{entry + 1} {message}", hint=HINT)

@@ -24,6 +24,16 @@ leaves its example out.
 
 The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of
 many models in one layer, `[model, ...]`, and the same norms and sums hold for each of them.
+
+What DP-SGD needs of a layer, and how the sum of its clipped gradients is taken.
+
+Trusted, because a sum must not depend on one example by more than the clipping norm, however
+numbers are rounded: `stable_sum` proves by how much rounding may add to it.
+
+Features of a column's levels, which are public, as layers take them: what the proofs of `layers`
+and `clipped_layer` ask of them.
+
+Sums and products that the layers' gradients are made of.
 """
 
 from __future__ import annotations
@@ -31,24 +41,136 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, weighted_by
-from synthdp.privacy.dpsgd.layer_features import (
-    Features,
-    block_diagonal,
-    check_features,
-    check_kept,
-)
-from synthdp.privacy.dpsgd.layer_sums import (
-    node_by_node,
-    nodes_first,
-    one_hot_sums,
-    one_hot_sums_anywhere,
-    squares_of,
-)
+from synthdp.errors import BoundaryError
+from synthdp.privacy.dpsgd.settings import MAX_STRETCH
+
+# --- clipped layer ---
+
+
+PIECE = 4096  # examples that are summed at once
+Norms = dict[nn.Parameter, Tensor]  # per-example norms of each parameter's gradient, shape [batch]
+Sums = dict[nn.Parameter, Tensor]  # gradient of each parameter, summed over weighted examples
+
+
+class ClippedLayer(nn.Module):
+    """What DP-SGD needs of a layer; `seen` holds one batch's (input, output gradient) within a
+    step.
+    """
+
+    bias: nn.Parameter
+    seen: tuple[Tensor, Tensor] | None = None
+    weighs_inputs = False  # whether `clipped_sum` gives the inputs their weights, or the gradients
+    double_sums = False  # whether sums over examples are of 64 bits
+
+    def take_seen(self) -> tuple[Tensor, Tensor]:
+        """What this step kept, forgotten here, so that rows do not outlive their step."""
+        if self.seen is None:
+            raise RuntimeError(f"{type(self).__name__} took no part in the loss")
+        seen, self.seen = self.seen, None
+        return seen
+
+    def received(self, g: Tensor) -> Tensor:
+        """What `norms` and `clipped_sum` take for g, from the gradient of the layer's output: a
+        public linear map of each example's own.
+        """
+        return g
+
+    @property
+    def terms(self) -> int:
+        """Most terms whose squares are added up, one into the other, in a norm."""
+        raise NotImplementedError
+
+    def norms(self, a: Tensor, g: Tensor) -> Norms:
+        """Per-example gradient norms, shape `[batch]`, of each parameter that is trained."""
+        raise NotImplementedError
+
+    def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
+        """Gradient of each parameter, or what `pulled_back` maps to it, summed over examples with
+        weights `c` `[batch]`, by `weighted_by`.
+        """
+        raise NotImplementedError
+
+    def pulled_back(self, sums: Sums) -> Sums:
+        """Gradients of the parameters from the sum of all `clipped_sum`: a public linear map of
+        norm at most `MAX_STRETCH`.
+        """
+        return sums
+
+
+def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int) -> Sums:
+    """`layer.clipped_sum` of one chunk in 64 bits, before `pulled_back`; examples that do not count
+    have the weight zero.
+
+    On the CPU blocks of `block` slots, `MAX_SINGLE` at most, are summed in 32 bits, and the
+    blocks' sums in 64. Layers with `double_sums` are summed in 64 bits, `PIECE` examples at a time,
+    and so are all on other devices. What a block's sum is rounded to depends on the block alone,
+    since blocks lie at the same places of chunks of the same shape (see `dpsgd` for what is assumed
+    of kernels).
+
+    What one example more or less does to the rounding [derived here]. A sum of n products, each of
+    norm at most w, takes each through n roundings at most, its own included, in whatever order the
+    coordinates are added, each in an order of its own. So it is off, coordinate by coordinate, by
+    at most n u / (1 - n u) times the sizes of its terms [Higham, "Accuracy and Stability of
+    Numerical Algorithms", 2nd ed., Lemma 3.1 and Section 4.2], and by at most (n + 1)^2 u w in L2.
+    A term that is zero adds nothing and rounds nothing. One example more or less changes its own
+    block, and where it moves another example, that one's new block: two at most
+    (`noise.Streams.places`). With and without it, in 32 bits (u = 2^-24), that is four sums: 4
+    (MAX_SINGLE + 1)^2 2^-24 w, `BLOCK_SLACK`. All other blocks have the same sums.
+
+    In 64 bits (u = 2^-53) n terms in k pieces are off by at most (PIECE + k + 1) n u w. Twice that
+    is below 0.76 times 2^-14 w for up to 2^24
+    examples in up to 8192 pieces: chunks have 128 slots or more, so that no table that `source`
+    reads needs more.
+
+    `pulled_back` is linear: it takes the sums' difference to that of the parameters' gradients,
+    which `norms` bounds, and the 64-bit rounding to at most `MAX_STRETCH` times itself:
+    `DOUBLE_SLACK`. The terms of such a layer, rows that are looked up, have norms of at most
+    sqrt(parents) |g|, as `norms` states them. What the map itself rounds is a sum of at most q =
+    `MAX_LEVELS` rows that
+    share a feature: twice q u `MAX_STRETCH` n w, 2^-14 w at most, for which the 16 times 2^-14
+    that are charged leave room, since the first bound is 0.76 times 2^-14 w.
+    """
+    double = layer.double_sums or a.device.type != "cpu"
+    precision, most = (
+        (torch.float64, PIECE) if double else (torch.float32, block * max(1, PIECE // block))
+    )
+    totals: Sums = {}
+    for first in range(0, len(c), most):
+        rows = slice(first, first + most)
+        inputs, gradients, weights = a[rows], g[rows], c[rows].to(precision)
+        if double and layer.weighs_inputs:
+            gradients = gradients.to(precision)
+        elif double and a.is_floating_point():
+            inputs = inputs.to(precision)
+        if not double:
+            inputs, gradients, weights = (
+                torch.unflatten(values, 0, (-1, block)) for values in (inputs, gradients, weights)
+            )
+        for p, part in layer.clipped_sum(inputs, gradients, weights).items():
+            own = part if double else part.sum(0, dtype=torch.float64)
+            totals[p] = totals[p] + own if p in totals else own
+    return totals
+
+
+def weighted_by(values: Tensor, c: Tensor) -> Tensor:
+    """`values` `[..., batch, ...]` times the weights `c` `[..., batch]`, in the precision of the
+    weights, in the order in which `values` lie.
+    """
+    weights = c.view(*c.shape, *[1] * (values.ndim - c.ndim))
+    if values.dtype == c.dtype:
+        return values * weights
+    return values.to(c.dtype, copy=True).mul_(
+        weights
+    )  # half the time of a product of two precisions
+
+
+# --- layers ---
 
 
 class ParentLookup(ClippedLayer):
@@ -327,3 +449,121 @@ class MaskedLinear(ClippedLayer):
 
 
 CLIPPED_LAYERS = (ParentLookup, NodeLinear, MaskedLinear)
+
+
+# --- layer features ---
+
+
+MAX_LEVELS = 1024  # of a column with features
+MIN_KEPT = 0.25  # of the norm of an output's gradient, by the features of a node
+Features = Sequence[
+    Tensor
+]  # for each column one vector per level, `[levels, features]`; see `data.domain`
+
+
+def check_features(features: Features) -> None:
+    """Refuse features that the proofs do not hold for.
+
+    A matrix of numbers of at least 0 stretches by at most the root of the largest row sum of its
+    product with its transpose.
+    """
+    for own in features:
+        if len(own) > MAX_LEVELS:
+            raise BoundaryError(f"features are for at most {MAX_LEVELS} levels")
+        if not bool((own >= 0).all()) or not float(own.square().sum(1).max()) <= 1 + 1e-6:
+            raise BoundaryError(
+                "features of a level must be numbers of at least 0, of norm at most 1"
+            )
+        if float((own @ own.sum(0)).max()) > MAX_STRETCH**2:
+            raise BoundaryError(f"features stretch a gradient by more than {MAX_STRETCH}")
+
+
+def check_kept(features: Features) -> None:
+    """Refuse features that may cancel: they keep at least `MIN_KEPT` of any gradient's norm."""
+    for own in features:
+        kept = float(torch.linalg.eigvalsh((own @ own.T).double())[0])
+        if not kept >= MIN_KEPT**2:
+            raise BoundaryError(f"features keep less than {MIN_KEPT:g} of a gradient")
+
+
+def block_diagonal(features: Features) -> Tensor:
+    """All features as one sparse matrix `[rows, features]`."""
+    check_features(features)
+    places, values, row, column = [], [], 0, 0
+    for own in features:
+        places.append(own.nonzero().T + torch.tensor([[row], [column]]))
+        values.append(own[own != 0])
+        row, column = row + own.shape[0], column + own.shape[1]
+    return torch.sparse_coo_tensor(
+        torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False
+    ).coalesce()
+
+
+# --- layer sums ---
+
+
+def one_hot_sums(rows: Tensor, owner: Tensor, values: Tensor, count: int) -> Tensor:
+    """For each of `count` rows of a table the sum of the `values` `[batch * nodes, width]` of those
+    that looked it up, `[count, width]`.
+
+    `rows` `[batch, lookups]` are looked up, by the nodes `owner` `[lookups]`, which are in order.
+    """
+    batch, nodes = len(rows), len(values) // max(1, len(rows))
+    ends = np.append(0, np.tile(np.bincount(owner.numpy(), minlength=nodes), batch).cumsum())
+    one_hot = sparse.csc_array(
+        (np.ones(rows.numel(), values.numpy().dtype), rows.flatten().numpy(), ends),
+        shape=(count, batch * nodes),
+    )
+    return torch.from_numpy(one_hot @ values.numpy())
+
+
+def one_hot_sums_anywhere(rows: Tensor, owner: Tensor, values: Tensor, count: int) -> Tensor:
+    """`one_hot_sums` on any device, by torch, whose product takes three times as long on a CPU."""
+    nodes = len(values) // max(1, len(rows))
+    node = torch.arange(len(rows), device=rows.device).unsqueeze(1) * nodes + owner
+    ones, places = (
+        torch.ones(rows.numel(), dtype=values.dtype, device=rows.device),
+        torch.stack([rows.flatten(), node.flatten()]),
+    )
+    one_hot = torch.sparse_coo_tensor(places, ones, (count, len(values)), check_invariants=False)
+    sums: Tensor = torch.sparse.mm(one_hot, values)
+    return sums
+
+
+def node_by_node(values: Tensor, basis: Tensor, dimension: int) -> Tensor:
+    """The product of each node's `values`, nodes along `dimension`, with its `basis` `[node, from,
+    to]`: one product for a node, whatever leads.
+    """
+    nodes = values.movedim(dimension, 0)
+    return (
+        torch.bmm(nodes.flatten(1, -2), basis)
+        .view(*nodes.shape[:-1], basis.shape[-1])
+        .movedim(0, dimension)
+    )
+
+
+def nodes_first(values: Tensor) -> Tensor:
+    """`[..., batch, node, width]` as `[node * ..., batch, width]`, which is how it lies in
+    memory.
+    """
+    return values.movedim(-2, 0).flatten(0, -3)
+
+
+def squares_of(values: Tensor) -> Tensor:
+    """Squared norms along the last dimension; faster than a sum of squares, which would be written
+    down.
+    """
+    norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
+    return norms.square()
+
+
+def without(values: Tensor, spoilt: Tensor | None) -> Tensor:
+    """`values` `[slots, ...]` with zeros for what is `spoilt` `[slots]`: not finite times a weight
+    of zero would not be zero.
+
+    They lie in memory as before, so that the sums of other blocks go the same way.
+    """
+    if spoilt is None:
+        return values
+    kept = torch.empty_like(values).copy_(values)
+    return kept.masked_fill_(spoilt.view(-1, *[1] * (values.ndim - 1)), 0)

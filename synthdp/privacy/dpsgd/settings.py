@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from synthdp.privacy.table import Table
 
 # What arithmetic adds to a clipped sum, relative to the clipping norm: 32-bit norms (proof in
-# `layers`), and the sums of blocks of examples (proof in `clipped_layer.stable_sum`). Larger blocks
+# `layers`), and the sums of blocks of examples (proof in `layers.stable_sum`). Larger blocks
 # cost noise, more of them time.
 NORM_SLACK = 1e-3
 MAX_TERMS = 2**15  # of a norm that is summed in 32 bits

@@ -12,7 +12,7 @@ noise is a real Gaussian N rounded to the same lattice. As round(s) is a lattice
 round(N) = round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output
 says through its low bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence
 sensitivity <= clip + g sqrt(d). `DpSgd.sensitivity` also holds what arithmetic adds: to norms
-(`layers`) and to sums (`clipped_layer.stable_sum`), both proved.
+(`layers`) and to sums (`layers.stable_sum`), both proved.
 
 What one example does to the numbers of the others [derived here]. Examples go through the model in
 chunks of one public shape, `DpSgd.slots` of them; each is in a slot that coins choose
@@ -44,43 +44,127 @@ generator's normals are normal.
 After each step weights are clamped to +-`MAX_WEIGHT`, which is post-processing. Training does not
 get there (weights of a few units); it keeps every number of a pass far below where 32 bits
 overflow, and inputs small enough for what `layers` says of underflow.
+
+What a step of DP-SGD takes of Opacus' optimizer, and what holds the weights.
+
+Memory that is freed and taken again stays with the process.
+
+A training step frees and takes blocks of some megabytes dozens of times. The C library gives such
+blocks back to the system each time, and the system hands them out anew page by page; on small
+models that takes a quarter of a step.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import dp_accounting
 import numpy as np
 import torch
 from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from opacus.grad_sample.utils import register_grad_sampler, register_norm_sampler
+from opacus.optimizers import DPOptimizerFastGradientClipping
 from torch import Tensor, nn
 
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import OutputError
-from synthdp.privacy.dpsgd.allocator import keep_freed_memory
-from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
-from synthdp.privacy.dpsgd.layer_sums import without
-from synthdp.privacy.dpsgd.layers import CLIPPED_LAYERS
-from synthdp.privacy.dpsgd.optimizer import (
-    LatticeOptimizer,
-    check_layers,
-    check_tensors,
-    clamp_weights,
-    no_gradient_sampler,
+from synthdp.errors import BoundaryError, OutputError
+from synthdp.privacy.dpsgd.layers import (
+    CLIPPED_LAYERS,
+    ClippedLayer,
+    Norms,
+    Sums,
+    stable_sum,
+    without,
 )
 from synthdp.privacy.dpsgd.settings import MAX_TERMS, MAX_WEIGHT, DpSgd
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
-if TYPE_CHECKING:  # a rehearsal keeps nothing, and needs no ledger
+if TYPE_CHECKING:
     from synthdp.privacy.journal import Checkpoints
+
+
+# --- optimizer ---
+
+
+def clamp_weights(params: Sequence[nn.Parameter]) -> None:
+    """Hold noisy weights to +-`MAX_WEIGHT`: post-processing."""
+    with torch.no_grad():
+        for p in params:
+            p.clamp_(-MAX_WEIGHT, MAX_WEIGHT)
+
+
+def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
+    """Raise `ValueError` unless there are exactly these tensors, and every number is one."""
+    if {name: t.shape for name, t in tensors.items()} != dict(shapes) or not all(
+        bool(t.isfinite().all()) for t in tensors.values()
+    ):
+        raise ValueError("not the tensors of this training")
+
+
+class LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
+    """Opacus' optimizer with the noise of this module: on a public lattice, from the run's own
+    stream.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        randomness: Randomness,
+        deviation: float,
+        spacing: float,
+        **settings: float,
+    ) -> None:
+        super().__init__(optimizer, loss_reduction="mean", **settings)
+        self.randomness, self.deviation, self.spacing = randomness, deviation, spacing
+
+    def add_noise(self) -> None:
+        """Make the sums of all parameters, as one vector, noisy; see the module's proof."""
+        exact = torch.cat([p.summed_grad.flatten() for p in self.params])
+        noisy = torch.from_numpy(
+            self.randomness.lattice_gaussian(
+                exact.cpu().numpy(), sigma=self.deviation, spacing=self.spacing
+            )
+        ).to(self.params[0])
+        for p, part in zip(
+            self.params, torch.split(noisy, [p.numel() for p in self.params]), strict=True
+        ):
+            p.grad = part.view_as(p)
+
+
+def check_layers(module: nn.Module) -> None:
+    """Whether every trained parameter sits in a layer whose per-example norm is proved.
+
+    Raises:
+        BoundaryError: one does not.
+    """
+    for name, layer in module.named_modules():
+        if (
+            any(p.requires_grad for p in layer.parameters(recurse=False))
+            and type(layer) not in CLIPPED_LAYERS
+        ):
+            raise BoundaryError(
+                f"layer {name} ({type(layer).__name__}) has no proved per-example norm"
+            )
+
+
+def no_gradient_sampler(*_: object) -> NoReturn:
+    raise BoundaryError(
+        "per-example gradients are never built: norms come from the layers themselves"
+    )
+
+
+# --- training ---
+
 
 Weights = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # steps done, steps in all
@@ -348,3 +432,28 @@ class _Trainer(Clipping):
                     **{k: tensors[f"{k}/{n}"].to(self.device) for k in MOMENTS},
                 }
         return done
+
+
+# --- allocator ---
+
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+KEPT_BLOCK, KEPT_FREE = (
+    32 << 20,
+    256 << 20,
+)  # bytes: larger blocks go back when freed, and what is free above that much
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Let this process keep freed blocks, up to `KEPT_FREE` bytes. Where the C library is not
+    glibc, nothing changes.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        setting = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    setting(MMAP_THRESHOLD, KEPT_BLOCK)
+    setting(TRIM_THRESHOLD, KEPT_FREE)

@@ -16,7 +16,7 @@ import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.composition import composed
+from synthdp.privacy.events.composition import composed
 from synthdp.privacy.noise import NoiseKind
 
 Adjacency = Literal["add_remove", "replace_one"]

@@ -3,6 +3,10 @@
 An event states public scales and sensitivities for units of so many rows, for adding or removing
 one unit; what it costs follows from them. All scales are those of noise on whole numbers. Replacing
 a unit removes one and adds one: twice what is pure, and for counts what is said there.
+
+The event of keys that are told where their noisy counts reach a threshold.
+
+The event of Gaussian noise on sums of which it is known how far a replaced unit moves them.
 """
 
 from __future__ import annotations
@@ -13,15 +17,8 @@ from typing import Any, Self
 import attrs
 import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.common import DifferentialPrivacyParameters
 
-from synthdp.privacy.composition import composed
-from synthdp.privacy.concentrated import (
-    LARGEST_PURE_EPSILON,
-    bounded_range_pld,
-    concentrated_pld,
-    discrete_gaussian_rho,
-    pure_pld,
-)
 from synthdp.privacy.events.base import (
     MAX_MOVED,
     MAX_ROWS,
@@ -33,8 +30,15 @@ from synthdp.privacy.events.base import (
     positive,
     whole,
 )
-from synthdp.privacy.events.mixture import gaussian
-from synthdp.privacy.loss_grid import discrete_gaussian_pld
+from synthdp.privacy.events.composition import composed, discrete_gaussian_pld
+from synthdp.privacy.events.concentrated import (
+    LARGEST_PURE_EPSILON,
+    bounded_range_pld,
+    concentrated_pld,
+    discrete_gaussian_rho,
+    pure_pld,
+)
+from synthdp.privacy.events.gaussian import Gaussian, gaussian
 
 MAX_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
 
@@ -324,3 +328,114 @@ def too_few(planned: int, rows: int, *, what: str = "a table") -> str | None:
     if planned >= rows:
         return None
     return f"{what} was planned for {planned} rows of a unit; it may have {rows}"
+
+
+# --- threshold ---
+
+
+@attrs.frozen
+class ThresholdedGaussianDpEvent(KernelEvent):
+    """Rounded Gaussian noise of standard deviation `sigma` on the counts of all keys that occur, of
+    which those are told whose noisy count reaches a threshold; one unit fills them with <=
+    `sensitivity` counts.
+
+    `delta` bounds the probability that any key is told of those that one unit alone has
+    (`mechanisms.frequent_texts` has the proof, and computes the threshold that meets it). The event
+    costs what the Gaussian does, and with probability `delta` all is lost: twice that where a unit
+    is replaced, as each of both may have keys alone [derived here].
+    """
+
+    sigma: float
+    delta: float
+    sensitivity: int = 1
+
+    name = "thresholded_gaussian"
+
+    @property
+    def gaussian(self) -> RoundedGaussianDpEvent:
+        """The noise on keys that both tables have."""
+        return RoundedGaussianDpEvent(self.sigma, self.sensitivity)
+
+    @property
+    def squared_mu(self) -> float:
+        return self.gaussian.squared_mu
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return self.repeated(1, adjacency, width)
+
+    def repeated(
+        self, count: int, adjacency: Adjacency, width: float
+    ) -> pld.PrivacyLossDistribution:
+        lost = pld.from_privacy_parameters(
+            DifferentialPrivacyParameters(0.0, self.delta), value_discretization_interval=width
+        )
+        noisy = self.gaussian.repeated(count, adjacency, width)
+        return composed([(noisy, 1), (lost, count * UNITS[adjacency])])
+
+    def too_narrow(self, rows: int) -> str | None:
+        return too_few(self.sensitivity, rows)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        """Of the Gaussian: the other part bounds no loss, and takes no work."""
+        positive(self.delta, 1)
+        return self.gaussian.expected_loss(limits, times)
+
+    def words(self) -> str:
+        return (
+            f"{self.gaussian.words()}, told where they reach a threshold that counts of one unit"
+            f" alone reach with probability {self.delta:.3g} at most"
+        )
+
+
+# --- sums ---
+
+
+@attrs.frozen
+class GaussianSumsDpEvent(KernelEvent):
+    """Gaussian noise of `noise_multiplier` times the longest move of a unit that comes or goes, in
+    L2; one that is replaced moves the sums by at most `replaced` times that, from 1 to 2.
+
+    Only the length of a move counts (`gaussian.Gaussian`). A unit of k rows that is replaced by one
+    of k is k times one row or none replaced by one or none, and moves the sums by at most the k
+    moves together: the same `replaced` holds for units of any number of rows, and for groups of
+    units [derived here].
+    """
+
+    noise_multiplier: float
+    replaced: float
+
+    name = "gaussian_sums"
+    noise = "lattice"
+
+    def moved(self, adjacency: Adjacency) -> float:
+        """The longest move, in units of the noise."""
+        return (self.replaced if adjacency == "replace_one" else 1.0) / self.noise_multiplier
+
+    @property
+    def squared_mu(self) -> float:
+        return float(self.noise_multiplier**-2)
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return self.repeated(1, adjacency, width)
+
+    def repeated(
+        self, count: int, adjacency: Adjacency, width: float
+    ) -> pld.PrivacyLossDistribution:
+        together = 1 / (self.moved(adjacency) * math.sqrt(count))
+        return Gaussian(dp_accounting.GaussianDpEvent(together)).cost("add_remove", width)
+
+    def widened(self, size: int) -> GaussianSumsDpEvent:
+        return attrs.evolve(self, noise_multiplier=self.noise_multiplier / size)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        """1 / 2 s^2 under noise s."""
+        if not 1 <= number(self.replaced) <= 2:
+            raise ValueError(f"a replaced unit that moves {self.replaced:g} times as much")
+        once = dp_accounting.GaussianDpEvent(self.noise_multiplier)
+        return Gaussian(once).expected_loss(limits, times)
+
+    def words(self) -> str:
+        return (
+            f"Gaussian of {self.noise_multiplier:.6g} times the most that a unit moves all numbers"
+            f" together (in L2), and one that is replaced {self.replaced:.6g} times as much"
+        )

@@ -19,9 +19,6 @@ from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.amplification import secret_sample_pld
-from synthdp.privacy.composition import composed
-from synthdp.privacy.concentrated import concentrated_pld
 from synthdp.privacy.events.base import (
     Adapter,
     Adjacency,
@@ -30,15 +27,17 @@ from synthdp.privacy.events.base import (
     positive,
     whole,
 )
+from synthdp.privacy.events.composition import composed
+from synthdp.privacy.events.concentrated import concentrated_pld, secret_sample_pld
 from synthdp.privacy.events.gaussian import Gaussian, MixtureOfGaussians, PoissonSampled
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
+    GaussianSumsDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
+    ThresholdedGaussianDpEvent,
 )
-from synthdp.privacy.events.sums import GaussianSumsDpEvent
-from synthdp.privacy.events.threshold import ThresholdedGaussianDpEvent
 
 MAX_PARTS = 200  # of one purpose, in a stranger's bundle
 OF_BATCHES = (PoissonSampled.name, MixtureOfGaussians.name)  # events of one step of a training

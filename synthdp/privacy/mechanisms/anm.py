@@ -15,13 +15,26 @@ propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that
 the rest of a release.
 
 The default score, "table", is none of the paper's: it releases a two-way table of the pair instead
-(`privacy.mechanisms.pair_table`), which at 2000 rows and epsilon 1 tells .85 of the directions of
+(`privacy.mechanisms.anm`), which at 2000 rows and epsilon 1 tells .85 of the directions of
 simulated pairs, where HSIC tells .58 (benchmarks/orientation.py).
+
+One noisy two-way table of a pair of numeric columns: all that an additive noise model in both
+directions is read from.
+
+The scores of Kusner et al. (2016, see `privacy.mechanisms.anm`) are released one by one, and each
+moves by several units with one row, on half of the rows. A table of counts moves by one, on all of
+them, and both regressions, the residuals and their dependence are post-processing of it
+(`graph.discovery.anm_direction`).
+
+Which way pairs of columns point: additive noise models of pairs that are chosen late.
+
+A pair is measured by a two-way table (`pair_table`), the default, or by dependence scores (`anm`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -29,19 +42,19 @@ import dp_accounting
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.basis import Basis
+from synthdp.data.basis import Basis, KernelGrid, Scale
 from synthdp.data.domain import Domain
-from synthdp.data.kernel import KernelGrid
-from synthdp.data.scales import Scale
+from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms.dependence import (
     KENDALL_SENSITIVITY,
     SPEARMAN_SENSITIVITY,
     hsic,
     kendall,
+    scaled_columns,
     spearman,
     spread_table,
 )
-from synthdp.privacy.mechanisms.mechanism import Arrays
+from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
@@ -309,3 +322,180 @@ def residual(fitted: Floats, causes: Floats, effects: Floats) -> Floats:
     """Half of what the regression leaves, so that it lies in [-1, 1], `[rows]`."""
     middles = (np.arange(BINS) + 0.5) / BINS * 2 - 1
     return np.asarray((effects - np.interp(causes, middles, fitted)) / 2, dtype=np.float64)
+
+
+# --- pair table ---
+
+
+Integers = npt.NDArray[np.int64]
+
+CELLS = 16
+"""Along each column's declared range: on simulated pairs finer grids lose more to noise than
+coarser ones lose to width.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyPair:
+    """Released counts `[CELLS, CELLS]` of x by y, with noise of deviation `sigma` in each; may be
+    negative.
+    """
+
+    counts: Floats
+    sigma: float
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """Count the rows in a public grid of equal cells of both ranges, and add rounded Gaussian
+    noise.
+
+    Sensitivity [derived here]: a row lies in one cell, or in none if either number is missing,
+    whatever the other rows are. Adding or removing it moves one count by one, so 1 in L2; k rows of
+    a unit at most k, reached in one cell. Counts are whole numbers, so that rounding the noise is
+    post-processing (`events.kernel.RoundedGaussianDpEvent`).
+
+    Raises:
+        ValueError: a column is no number or instant.
+    """
+
+    domain: Domain
+    x: str
+    y: str
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
+            raise ValueError(
+                f"an additive noise model needs two columns of numbers or instants, got {self.x!r}"
+                f" and {self.y!r}"
+            )
+
+    @property
+    def name(self) -> str:
+        """Name for the ledger and the certificate."""
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a two-way table of"
+            f" {CELLS} x {CELLS} cells"
+        )
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """One Gaussian mechanism on counts."""
+        return RoundedGaussianDpEvent(self.noise_multiplier, rows_per_unit)
+
+    def run(self, table: Table, randomness: Randomness) -> NoisyPair:
+        """Count, then the noise."""
+        x, y = scaled_columns(table, self.domain, (self.x, self.y))
+        known = ~np.isnan(x) & ~np.isnan(y)
+        counts = count_cells(x[known], y[known])
+        return NoisyPair(
+            np.asarray(
+                randomness.rounded_gaussian(counts, sigma=self.noise_multiplier), dtype=np.float64
+            ),
+            self.noise_multiplier,
+        )
+
+    def pack(self, value: NoisyPair) -> Arrays:
+        """The table."""
+        return {"counts": value.counts}
+
+    def unpack(self, arrays: Arrays) -> NoisyPair:
+        """The table."""
+        counts = arrays["counts"]
+        if (
+            counts.shape != (CELLS, CELLS)
+            or counts.dtype != np.float64
+            or not np.isfinite(counts).all()
+        ):
+            raise ValueError("not the counts of a pair")
+        return NoisyPair(counts, self.noise_multiplier)
+
+
+def count_cells(x: Floats, y: Floats) -> Integers:
+    """Rows by cell, `[CELLS, CELLS]`; numbers on [-1, 1], those beyond count in the outermost
+    cells.
+    """
+    rows, columns = (np.clip(((v + 1) / 2 * CELLS).astype(np.intp), 0, CELLS - 1) for v in (x, y))
+    return np.bincount(rows * CELLS + columns, minlength=CELLS**2).reshape(CELLS, CELLS)
+
+
+# --- orientations ---
+
+
+Score = Literal["table"] | Published
+
+
+@dataclass(frozen=True)
+class OrientationBudget:
+    """Additive noise models of pairs that are chosen later, in the light of earlier releases, at a
+    price fixed when the plan is made.
+
+    k pairs get `noise_multiplier * sqrt(k)` each: k Gaussian mechanisms that compose to the planned
+    one whatever k is, for k / (`noise_multiplier` sqrt(k))^2 is the planned squared mu [Dong, Roth
+    and Su, "Gaussian Differential Privacy", arXiv:1905.02383v3, Corollary 3.3]. k depends on
+    earlier releases alone.
+    """
+
+    domain: Domain
+    noise_multiplier: float
+    scores: tuple[Score, ...] = ("table",)
+
+    @property
+    def name(self) -> str:
+        """Name for the ledger and the certificate."""
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on additive noise"
+            " models of pairs chosen from earlier releases"
+        )
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """One Gaussian mechanism; on counts, where each pair has a two-way table."""
+        if self.scores == ("table",):
+            return RoundedGaussianDpEvent(self.noise_multiplier, rows_per_unit)
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+
+    def scaled(self, factor: float) -> OrientationBudget:
+        """The same with `factor` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    def choose(self, pairs: Sequence[tuple[str, str]]) -> ChosenOrientations:
+        """The mechanism for `pairs`."""
+        noise = self.noise_multiplier * math.sqrt(len(pairs))
+        published = tuple(score for score in self.scores if score != "table")
+        if self.scores != ("table",) and published != self.scores:
+            raise ValueError(f"a two-way table is released alone, got scores {self.scores}")
+        models = (
+            (
+                AdditiveNoiseScores(self.domain, a, b, noise, published)
+                if published
+                else PairTable(self.domain, a, b, noise)
+            )
+            for a, b in pairs
+        )
+        return ChosenOrientations(self, tuple(models))
+
+
+@dataclass(frozen=True)
+class ChosenOrientations(Prepaid[OrientationBudget]):
+    """`OrientationBudget` with its pairs chosen."""
+
+    models: tuple[AdditiveNoiseScores | PairTable, ...]
+
+    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyScores | NoisyPair, ...]:
+        """One model after the other, each with its own split if it has one."""
+        return tuple(model.run(table, randomness) for model in self.models)
+
+    def pack(self, value: tuple[NoisyScores | NoisyPair, ...]) -> Arrays:
+        """Arrays by pair and name."""
+        packed = [model.pack(one) for model, one in zip(self.models, value, strict=True)]  # type: ignore[arg-type]
+        return {
+            f"{i:06d}.{name}": array for i, one in enumerate(packed) for name, array in one.items()
+        }
+
+    def unpack(self, arrays: Arrays) -> tuple[NoisyScores | NoisyPair, ...]:
+        """Arrays by pair and name."""
+        own = [
+            {n[7:]: a for n, a in arrays.items() if n[:7] == f"{i:06d}."}
+            for i in range(len(self.models))
+        ]
+        return tuple(model.unpack(one) for model, one in zip(self.models, own, strict=True))

@@ -1,12 +1,17 @@
-"""Noisy marginals: counts of public tables plus Gaussian noise on whole numbers."""
+"""Noisy marginals: counts of public tables plus Gaussian noise on whole numbers.
+
+Noise on tables of counts: drawn and charged from the same two fields, so that sampler and event
+cannot disagree.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import dp_accounting
 import numpy as np
@@ -14,13 +19,65 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups, Starts
-from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
-from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
-from synthdp.privacy.mechanisms.counting import Columns as Columns
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
-from synthdp.privacy.noise import Randomness
-from synthdp.privacy.table import Table
-from synthdp.spec.wording import many
+from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
+from synthdp.privacy.mechanisms.mechanism import Arrays, PlannedMechanism, Prepaid
+from synthdp.privacy.noise import DRAWS, Integers, Randomness
+from synthdp.privacy.table import Columns, Table
+from synthdp.spec.load.wording import many
+
+# --- count noise ---
+
+
+Sampler = Literal["discrete", "rounded"]  # of `NoiseKind`: Gaussian noise on whole numbers
+EVENTS: Mapping[Sampler, Callable[[float, int], dp_accounting.DpEvent]] = MappingProxyType(
+    {"discrete": DiscreteGaussianDpEvent, "rounded": RoundedGaussianDpEvent}
+)
+
+
+def sampler_for(rows_per_unit: int) -> Sampler:
+    """The sampler whose cost is known exactly for units of so many rows, which is public.
+
+    discrete  One row. The sampler is exact, with no assumption about real numbers, and so is its
+    cost.
+    rounded   Several rows. The discrete Gaussian's cost is only bounded there
+    (`events.kernel.DiscreteGaussianDpEvent`), and its bound
+              takes 5 to 10% more epsilon than the rounded Gaussian's exact cost at the same noise.
+    """
+    return "discrete" if rows_per_unit == 1 else "rounded"
+
+
+@runtime_checkable
+class OnCounts(Protocol):
+    """A planned mechanism whose kind of noise follows from the unit."""
+
+    def for_unit(self, rows_per_unit: int) -> PlannedMechanism:
+        """The same mechanism with the noise that `sampler_for` names."""
+        ...
+
+
+@dataclass(frozen=True)
+class CountNoise:
+    """Gaussian noise of `sigma` on every cell of one table of counts: of the kind `sampler`, whole
+    numbers either way.
+    """
+
+    sampler: Sampler
+    sigma: float
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """What one table does to a unit of at most `rows_per_unit` rows, which are as many
+        counts.
+        """
+        return EVENTS[self.sampler](self.sigma, rows_per_unit)
+
+    def on(self, counts: Integers, randomness: Randomness) -> Integers:
+        """`counts` with the noise."""
+        noisy: Integers = DRAWS[self.sampler](randomness, counts, self.sigma, 1.0)
+        return noisy
+
+
+# --- marginals ---
+
 
 STARTS = "starts-"
 """Of the key of a column's groups in the journal, before the column's position."""
@@ -54,7 +111,7 @@ class NoisyMarginals:
     exactly one cell of a table. Adding or removing a unit of k rows changes the counts of one table
     by k in L1 and at most k in L2, reached when all its rows share a cell; replacing it does that
     twice, by sqrt(2) k at most in L2 (`events.kernel.RoundedGaussianDpEvent`). `m` tables are `m`
-    such mechanisms run one after the other. A plan takes the sampler that `count_noise.sampler_for`
+    such mechanisms run one after the other. A plan takes the sampler that `marginals.sampler_for`
     names.
     """
 
@@ -103,7 +160,7 @@ class NoisyMarginals:
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
     def for_unit(self, rows_per_unit: int) -> NoisyMarginals:
-        """The same with the noise for units of so many rows (`count_noise.sampler_for`)."""
+        """The same with the noise for units of so many rows (`marginals.sampler_for`)."""
         return replace(self, sampler=sampler_for(rows_per_unit))
 
     def scaled(self, factor: float) -> NoisyMarginals:

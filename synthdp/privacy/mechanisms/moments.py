@@ -16,10 +16,9 @@ import dp_accounting
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.basis import Basis
+from synthdp.data.basis import Basis, Scale
 from synthdp.data.encoding import Codes
-from synthdp.data.scales import Scale
-from synthdp.privacy.events.sums import GaussianSumsDpEvent
+from synthdp.privacy.events.kernel import GaussianSumsDpEvent
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table

@@ -20,10 +20,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent
-from synthdp.privacy.mechanisms.counting import Columns
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Integers, Randomness
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Columns, Table
 
 MOVES = 4
 """What a row moves a score by at most (`PairScreen`)."""

@@ -23,11 +23,10 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.mechanisms.count_noise import CountNoise, Sampler, sampler_for
-from synthdp.privacy.mechanisms.counting import Columns, count_tables
+from synthdp.privacy.mechanisms.marginals import CountNoise, Sampler, sampler_for
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Columns, Table, count_tables
 
 IntArray = npt.NDArray[np.int64]
 
@@ -110,7 +109,7 @@ class ScoreBudget:
         return dp_accounting.SelfComposedDpEvent(self.noise.event(rows_per_unit), self.questions)
 
     def for_unit(self, rows_per_unit: int) -> ScoreBudget:
-        """The same with the noise for units of so many rows (`count_noise.sampler_for`)."""
+        """The same with the noise for units of so many rows (`marginals.sampler_for`)."""
         return replace(self, sampler=sampler_for(rows_per_unit))
 
     def scaled(self, factor: float) -> ScoreBudget:
@@ -215,7 +214,7 @@ class ScoreCounts(Prepaid[ScoreBudget]):
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """A row adds 1 to the wrong or to the right answers of each card (`adding.Summands`)."""
+    """A row adds 1 to the wrong or to the right answers of each card (`table.Summands`)."""
 
     domain: Domain
     cards: tuple[Scorecard, ...]

@@ -9,6 +9,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import EncodedColumn
 from synthdp.data.kinds import COLUMN_KINDS
 from synthdp.errors import DataError
+from synthdp.spec.load.wording import look_alike
 from synthdp.spec.model import (
     CsvSource,
     Dataset,
@@ -16,7 +17,6 @@ from synthdp.spec.model import (
     PrivacyUnit,
     Source,
 )
-from synthdp.spec.wording import look_alike
 
 
 def check_misfits(

@@ -5,6 +5,26 @@ Libraries that are given a path may take it for an address to fetch, a home fold
 archive to unpack. Here a path is only ever the name of a regular file (or, for Parquet, of a folder
 of them); absolute paths and links are followed, since a steward names what a steward may read.
 Column names are looked at before any row.
+
+Levels of a Parquet table that is larger than memory, read batch by batch.
+
+What stays in memory is one byte per value (two where a column has more than 256 levels) and one
+batch of rows; cleaned values are not kept, so that nothing can be judged on such a table. Every row
+is a unit of its own: bounding the rows of a unit needs all of its rows at once.
+
+Which columns of a source are read, and under which names: `drop` and `rename` of the spec.
+
+Both are facts of the spec and of the header. Nothing here sees a row.
+
+A table given from Python: a pandas DataFrame that stands in for a file.
+
+The frame is sealed where it enters (`seal_dataframe`) and is opened by the kernel's reader alone.
+Its cells then take the same way as those of a file: one value at a time (`synthdp.data.encoding`).
+
+The table is the frame as it was given, its dtypes included. A neighbouring table is a frame of the
+same dtypes with the rows of one unit more or less. So no dtype may follow from the rows: where
+pandas infers one, as `read_csv` does, a single odd value makes a column of numbers a column of
+text. Declare the dtypes, or read every column as text.
 """
 
 from __future__ import annotations
@@ -16,13 +36,19 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, EncodedColumn, encode_column
 from synthdp.errors import DataError
+from synthdp.privacy.private import _KERNEL_KEY, Private
+from synthdp.privacy.readers.checks import check_columns, few, told_alike
+from synthdp.spec.model import ChosenColumns, ParquetSource, Source, SqlSource
 
 MAX_HEADER = 1_000_000  # bytes of the line that names the columns
 BLOCK = 16 << 20  # bytes; no row of a CSV file is longer than two of them
@@ -304,3 +330,156 @@ def _check_cells(column: pa.ChunkedArray) -> None:
                 f"a text is longer than {MAX_CELL:,} bytes",
                 hint="no category is; drop the column from the source",
             )
+
+
+# --- streaming ---
+
+
+BATCH_ROWS = 131_072
+
+
+def encode_batches(
+    domain: Domain, batches: Iterator[pa.RecordBatch], *, rows: int
+) -> tuple[Codes, dict[str, EncodedColumn]]:
+    """Levels `[rows, columns]` of all batches, and each column's misfits (confidential; without its
+    levels).
+
+    Raises:
+        ValueError: the batches hold another number of rows.
+    """
+    codes = np.empty(
+        (rows, len(domain)), dtype=np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16
+    )
+    misfits = dict.fromkeys(domain.names, (0, 0, 0))
+    done = 0
+    for batch in batches:
+        for i, column in enumerate(domain.columns):
+            encoded = encode_column(column, batch.column(column.name))
+            codes[done : done + batch.num_rows, i] = encoded.codes
+            wrong, outside, missing = misfits[column.name]
+            misfits[column.name] = (
+                wrong + encoded.wrong_type,
+                outside + encoded.outside,
+                missing + encoded.unexpected_missing,
+            )
+        done += batch.num_rows
+    if done != rows:
+        raise ValueError("another number of rows than the files say")
+    nothing = np.zeros(0, dtype=np.uint16)
+    # Of one byte each where that does: whoever computes on levels widens them first, as for two
+    # bytes.
+    return cast("Codes", codes), {
+        name: EncodedColumn(nothing, *found) for name, found in misfits.items()
+    }
+
+
+# --- chosen ---
+
+
+Choose = Callable[[Sequence[str]], dict[int, str]]
+"""From a table's column names: the places that are read, each with its name in the spec."""
+
+
+def choice(source: Source, domain: Domain, id_column: str | None) -> Choose:
+    """What the spec reads of a table; it refuses a table whose columns are not the declared ones.
+
+    Raises:
+        DataError: (when called) the names do not fit the spec.
+    """
+
+    apart = isinstance(source, ParquetSource | SqlSource)  # names lie apart from the rows
+
+    def choose(names: Sequence[str]) -> dict[int, str]:
+        if not isinstance(source, ChosenColumns):
+            check_columns(names, domain, id_column, apart=apart)
+            return dict(enumerate(names))
+        wanted = [*source.drop, *source.rename]
+        if lost := [name for name in wanted if name not in set(names)]:
+            alike = told_alike(lost, {name: i for i, name in enumerate(names)})
+            told = f"dataset.source drops or renames {few(map(repr, lost))}, which the table lacks"
+            raise DataError(
+                "; ".join([told, *alike]),
+                hint="names must be the source's own, letter by letter; take out what it lacks",
+            )
+        kept = {
+            i: source.rename.get(name, name)
+            for i, name in enumerate(names)
+            if name not in source.drop
+        }
+        check_columns(list(kept.values()), domain, id_column, places=list(kept), apart=apart)
+        return kept
+
+    return choose
+
+
+def chosen_frame(
+    frame: pd.DataFrame, choose: Choose, *, commas: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The columns of a frame that are read, with their names in the spec.
+
+    Texts of numbers in the columns `commas` have a comma before their decimals; each gets a point.
+    """
+    kept = choose([str(name) for name in frame.columns])
+    chosen = frame.iloc[:, list(kept)].set_axis(list(kept.values()), axis="columns")
+    return chosen.assign(**{name: with_point(chosen[name]) for name in commas if name in chosen})
+
+
+def with_point(texts: pd.Series[str]) -> pd.Series[str]:
+    """Each text with points for its commas and commas for its points: 1.5 is then no number."""
+    for old, new in ((".", "\0"), (",", "."), ("\0", ",")):
+        texts = texts.str.replace(old, new, regex=False)
+    return texts
+
+
+# --- dataframe ---
+
+
+HINT = (
+    "give the rows from Python: `synthdp.Spec.load(SPEC).release(df, out=OUT)`, or"
+    " `synthdp.resume(OUT, df)` for an interrupted run"
+)
+
+
+def seal_dataframe(frame: object) -> Private[pd.DataFrame]:
+    """Seal a DataFrame. What its owner changes in it afterwards is not seen.
+
+    Raises:
+        DataError: `frame` is no DataFrame.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(
+            f"rows are given as a pandas DataFrame, and this is a {type(frame).__name__}",
+            hint="make one of it, with a column for each column of the spec",
+        )
+    return Private(frame.copy(deep=False), key=_KERNEL_KEY)
+
+
+def open_dataframe(
+    sealed: Private[pd.DataFrame] | None,
+    *,
+    check: Callable[[Sequence[str]], object],
+    check_rows: Callable[[int], None],
+) -> pd.DataFrame:
+    """The rows of a sealed DataFrame, without its index. `check` sees the columns' names first.
+
+    Raises:
+        DataError: no rows were given, `check` or `check_rows` refuse them, or a column holds times
+            with a zone.
+    """
+    if sealed is None:
+        raise DataError("dataset.source is a DataFrame, and no rows were given", hint=HINT)
+    frame = sealed.unseal(key=_KERNEL_KEY)
+    names = [str(name) for name in frame.columns]
+    check(names)
+    check_rows(len(frame))
+    zoned = [
+        name
+        for name, dtype in zip(names, frame.dtypes, strict=True)
+        if isinstance(dtype, pd.DatetimeTZDtype)
+    ]
+    if zoned:
+        raise DataError(
+            f"column {zoned[0]!r} of the DataFrame holds times with a zone, which are not read",
+            hint="make them local times without a zone, as `dt.tz_localize(None)` does",
+        )
+    return frame.set_axis(names, axis="columns").reset_index(drop=True)

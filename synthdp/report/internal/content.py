@@ -11,7 +11,7 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.evaluate.functional.suggest import SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
-from synthdp.report.graph_view import GraphView
+from synthdp.report.sections import GraphView
 
 EVALUATION, ATTACK = "evaluation", "attack"  # parts that `ReportContent.absent` may name
 

@@ -12,24 +12,37 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.files import private_folder, write_private
-from synthdp.report.audits import audit_tables, conclusion
-from synthdp.report.graph_view import GraphView, finding_tables, graph_sentence
-from synthdp.report.guarantee import budget_left, roc_picture
-from synthdp.report.internal import findings, pictures
-from synthdp.report.internal.analysis import analysis_view
+from synthdp.report.internal import appendix
+from synthdp.report.internal import sections as findings
 from synthdp.report.internal.appendix import (
     ATTACK_CAPTIONS,
+    analysis_view,
     attack_tables,
     misfit_table,
     tables,
 )
-from synthdp.report.internal.cards import attack_card, report_cards
 from synthdp.report.internal.content import ATTACK, EVALUATION, ReportContent
-from synthdp.report.internal.estimands import estimand_view
-from synthdp.report.internal.suggestions import suggestion_view
-from synthdp.report.internal.uses import report_uses
-from synthdp.report.parts import MAX_BYTES, number, svg_image, template
-from synthdp.report.tables import PageLimits
+from synthdp.report.internal.sections import (
+    attack_card,
+    estimand_view,
+    report_cards,
+    report_uses,
+    suggestion_view,
+)
+from synthdp.report.sections import (
+    MAX_BYTES,
+    GraphView,
+    PageLimits,
+    audit_tables,
+    budget_left,
+    conclusion,
+    finding_tables,
+    graph_sentence,
+    number,
+    roc_picture,
+    svg_image,
+    template,
+)
 
 # Tried in turn until the page is small enough: a table of hundreds of columns shows its worst parts
 # alone.
@@ -94,7 +107,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "uses": [*report_uses(content)],
         "verdicts": [*report_cards(content)],
         "verdict": findings.verdict(content.gates),
-        "budget": pictures.budget(content.budget),
+        "budget": appendix.budget(content.budget),
         "budget_sentence": findings.budget(content.budget),
         "budget_left": budget_left(
             content.budget.epsilon, content.budget.dataset_spent, content.budget.cap_epsilon
@@ -126,12 +139,12 @@ def _evaluation_view(content: ReportContent) -> dict[str, Any]:
         "utility_notes": (),
     }
     if report is not None:
-        view["utilities"] = pictures.utilities(report.utility)
+        view["utilities"] = appendix.utilities(report.utility)
         view["utility_notes"] = report.utility.notes
     if report is not None and report.fidelity is not None:
         view["overlay_sentence"] = findings.fidelity(report.fidelity, report.floor, report.equal)
-        view["overlays"] = pictures.overlays(content.domain, report.fidelity, LIMITS[0].overlays)
-        view["association"] = pictures.association(report.fidelity)
+        view["overlays"] = appendix.overlays(content.domain, report.fidelity, LIMITS[0].overlays)
+        view["association"] = appendix.association(report.fidelity)
     return view
 
 
@@ -162,6 +175,6 @@ def _attack_view(content: ReportContent) -> dict[str, Any]:
         return {"roc": roc_picture(profile), "attack_tables": [], "no_attack": told}
     main = attack_card({k: v for k, v in attack.items() if k != "declared"})
     return {
-        "roc": pictures.attack_roc(attack, profile, telling=main.state != "unknown"),
+        "roc": appendix.attack_roc(attack, profile, telling=main.state != "unknown"),
         "attack_tables": [t for t in attack_tables(attack) if t.caption in ATTACK_CAPTIONS],
     }

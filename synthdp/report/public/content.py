@@ -8,8 +8,7 @@ from typing import Any
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.report.graph_view import GraphView
-from synthdp.report.measured_vs_synthetic import NoisyCounts
+from synthdp.report.sections import GraphView, NoisyCounts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from synthdp.spec.checks.problem import CrossProblem, stated
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import ReleaseSpec, category_types
 
 MAX_PAIR_CELLS = 1 << 18  # of a measured table
 
@@ -166,3 +166,180 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             f"got {share:g}; graph mode {mode} spends nothing on the graph",
             hint,
         )
+
+
+# --- gates ---
+#
+# Checks of gates: the figure is computed, something can fail the gate, and not chance alone.
+#
+# A gate that nothing could fail protects nobody, and one that chance alone fails costs a whole
+# budget: both are mistakes in a spec.
+
+
+JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
+CLASSIFIED = ("tstr_auc", "tstr_ratio")
+
+
+def judged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on how good the rows are, where nobody looks."""
+    for i, gate in enumerate(spec.gates):
+        where, judged = ("gates", i, "metric"), gate.metric in JUDGED
+        if judged and not spec.evaluation.enabled:
+            hint = "set evaluation.enabled: true, or delete the gate"
+            yield CrossProblem(
+                where, f"{gate.metric} is never computed: evaluation is not enabled", hint
+            )
+        elif judged and spec.evaluation.holdout == 0:
+            yield CrossProblem(
+                where,
+                f"{gate.metric} needs test rows, and evaluation.holdout is 0",
+                "e.g. holdout: 0.2",
+            )
+
+
+def classified(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on classifiers that learn nothing."""
+    evaluation = spec.evaluation
+    for i, gate in enumerate(spec.gates):
+        if (
+            gate.metric in CLASSIFIED
+            and evaluation.enabled
+            and evaluation.holdout > 0
+            and not evaluation.targets
+        ):
+            message = f"{gate.metric} needs classifiers, and evaluation.targets is empty"
+            yield CrossProblem(
+                ("gates", i, "metric"), message, "name at least one column in evaluation.targets"
+            )
+
+
+def attacked(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on an attack that is not made."""
+    for i, gate in enumerate(spec.gates):
+        if gate.attacked and not spec.attacks.membership.enabled:
+            message = f"{gate.metric} is never computed: the membership attack is not enabled"
+            yield CrossProblem(("gates", i, "metric"), message, "enable it, or delete the gate")
+
+
+def dp_scores(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on scores that are not paid for, or that this spec has not."""
+    categories = [
+        t for t in spec.evaluation.targets if t in spec.columns and not spec.columns[t].ranged
+    ]
+    for i, gate in enumerate(spec.gates):
+        where = ("gates", i, "metric")
+        if gate.on_dp_score and not spec.evaluation.dp_scores:
+            yield CrossProblem(
+                where,
+                f"{gate.metric} is never computed: no score is charged",
+                "set evaluation.disclosure: private",
+            )
+        elif gate.metric == "tstr_accuracy_dp" and not categories:
+            hint = f"name a {category_types()} column in evaluation.targets"
+            yield CrossProblem(
+                where,
+                f"{gate.metric} needs a target with categories, and evaluation.targets names none",
+                hint,
+            )
+        elif gate.metric == "tv2_dp" and len(spec.modelled) < 2:
+            yield CrossProblem(
+                where, f"{gate.metric} needs two columns, and there is one", "bound tv1_dp"
+            )
+
+
+def decidable(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on an attack that nothing could fail, or that chance decides with so few models."""
+    pairs = spec.attacks.membership.pairs
+    for i, gate in enumerate(spec.gates):
+        if not gate.attacked or gate.at_most is None or not spec.attacks.membership.enabled:
+            continue
+        decide = _bound_on_epsilon if gate.attacked == "epsilon_lower" else _upper_limit
+        problem = decide(gate.attacked, gate.at_most, pairs - pairs // 2, spec)
+        if problem:
+            yield CrossProblem(("gates", i, "at_most"), *problem)
+
+
+def _bound_on_epsilon(
+    _: str, bound: float, models: int, spec: ReleaseSpec
+) -> tuple[str, str] | None:
+    """What is wrong with a limit on the proved lower bound of epsilon, and what to do.
+
+    Without a leak, something is proved of epsilon in at most 5% of releases.
+    """
+    from synthdp.spec.checks.chance import (
+        provable,
+    )  # the attacks' statistics take a second to import, which other specs need not wait for
+
+    claim, delta = spec.privacy.epsilon, spec.privacy.delta
+    if bound < 0:
+        return (
+            f"got {bound:g}, and nothing can pass it: what is proved of epsilon is never below 0",
+            f"give 0 to {claim:g}",
+        )
+    if bound > claim:
+        return (
+            f"got {bound:g}, above the claim of epsilon {claim:g}",
+            f"a lower bound above the claim refutes it: at most {claim:g}",
+        )
+    if (most := provable(models, delta)) <= bound:
+        need = _least_pairs(lambda n: provable(n, delta) > bound)
+        more = (
+            "no number of pairs is enough"
+            if need is None
+            else f"set attacks.membership.pairs to at least {need}"
+        )
+        return f"nothing can fail it: {_told(models)} prove at most epsilon {most:.2f}", more
+    return None
+
+
+def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tuple[str, str] | None:
+    """What is wrong with a limit on the upper end of an attack's interval, and what to do."""
+    from synthdp.spec.checks.chance import TPR_MODELS, lowest_limit
+
+    if bound >= 1:
+        return (
+            f"got {bound:g}, and nothing can fail it: no advantage, AUC or rate is above 1",
+            "give less than 1",
+        )
+    if figure == "tpr_upper" and models < TPR_MODELS:
+        message = (
+            f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each"
+            f" world, there are {models}"
+        )
+        return message, f"set attacks.membership.pairs: {2 * TPR_MODELS}"
+    if bound >= (least := lowest_limit(figure, models)):
+        return None
+    need = _least_pairs(lambda n: lowest_limit(figure, n) <= bound)
+    more = (
+        f"no number of pairs is enough for {bound:g}"
+        if need is None
+        else f"or set attacks.membership.pairs: {need}"
+    )
+    if least >= 1:
+        return (
+            (
+                f"got {bound:g}, which chance alone exceeds: with {_told(models)} it exceeds every"
+                " limit below 1"
+            ),
+            more.removeprefix("or "),
+        )
+    message = (
+        f"got {bound:g}, which chance alone exceeds: without any leak {_told(models)} measure"
+        " more in over 5% of releases"
+    )
+    return (
+        message,
+        f"give at least {least:g}, the lowest limit that makes sense with so many; {more}",
+    )
+
+
+def _told(models: int) -> str:
+    return f"{models} test models in each world (half of attacks.membership.pairs)"
+
+
+def _least_pairs(enough: Callable[[int], bool]) -> int | None:
+    """The fewest pairs, in steps of twenty, whose test models are `enough`, or None.
+
+    It is None where no allowed number is enough.
+    """
+    return next((2 * models for models in range(10, 5001, 10) if enough(models)), None)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 from synthdp.errors import QueryError
-from synthdp.spec.checks.clips import clip_problems
-from synthdp.spec.checks.evaluation import effect_problems
-from synthdp.spec.checks.problem import CrossProblem, stated
-from synthdp.spec.checks.regression import regression_problems
+from synthdp.spec.checks.problem import CrossProblem, clip_problems, stated
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import counted, parse_query
+from synthdp.spec.load.wording import Loc, nearest
 from synthdp.spec.model import (
     AskedEstimand,
+    Effect,
     EffectEstimand,
     RegressionEstimand,
     ReleaseSpec,
     TableEstimand,
+    category_types,
+    derived_of,
 )
-from synthdp.spec.syntax import Loc
+from synthdp.spec.model.evaluation import DISCLOSURE_SHARE, MAX_COEFFICIENTS, term_columns
 
 MAX_CELLS = 100_000  # of a contingency table
 MAX_STRATA = 1000  # of an arm
@@ -192,4 +195,218 @@ def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[C
             where,
             f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured",
             "name fewer columns, or declare wider bins",
+        )
+
+
+# --- regression ---
+#
+# Checks of regressions that are paid for.
+
+
+def regression_problems(
+    spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand
+) -> Iterator[CrossProblem]:
+    """What is wrong with a regression: its terms first, then what they make together."""
+    terms = [(i, term_columns(term, spec.columns)) for i, term in enumerate(estimand.terms)]
+    wrong = [p for i, names in terms for p in _term(spec, (*where, "terms", i), names)]
+    wrong += list(_products(terms, where)) or list(_outcome(spec, where, estimand))
+    yield from wrong
+    read = {estimand.outcome, *(name for _, names in terms for name in names)}
+    for name, clip in estimand.clips.items():
+        place = (*where, "clips", name)
+        if name not in read or name not in spec.columns or spec.columns[name].operand != "number":
+            yield CrossProblem(place, f"{name!r} is no number of this regression")
+        else:
+            yield from clip_problems(spec, place, name, clip)
+    if not wrong:
+        yield from _size(spec, where, [names for _, names in terms])
+
+
+def _term(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[CrossProblem]:
+    """Names of a term that are unknown, computed, or neither numbers nor categories."""
+    for name in names:
+        column = spec.columns.get(name)
+        if column is None:
+            hint = nearest(name, spec.columns) or "name a column listed under columns, or two: a:b"
+            yield CrossProblem(where, f"unknown column {name!r}", hint)
+        elif derived_of(column) is not None:
+            yield CrossProblem(where, f"column {name!r} is computed from others, and is not read")
+        elif column.operand == "date":
+            yield CrossProblem(
+                where, f"{name!r} holds dates, which are no terms", "name a number or a category"
+            )
+        elif column.operand != "number" and len(column.labels) == 1:
+            yield CrossProblem(where, f"{name!r} has one category: there is nothing to compare")
+
+
+def _products(terms: list[tuple[int, tuple[str, ...]]], where: Loc) -> Iterator[CrossProblem]:
+    """Products of other than two different terms, and products that are there twice."""
+    alone = {names[0] for _, names in terms if len(names) == 1}
+    seen = set[frozenset[str]]()
+    for i, names in terms:
+        place = (*where, "terms", i)
+        if len(names) > 2 or len(set(names)) < len(names):
+            yield CrossProblem(place, "a product is of two different columns", "e.g. age:sex")
+        elif len(names) == 2 and not alone.issuperset(names):
+            lacking = next(name for name in names if name not in alone)
+            yield CrossProblem(
+                place,
+                f"{lacking!r} is not a term by itself, so that the coefficient would depend on how"
+                " numbers are scaled",
+                f"add {lacking} to the terms",
+            )
+        elif frozenset(names) in seen:
+            yield CrossProblem(place, "this product is there already", "leave it out")
+        seen.add(frozenset(names))
+
+
+def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Iterator[CrossProblem]:
+    name, place = estimand.outcome, (*where, "outcome")
+    column = spec.columns.get(name)
+    if name in estimand.terms:
+        yield CrossProblem(place, f"{name!r} is a term", "name another column")
+    elif column is not None and column.operand == "date":
+        yield CrossProblem(place, f"{name!r} holds dates", "name a number or a category")
+    elif column is not None and not column.ordered and len(column.labels) > 2:
+        yield CrossProblem(
+            place,
+            f"{name!r} has {len(column.labels)} categories in no order, of which there is no mean",
+            "name a number, or a column of two categories",
+        )
+
+
+def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[CrossProblem]:
+    """At most `MAX_COEFFICIENTS`, the intercept among them, each with a name of its own."""
+
+    def labels(name: str) -> list[str]:
+        column = spec.columns[name]
+        if column.operand == "number":
+            return [name]
+        return [f"{name}={label}" for label in column.labels[1:]]
+
+    coefficients = 1 + sum(math.prod(len(labels(name)) for name in names) for names in terms)
+    if coefficients <= MAX_COEFFICIENTS:
+        named = [":".join(c) for names in terms for c in product(*map(labels, names))]
+        twice = [name for name, times in Counter(["(intercept)", *named]).items() if times > 1]
+        for name in twice:
+            yield CrossProblem(
+                (*where, "terms"),
+                f"two coefficients would be named {name!r}",
+                "give a column another name; dataset.source.rename does",
+            )
+    else:
+        yield CrossProblem(
+            (*where, "terms"),
+            f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured",
+            "name fewer terms, or categories with fewer levels",
+        )
+
+
+# --- evaluation ---
+#
+# Checks of the evaluation: groups are categories, treatments are one column, scores are paid.
+
+
+MAX_GROUPS = 64
+
+
+def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Scores that are to be published are computed, and have a share of the budget.
+
+    A share of the budget is given only for published scores.
+    """
+    evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
+    if evaluation.disclosure == "private" and not evaluation.enabled:
+        hint = "set evaluation.enabled: true, or disclosure: confidential"
+        yield CrossProblem(
+            ("evaluation", "disclosure"),
+            "private, and evaluation is not enabled: there would be no score to publish",
+            hint,
+        )
+    if evaluation.disclosure == "private" and share == 0:
+        wrote = stated(spec, "evaluation", "disclosure_share")
+        message = (
+            f"{wrote}; scores that are published need a share of the budget, above 0 and below 1"
+        )
+        yield CrossProblem(
+            ("evaluation", "disclosure_share"),
+            message,
+            f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential",
+        )
+    if evaluation.disclosure == "confidential" and share:
+        message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
+        yield CrossProblem(
+            ("evaluation", "disclosure_share"),
+            message,
+            "set disclosure: private, or delete this line",
+        )
+
+
+def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Classifiers for the targets need test rows."""
+    evaluation = spec.evaluation
+    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
+        yield CrossProblem(
+            ("evaluation", "holdout"),
+            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows",
+            "e.g. holdout: 0.2",
+        )
+
+
+def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Groups are categories."""
+    for i, name in enumerate(spec.evaluation.subgroups):
+        column, where = spec.columns.get(name), ("evaluation", "subgroups", i)
+        if column is None:
+            continue
+        if column.ranged:
+            yield CrossProblem(
+                where,
+                f"{name!r} holds numbers or dates; groups are categories",
+                f"name a {category_types()} column",
+            )
+        elif len(column.labels) > MAX_GROUPS:
+            yield CrossProblem(
+                where,
+                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged",
+                "name another column",
+            )
+
+
+def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Treatments are expressions over one column; outcomes and adjusted columns are others."""
+    for i, effect in enumerate(spec.evaluation.effects):
+        yield from effect_problems(spec, ("evaluation", "effects", i), effect)
+
+
+def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[CrossProblem]:
+    """An effect's columns: one treatment, an outcome that has a mean, no column twice."""
+    read: set[str] = set()
+    for text in (effect.treated, effect.control):
+        parsed = parse(text, spec.columns)[0] if text is not None else None
+        read |= set(parsed.columns) if parsed else set()
+    if len(read) > 1:
+        names = ", ".join(n for n in spec.columns if n in read)
+        yield CrossProblem(
+            (*where, "treated"),
+            f"reads {names}; a treatment is one column",
+            "compare values of one column",
+        )
+    for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
+        if name in read or (field == "adjust" and name == effect.outcome):
+            yield CrossProblem(
+                (*where, field),
+                f"{name!r} is already the treatment or the outcome",
+                "name another column",
+            )
+    outcome = spec.columns.get(effect.outcome)
+    if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
+        message = (
+            f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
+            " there is no mean"
+        )
+        yield CrossProblem(
+            (*where, "outcome"),
+            message,
+            "name a number, an ordinal column, or one of two categories",
         )

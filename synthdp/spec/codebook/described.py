@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp.errors import DataError
-from synthdp.spec.init.writing import Blank
 from synthdp.spec.load.yaml_tree import plain
+from synthdp.spec.writing import Blank
 
 Kind = Literal["whole", "number", "text", "date", "time", "boolean"]
 MAX_BYTES = 50_000_000

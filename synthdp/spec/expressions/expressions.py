@@ -17,12 +17,23 @@ from datetime import datetime
 from typing import Any
 
 from synthdp.spec.expressions.operands import ExpressionOperand, OperandReader, described
-from synthdp.spec.expressions.parsed import Equation, Expression, ExpressionMistake
-from synthdp.spec.expressions.source_text import SourceText, UnreadableExpression, each
-from synthdp.spec.expressions.truth import Truth, comparison, every, is_missing, negation, some
+from synthdp.spec.expressions.parsed import (
+    Equation,
+    Expression,
+    ExpressionMistake,
+    SourceText,
+    Truth,
+    UnreadableExpression,
+    comparison,
+    each,
+    every,
+    is_missing,
+    negation,
+    some,
+)
+from synthdp.spec.load.wording import got, nearest
 from synthdp.spec.model import Column
 from synthdp.spec.model.columns import EPOCH
-from synthdp.spec.wording import got, nearest
 
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,

@@ -2,10 +2,89 @@
 
 from __future__ import annotations
 
+import ast
+import keyword
+import operator
+import re
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import reduce
+from typing import Any, Literal, NoReturn, TypeVar
 
-from synthdp.spec.expressions.truth import Numbers, Truth, Values
+# --- truth ---
+#
+# Three-valued logic on whole columns: a row is surely true, surely false, or unknown.
+#
+# Columns are float arrays with NaN where a value is missing. Nothing here needs a numbers library:
+# arrays bring their own operators.
+
+
+Values = Mapping[
+    str, Any
+]  # columns as float arrays: NaN where missing, categories by position, dates in days since 1970
+Numbers = Callable[[Values], Any]  # a float array `[rows]`, or one float for all rows
+Truth = Callable[
+    [Values], tuple[Any, Any]
+]  # two boolean arrays `[rows]`: surely true, surely false
+
+
+def every(parts: list[Truth]) -> Truth:
+    """Whether all parts hold."""
+
+    def truth(values: Values) -> tuple[Any, Any]:
+        truths = [p(values) for p in parts]
+        return reduce(operator.and_, (t for t, _ in truths)), reduce(
+            operator.or_, (f for _, f in truths)
+        )
+
+    return truth
+
+
+def some(parts: list[Truth]) -> Truth:
+    """Whether any part holds."""
+    return negation(every([negation(p) for p in parts]))
+
+
+def negation(part: Truth) -> Truth:
+    """Whether a part does not hold."""
+    return lambda values: part(values)[::-1]
+
+
+def comparison(holds: Callable[[Any, Any], Any], left: Numbers, right: Numbers) -> Truth:
+    """Whether `holds` of two operands; unknown where one is missing or infinite."""
+
+    def truth(values: Values) -> tuple[Any, Any]:
+        a, b = left(values), right(values)
+        known = (a - a == 0) & (b - b == 0)  # neither missing nor infinite
+        result = holds(a, b)
+        return known & result, known & ~result
+
+    return truth
+
+
+def is_missing(operand: Numbers) -> Truth:
+    """Whether an operand is missing or infinite; never unknown."""
+
+    def truth(values: Values) -> tuple[Any, Any]:
+        a = operand(values)
+        known = a - a == 0
+        return ~known, known
+
+    return truth
+
+
+def negative(operand: Numbers) -> Numbers:
+    """Minus an operand."""
+    return lambda values: -operand(values)
+
+
+def arithmetic(calculate: Callable[[Any, Any], Any], left: Numbers, right: Numbers) -> Numbers:
+    """Two operands put together."""
+    return lambda values: calculate(left(values), right(values))
+
+
+# --- parsed ---
 
 
 @dataclass(frozen=True)
@@ -56,3 +135,194 @@ class ExpressionMistake:
     at: int
     message: str
     hint: str | None = None
+
+
+# --- names ---
+#
+# Names of columns in texts: in expressions, in lists with commas, and before a value.
+#
+# A spec may name a column by nearly any text, with commas, equals signs and backticks in it. In
+# backticks any name stands in an expression; a backtick inside it is written twice.
+
+
+IN_BACKTICKS = r"`((?:[^`]|``)*)`"
+"""A name in backticks; group 1 is to be `unquoted`."""
+WORDS = ("missing", "where", "by")
+"""Words of conditions and questions beside Python's own."""
+
+
+def quoted(name: str) -> str:
+    """A column's name as expressions write it.
+
+    >>> quoted("age"), quoted("p 1"), quoted("not"), quoted("a`b")
+    ('age', '`p 1`', '`not`', '`a``b`')
+    """
+    plain = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+    return name if plain and name not in WORDS else "`" + name.replace("`", "``") + "`"
+
+
+def unquoted(inside: str) -> str:
+    """The name that stands between two backticks."""
+    return inside.replace("``", "`")
+
+
+def listed_names(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """The names in a list parted by commas; a name may have commas, and stand in backticks.
+
+    The longest known name counts where several can be read. What is no name is returned as it is.
+
+    >>> listed_names("a, b,c, `a`,d", ["a, b", "a", "b", "c"])
+    ('a, b', 'c', 'a', 'd')
+    """
+    ends = [*(i for i, sign in enumerate(text) if sign == ","), len(text)]
+    names, start = list[str](), 0
+    while start <= len(text):
+        after = [i for i in ends if i >= start]
+        end = next((i for i in reversed(after) if text[start:i].strip() in known), None)
+        marked = re.match(rf"\s*{IN_BACKTICKS}\s*(?=,|$)", text[start:])
+        if end is None and marked and unquoted(marked[1]) in known:
+            names.append(unquoted(marked[1]))
+            start += marked.end() + 1
+            continue
+        end = after[0] if end is None else end
+        names.append(text[start:end].strip())
+        start = end + 1
+    return tuple(names)
+
+
+def setting_of(text: str, known: Collection[str]) -> tuple[str, str] | None:
+    """The name and the value of COLUMN=VALUE; None where no equals sign parts them.
+
+    The longest known name that stands before an equals sign counts, and a name may stand in
+    backticks. What is no name is what stands before the first sign.
+
+    >>> setting_of("k=v=1", ["k", "k=v"]), setting_of("`k`=v=1", ["k", "k=v"]), setting_of("a", [])
+    (('k=v', '1'), ('k', 'v=1'), None)
+    """
+    signs = [i for i, sign in enumerate(text) if sign == "="]
+    at = next((i for i in reversed(signs) if text[:i] in known), None)
+    marked = re.match(rf"{IN_BACKTICKS}=", text) if at is None else None
+    if marked and unquoted(marked[1]) in known:
+        return unquoted(marked[1]), text[marked.end() :]
+    if not signs:
+        return None
+    at = signs[0] if at is None else at
+    return text[:at], text[at + 1 :]
+
+
+# --- source text ---
+#
+# The text of an expression, as a syntax tree that Python's own parser makes of it.
+#
+# Nothing is ever evaluated as Python. A column's name stands in backticks where it is no plain
+# word, as users of pandas know it. While Python parses the text, a plain name stands in for it.
+
+
+MAX_NODES = 200
+ALLOWED = "comparisons, and, or, not, + - * /, in (...), `is missing` and parentheses"
+
+_T = TypeVar("_T")
+_MARKS = "\u01bb\u01bd\u0241\u0242\u0294"
+"""Letters, one of which begins the names that stand for those in backticks while Python parses."""
+_TOKEN = re.compile(rf"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|{IN_BACKTICKS}")
+_SINGLE = re.compile(r"(?<![<>=!:])=(?!=)")
+
+
+class UnreadableExpression(Exception):
+    """What is wrong with a part of the text."""
+
+    def __init__(self, mistakes: list[ExpressionMistake]) -> None:
+        super().__init__()
+        self.mistakes = mistakes
+
+
+def each(read: Callable[[ast.expr], _T], nodes: Sequence[ast.expr]) -> list[_T]:
+    """`read` of every node.
+
+    Raises:
+        UnreadableExpression: with the mistakes of all nodes.
+    """
+    values: list[_T] = []
+    mistakes: list[ExpressionMistake] = []
+    for node in nodes:
+        try:
+            values.append(read(node))
+        except UnreadableExpression as wrong:
+            mistakes += wrong.mistakes
+    if mistakes:
+        raise UnreadableExpression(mistakes)
+    return values
+
+
+class SourceText:
+    """One text, its syntax tree, and the place in the text of each node of the tree.
+
+    Raises:
+        UnreadableExpression: from `parsed`, where the text is no expression.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._quoted: dict[str, str] = {}
+        self._mark = ""
+        self._source = ""
+        self._lead = 0
+
+    def parsed(self) -> ast.expr:
+        """The expression at the root of the tree."""
+        self._mark = next((mark for mark in _MARKS if mark not in self.text), "")
+        if not self._mark:
+            self.refuse(1, f"the letters {', '.join(_MARKS)} cannot all be used here")
+        source = _TOKEN.sub(self._unquoted, re.sub(r"\s", " ", self.text))
+        self._source, self._lead = source.strip(), len(source) - len(source.lstrip())
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python's own advice on style
+                tree = ast.parse(self._source, mode="eval")
+        except SyntaxError as error:
+            said = error.msg
+            for stand_in, name in self._quoted.items():
+                said = said.replace(stand_in, quoted(name))
+            self.refuse(
+                self._lead + (error.offset or 1), f"cannot be read: {said}", _advice(source)
+            )
+        except (ValueError, RecursionError, MemoryError):
+            self.refuse(
+                1, "cannot be read: it is nested too deeply, or holds a sign that no expression has"
+            )
+        if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+            self.refuse(
+                1,
+                f"has more than {MAX_NODES} parts",
+                "write several constraints; all of them must hold",
+            )
+        return tree.body
+
+    def name(self, node: ast.Name) -> str:
+        """The name of a column as the text has it, before Python put its accents together."""
+        written = self._source.encode()[node.col_offset : node.end_col_offset].decode()
+        return self._quoted.get(written, written)
+
+    def refuse(self, where: int | ast.expr, message: str, hint: str | None = None) -> NoReturn:
+        """Raise the mistake at a node, or at a character of the text counted from 1."""
+        if not isinstance(where, int):
+            before = self._source.encode()[: where.col_offset]
+            where = self._lead + len(before.decode(errors="ignore")) + 1
+        raise UnreadableExpression([ExpressionMistake(where, message, hint)])
+
+    def _unquoted(self, match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        name = f"{self._mark}{len(self._quoted)}".ljust(len(match[0]), "_")
+        self._quoted[name] = unquoted(match[1])
+        return name
+
+
+def _advice(source: str) -> str:
+    """How to mend a text that Python cannot read."""
+    if "`" in source:
+        return "a backtick is never closed; one inside a name is written twice"
+    words = set(re.findall(r"\w+", re.sub(_TOKEN, "", source))) - {"and", "or", "not", "in", "is"}
+    if taken := sorted(filter(keyword.iskeyword, words)):
+        return f"a column named {taken[0]} is written `{taken[0]}`, in backticks"
+    return "equality is written ==" if _SINGLE.search(source) else f"allowed are {ALLOWED}"

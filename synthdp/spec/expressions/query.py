@@ -19,13 +19,18 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from synthdp.errors import QueryError
-from synthdp.spec.expressions.constants import calculated, constants_of
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.names import IN_BACKTICKS, quoted, unquoted
-from synthdp.spec.expressions.parsed import Expression, ExpressionMistake
-from synthdp.spec.expressions.source_text import SourceText
+from synthdp.spec.expressions.operands import calculated, constants_of
+from synthdp.spec.expressions.parsed import (
+    IN_BACKTICKS,
+    Expression,
+    ExpressionMistake,
+    SourceText,
+    quoted,
+    unquoted,
+)
+from synthdp.spec.load.wording import got, nearest
 from synthdp.spec.model import Column, derived_of
-from synthdp.spec.wording import got, nearest
 
 Statistic = Literal["share", "count", "mean", "quantile"]
 STATISTICS: Mapping[str, Statistic] = {

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.init.draft import GRAPH
-from synthdp.spec.init.header import Header
-from synthdp.spec.init.writing import dataset_lines, evaluation_lines, yaml_map, yaml_value
+from synthdp.spec.init.draft import GRAPH, Header
+from synthdp.spec.writing import dataset_lines, evaluation_lines, yaml_map, yaml_value
 
 OTHER = "other"  # the category of what was not found
 _OPENING = """\

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from synthdp.spec.syntax import Loc, Mistake, syntax_mistake
+from synthdp.spec.load.wording import Loc, Mistake, syntax_mistake
 
 MAX_DEPTH, MAX_NODES = 32, 100_000
 Scalar = str | int | float | bool | None

@@ -2,7 +2,7 @@
 
 Everything here is public knowledge that the steward writes down; nothing is ever fitted to rows.
 All models are frozen and refuse unknown keys. `synthdp.spec.load.loader` turns YAML into a
-`ReleaseSpec` and reports every mistake with line and column. `synthdp.spec.checks.cross_checks`
+`ReleaseSpec` and reports every mistake with line and column. `synthdp.spec.checks.checks`
 lists the checks that need two parts of the spec.
 
 Import models from here; the files behind it are for reading and changing:
@@ -45,7 +45,9 @@ from synthdp.spec.model.columns import (
 from synthdp.spec.model.dataset import (
     BuiltinSource,
     ChosenColumns,
+    Compute,
     CsvSource,
+    Curator,
     DataFrameSource,
     Dataset,
     DeclaredRows,
@@ -53,23 +55,30 @@ from synthdp.spec.model.dataset import (
     IdUnit,
     ParquetSource,
     PrivacyUnit,
+    Publication,
     RowUnit,
+    Signing,
     Source,
     SqlSource,
-)
-from synthdp.spec.model.estimands import (
-    AskedEstimand,
-    EffectEstimand,
-    Estimand,
-    RegressionEstimand,
-    TableEstimand,
+    Tracking,
 )
 from synthdp.spec.model.evaluation import (
+    ATTACK_FIGURES,
+    ATTACK_METRICS,
+    CONFIDENTIAL_METRICS,
+    DP_METRICS,
+    PUBLIC_METRICS,
+    AskedEstimand,
     Attacks,
     ClassifierName,
     Effect,
+    EffectEstimand,
+    Estimand,
     Evaluation,
+    Gate,
     MembershipAttack,
+    RegressionEstimand,
+    TableEstimand,
 )
 from synthdp.spec.model.fields import (
     ADDRESS,
@@ -88,19 +97,17 @@ from synthdp.spec.model.fields import (
     Whole,
     starts_formula,
 )
-from synthdp.spec.model.gates import (
-    ATTACK_FIGURES,
-    ATTACK_METRICS,
-    CONFIDENTIAL_METRICS,
-    DP_METRICS,
-    PUBLIC_METRICS,
-    Gate,
+from synthdp.spec.model.graph import (
+    UNSOUND,
+    Constraint,
+    Constraints,
+    Edge,
+    Edges,
+    Graph,
+    Sampling,
+    SynthesizerSettings,
 )
-from synthdp.spec.model.graph import UNSOUND, Edge, Edges, Graph
 from synthdp.spec.model.privacy import Cap, Privacy, Shares
-from synthdp.spec.model.publication import Curator, Publication, Signing
-from synthdp.spec.model.running import Compute, Tracking
-from synthdp.spec.model.synthesizer import Constraint, Constraints, Sampling, SynthesizerSettings
 
 __all__ = [
     "ADDRESS",

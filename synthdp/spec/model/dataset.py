@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Unit
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from synthdp.spec.model.fields import Flag, Model, Name, Real, Slug, Whole, as_text, unique
+from synthdp.spec.model.fields import Flag, Model, Name, Real, Slug, Whole, as_text, unique, wrong
 
 SourceName = Annotated[
     str,
@@ -253,4 +253,145 @@ class Dataset(Model):
             " is public knowledge"
         ),
         examples=[{"run": "20261124-0123456789ab", "epsilon": 0.5, "delta": 1e-7}],
+    )
+
+
+# --- running ---
+#
+# `tracking` and `compute`: where a release is logged, and on what it runs.
+
+
+EngineName = Literal["auto", "memory", "arrow", "dask", "sql"]
+NO_DUCKDB = (
+    "duckdb is no engine any more: it let what a file says of a whole column decide how one row is"
+    " read (docs/advisories.md); set arrow for files on one machine, dask for many machines or ids,"
+    " sql for a database"
+)
+
+
+class Tracking(Model):
+    """The log of a release in MLflow: for the steward only."""
+
+    enabled: Flag = Field(default=True, description="whether to log to MLflow", examples=[False])
+    uri: str | None = Field(
+        default=None,
+        description=(
+            "MLflow tracking URI; a relative SQLite file is in the spec's folder; default:"
+            " mlflow.db beside the spec"
+        ),
+        examples=["http://mlflow.example:5000"],
+    )
+    experiment: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        default="synthdp", description="name of the MLflow experiment", examples=["census"]
+    )
+
+
+class Compute(Model):
+    """Where the work is done. Nothing here changes what is released."""
+
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="where the model is trained", examples=["cuda"]
+    )
+    threads: Annotated[Whole, Field(ge=1, le=1024), Unit("threads")] | None = Field(
+        default=None, description="most threads of this machine; default: all cores", examples=[4]
+    )
+    backend: Literal["loky", "dask"] = Field(
+        default="loky", description="where fleets of shadow models run", examples=["dask"]
+    )
+    engine: EngineName = Field(
+        default="auto",
+        description=(
+            "where the table is counted: in memory; arrow and dask count Parquet files part"
+            " by part, sql in the source's database; auto: memory, or arrow for files at an"
+            " address or of a pattern"
+        ),
+        examples=["dask"],
+    )
+    address: str | None = Field(
+        default=None,
+        description=(
+            "address of the Dask scheduler; without one, engine dask starts processes of this"
+            " machine"
+        ),
+        examples=["tcp://cluster.example:8786"],
+    )
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _no_duckdb(cls, value: Any) -> Any:
+        if value == "duckdb":
+            raise ValueError(NO_DUCKDB)
+        return value
+
+    @model_validator(mode="after")
+    def _address(self) -> Compute:
+        if self.backend == "dask" and self.address is None:
+            raise wrong(("", "backend dask needs an address"))
+        if self.address is not None and "dask" not in (self.backend, self.engine):
+            raise wrong(("", "an address is that of Dask, and neither backend nor engine is dask"))
+        return self
+
+
+# --- publication ---
+#
+# `publication` and `signing`: what a public register is told, and who vouches for the bundle.
+
+
+class Curator(Model):
+    """Who publishes the release, in the words of that registry."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="name of the organisation", examples=["Office of Statistics"]
+    )
+    type: Literal["Government", "Industry", "Nonprofit"] = Field(
+        description="what it is", examples=["Government"]
+    )
+
+
+class Publication(Model):
+    """What a public register asks about a release and only its publisher knows.
+
+    With it the bundle holds `privacy/deployment.yaml`, a tier 3 record for the OpenDP Deployments
+    Registry.
+    """
+
+    curators: Annotated[tuple[Curator, ...], Field(min_length=1, max_length=20)] = Field(
+        description="who publishes the release",
+        examples=[[{"name": "Office of Statistics", "type": "Government"}]],
+    )
+    intended_use: Annotated[str, Field(min_length=1)] = Field(
+        description="what the release is for", examples=["teaching, and trying out methods"]
+    )
+    region: Annotated[str, Field(min_length=1)] = Field(
+        description="the region that the data describe", examples=["United States of America"]
+    )
+    sector: (
+        Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None
+    ) = Field(
+        default=None, description="the sector that the data come from", examples=["Healthcare"]
+    )
+    justification: str | None = Field(
+        default=None,
+        description="how epsilon, delta and the settings were chosen, and why",
+        examples=["the review board's limit for this table"],
+    )
+    authors: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        description="who fills in the record; default: the curators",
+        examples=[["A. Steward"]],
+    )
+
+
+class Signing(Model):
+    """Who signs the bundle. A spec names only the variable that says where the key lies."""
+
+    key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
+        default="SYNTHDP_SIGNING_KEY",
+        description="environment variable with the path of the private key (`synthdp keygen`)",
+        examples=["CENSUS_SIGNING_KEY"],
+    )
+    required: Flag = Field(
+        default=False,
+        description="refuse to release without a key, in place of an unsigned bundle",
+        examples=[True],
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from annotated_types import Unit
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, renamed, unique
+from synthdp.spec.model.columns import Column, Integer, Number
+from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, renamed, unique, wrong
 
 DISCLOSURE_SHARE = 0.05  # of the budget, where a spec that has DP scores does not say
 ClassifierName = Literal[
@@ -156,3 +158,270 @@ class Attacks(Model):
         description="membership inference with shadow models",
         examples=[{"rows": 200, "pairs": 24, "steps": 60}],
     )
+
+
+# --- gates ---
+#
+# `gates`: bounds on the result that must hold, or the bundle is withheld.
+
+
+ATTACK_FIGURES = ("advantage_upper", "auc_upper", "tpr_upper", "epsilon_lower")
+"""Of the declared attack that does best: upper limits of the advantage, of the AUC and of the
+true-positive rate at 1% false positives, and what was proved of epsilon. As `attack_...` on real
+rows, as `simulated_...` in the public audit on the simulated twin.
+"""
+
+DP_METRICS = ("tv1_dp", "tv2_dp", "tstr_accuracy_dp")
+"""Published scores of `evaluation.disclosure: private`; the last is the mean over the targets that
+are no numbers.
+"""
+RENAMED_METRICS = {f"{name.removesuffix('_dp')}_charged": name for name in DP_METRICS}
+PUBLIC_METRICS = (
+    "tv1_noisy",
+    *DP_METRICS,
+    "simulated_advantage_upper",
+    "simulated_auc_upper",
+    "simulated_tpr_upper",
+    "simulated_epsilon_lower",
+)
+ATTACK_METRICS = (
+    "attack_advantage_upper",
+    "attack_auc_upper",
+    "attack_tpr_upper",
+    "attack_epsilon_lower",
+)
+CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_METRICS)
+
+
+class Gate(Model):
+    """A bound that must hold or the bundle is withheld.
+
+    A gate on a figure of real rows makes publishing itself depend on them: it must be opted into
+    with `outside_guarantee: true`, and the certificate says so. Gates on `simulated_...` figures
+    are held against the audit of the plan on its simulated twin (`synthdp audit SPEC --simulated`),
+    before anything is spent.
+
+    Gates on attacks take the largest figure of the three attacks. `..._upper` are upper ends of 95%
+    intervals, which luck moves: a limit that more than 5% of runs without any leak would exceed is
+    refused, and the lowest possible is told.
+    """
+
+    metric: Annotated[
+        Literal[
+            "tv1_noisy",
+            "tv1_dp",
+            "tv2_dp",
+            "tstr_accuracy_dp",
+            "simulated_advantage_upper",
+            "simulated_auc_upper",
+            "simulated_tpr_upper",
+            "simulated_epsilon_lower",
+            "tv1",
+            "tv2",
+            "tv3",
+            "tstr_auc",
+            "tstr_ratio",
+            "attack_advantage_upper",
+            "attack_auc_upper",
+            "attack_tpr_upper",
+            "attack_epsilon_lower",
+        ],
+        renamed(RENAMED_METRICS),
+    ] = Field(
+        description=(
+            "the bounded figure; all but tv1_noisy, ..._dp and simulated_... are of real"
+            " rows, without noise"
+        ),
+        examples=["tv1_noisy"],
+    )
+    at_most: Real | None = Field(
+        default=None, description="the most that it may be", examples=[0.05]
+    )
+    at_least: Real | None = Field(
+        default=None, description="the least that it may be, instead of at_most", examples=[0.8]
+    )
+    outside_guarantee: Flag = Field(
+        default=False,
+        description="accept that publishing then depends on real rows, which no epsilon covers",
+        examples=[True],
+    )
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Gate:
+        if (self.at_most is None) == (self.at_least is None):
+            raise wrong(("", "give exactly one of at_most, at_least"))
+        if self.attacked and self.at_most is None:
+            raise wrong(("at_least", f"{self.metric} is better the lower it is; give at_most"))
+        if self.metric in CONFIDENTIAL_METRICS and not self.outside_guarantee:
+            raise wrong(
+                (
+                    "metric",
+                    (
+                        f"{self.metric} is computed on real rows, so a gate on it is outside the"
+                        " guarantee; say outside_guarantee: true to accept that, or use one of"
+                        f" {', '.join(PUBLIC_METRICS)}"
+                    ),
+                )
+            )
+        if self.simulated and self.outside_guarantee:
+            raise wrong(
+                (
+                    "outside_guarantee",
+                    (
+                        f"{self.metric} is computed on simulated rows alone, so a gate on it is"
+                        " inside; delete this line"
+                    ),
+                )
+            )
+        if self.on_dp_score and self.outside_guarantee:
+            raise wrong(
+                (
+                    "outside_guarantee",
+                    (
+                        f"{self.metric} is paid for, so a gate on it is inside the guarantee;"
+                        " delete this line"
+                    ),
+                )
+            )
+        return self
+
+    @property
+    def on_dp_score(self) -> bool:
+        """Whether the figure is a published score, so that the gate is inside the guarantee."""
+        return self.metric in DP_METRICS
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the figure is one of the public audit's."""
+        return self.metric.startswith("simulated_")
+
+    @property
+    def attacked(self) -> str | None:
+        """The figure of an attack that the gate is about, or None for other gates.
+
+        The place where the figure was measured is left out.
+        """
+        figure = self.metric.removeprefix("simulated_").removeprefix("attack_")
+        return figure if figure in ATTACK_FIGURES else None
+
+
+# --- estimands ---
+#
+# `estimands`: numbers that are paid for, so that the bundle has them with their intervals.
+
+
+MAX_TABLE = 6  # columns of a table
+MAX_TERMS = 20  # of a regression
+MAX_COEFFICIENTS = 30  # of a regression
+
+Clip = Annotated[tuple[Real, ...], Field(min_length=2, max_length=2), Unit("that of the column")]
+"""Where a number ends for the sums: what lies beyond counts as the nearer end."""
+
+
+class AskedEstimand(Model):
+    """A share, a count, a mean or a quantile, as `synthdp answer` is asked for it.
+
+    A quantile is read off a histogram of the column's levels: declare bins as narrow as its answer
+    shall be.
+    """
+
+    kind: Literal["question"] = Field(description="a question", examples=["question"])
+    ask: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description=(
+            "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or"
+            " quantile(COLUMN, P), perhaps `where CONDITION`, perhaps `by COLUMN`; conditions"
+            " see the values themselves"
+        ),
+        examples=["mean(mdvis) where hlthp == '1' by idp"],
+    )
+    clip: Clip | None = Field(
+        default=None,
+        description="of a mean: where its numbers end; default: the column's bounds",
+        examples=[[0, 30]],
+    )
+
+
+class TableEstimand(Model):
+    """A contingency table of several columns, in all their levels.
+
+    It joins the noisy tables of the bundle: `synthdp answer` reads it, and the rows are held to it.
+    """
+
+    kind: Literal["table"] = Field(description="a contingency table", examples=["table"])
+    columns: Annotated[Names, Field(min_length=2, max_length=MAX_TABLE)] = Field(
+        description="its columns, of at most 100,000 cells together",
+        examples=[["hlthp", "idp", "hlthg"]],
+    )
+
+
+class EffectEstimand(Effect):
+    """The average effect of a treatment, by strata of the adjusted columns.
+
+    Without `adjust` columns it is a difference of means.
+    """
+
+    kind: Literal["effect"] = Field(description="an average effect", examples=["effect"])
+    clip: Clip | None = Field(
+        default=None,
+        description="where the outcome's numbers end; default: the column's bounds",
+        examples=[[0, 30]],
+    )
+
+
+class RegressionEstimand(Model):
+    """A linear regression by least squares: the intercept, and a coefficient for each term.
+
+    Numbers are told in their own unit; a category has a coefficient for each level but its first.
+    Rows that lack one of the columns are left out.
+    """
+
+    kind: Literal["regression"] = Field(description="a linear regression", examples=["regression"])
+    outcome: Name = Field(
+        description="column that is explained: a number, or categories by their position",
+        examples=["mdvis"],
+    )
+    terms: Annotated[Names, Field(min_length=1, max_length=MAX_TERMS)] = Field(
+        description=(
+            "columns, and products of two that are terms, too, e.g. age:sex; at most"
+            f" {MAX_COEFFICIENTS} coefficients"
+        ),
+        examples=[["lpi", "hlthp", "lpi:hlthp"]],
+    )
+    where: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
+        default=None,
+        description="condition on the rows that are asked about; default: all",
+        examples=["idp == '1'"],
+    )
+    clips: dict[Name, Clip] = Field(
+        default={},
+        description="where numbers of a column end; default: the column's bounds",
+        examples=[{"mdvis": [0, 30]}],
+    )
+
+
+Estimand = Annotated[
+    AskedEstimand | TableEstimand | EffectEstimand | RegressionEstimand,
+    Field(discriminator="kind"),
+]
+"""One number, or one table of numbers, that is paid for."""
+
+
+def term_columns(term: str, columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """The columns of a term: one, or the two of a product.
+
+    >>> age = Integer(type="integer", lower=0, upper=99)
+    >>> term_columns("age:sex", {"age": age}), term_columns("a:b", {"a:b": age})
+    (('age', 'sex'), ('a:b',))
+    """
+    return (term,) if term in columns else tuple(term.split(":"))
+
+
+def number_bounds(column: Column) -> tuple[float, float]:
+    """The least and the largest number of a column; categories count by their position.
+
+    >>> number_bounds(Integer(type="integer", lower=0, upper=99))
+    (0.0, 99.0)
+    """
+    if isinstance(column, Integer | Number):
+        return float(column.lower), float(column.upper)
+    return 0.0, float(max(len(column.labels) - 1, 1))

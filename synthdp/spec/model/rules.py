@@ -22,9 +22,8 @@ from synthdp.spec.model import (
     Shares,
     Source,
 )
-from synthdp.spec.model.columns.categories import Mapped
-from synthdp.spec.model.columns.fine_bins import with_fine_bins
-from synthdp.spec.model.running import EngineName
+from synthdp.spec.model.columns.types import Mapped, with_fine_bins
+from synthdp.spec.model.dataset import EngineName
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64

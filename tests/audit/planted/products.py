@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from synthdp.audit.mechanisms.sum_examples import product_sums
+from synthdp.audit.mechanisms.examples import product_sums
 from synthdp.data.domain import Domain
-from synthdp.privacy.mechanisms.product_sums import NoisyProducts, ProductSums
-from synthdp.privacy.mechanisms.stratum_sums import GRID, Bounded
+from synthdp.privacy.mechanisms.sums import GRID, Bounded, NoisyProducts, ProductSums
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

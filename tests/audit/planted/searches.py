@@ -15,7 +15,6 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
-from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.pair_screen import (
     MOVES,
     ChosenScreen,
@@ -23,7 +22,7 @@ from synthdp.privacy.mechanisms.pair_screen import (
     association_scores,
 )
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Table, count_tables
 
 
 @dataclass(frozen=True)

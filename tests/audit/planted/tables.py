@@ -16,7 +16,6 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
-from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
     ChosenMarginals,
@@ -25,7 +24,7 @@ from synthdp.privacy.mechanisms.marginals import (
 )
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Integers, Randomness
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Table, count_tables
 
 
 @dataclass(frozen=True)

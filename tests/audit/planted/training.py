@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from synthdp.audit.mechanisms.recording import Kept
-from synthdp.audit.mechanisms.small_model import SmallModel
+from synthdp.audit.mechanisms.examples import SmallModel
+from synthdp.audit.mechanisms.replay import Kept
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.dpsgd.settings import DpSgd

@@ -7,8 +7,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.graph.margins import with_group_sums
-from synthdp.graph.prediction.groups import (
+from synthdp.graph.level_groups import (
     FEW_BINS,
     MAX_GROUPS,
     LevelLaw,
@@ -17,7 +16,8 @@ from synthdp.graph.prediction.groups import (
     on_groups,
     starts_of,
 )
-from synthdp.graph.prediction.pairs import pair_tables
+from synthdp.graph.margins import with_group_sums
+from synthdp.graph.predict import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 

@@ -9,19 +9,20 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.margin_smoothing import (
+from synthdp.graph.margins import (
     body_of,
     margin_probabilities,
+    one_way_probabilities,
+    pooled,
     project_to_simplex,
     smoothed_margin,
 )
-from synthdp.graph.margins import one_way_probabilities, pooled
-from synthdp.graph.prediction.pairs import pair_tables
-from synthdp.graph.prediction.smoothing import (
+from synthdp.graph.predict import (
     Axis,
     SmoothPair,
     axis,
     fitted_to_margins,
+    pair_tables,
     smoothed_pair,
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -210,7 +211,7 @@ def test_spikes_and_missing_values_say_nothing_of_bins_and_hear_nothing_of_them(
     """g has no covariance, before it is centred, between a spike or the missing level and a bin."""
     column = numeric(6, spikes=2, missing=True)
     np.testing.assert_array_equal(body_of(column), np.arange(2, 8))
-    from synthdp.graph.prediction.smoothing import _kernels
+    from synthdp.graph.predict import _kernels
 
     kernels = _kernels(column)
     assert len(kernels) == 3 and len(_kernels(categorical(9))) == 1

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.mechanisms.counting import count_tables
-from synthdp.privacy.readers.engines import on_dask
-from synthdp.privacy.readers.engines.engine import Reading
-from synthdp.privacy.readers.engines.on_dask import DaskEngine
+from synthdp.privacy.engines import on_dask
+from synthdp.privacy.engines.engine import Reading
+from synthdp.privacy.engines.on_dask import DaskEngine
+from synthdp.privacy.table import count_tables
 from synthdp.spec.model import (
     Boolean,
     Categorical,

@@ -23,18 +23,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from synthdp.data.column_domain import id_text
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.data.one_value import id_text
 from synthdp.errors import BoundaryError, DataError
+from synthdp.privacy.engines import engine as bounding
+from synthdp.privacy.engines import on_dask
+from synthdp.privacy.engines.engine import (
+    Engine,
+    EngineTable,
+    check_names,
+    coin,
+    kept_rows,
+    limit,
+    place,
+)
+from synthdp.privacy.engines.on_arrow import ArrowEngine, summed
+from synthdp.privacy.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.statements import SPACES
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.engines import bounding, on_dask
-from synthdp.privacy.readers.engines.bounding import coin, kept_rows, limit, place
-from synthdp.privacy.readers.engines.engine import Engine, EngineTable, check_names
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, summed
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
-from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.privacy.readers.engines.statements import SPACES
 from synthdp.spec.model import Categorical, Integer, SqlSource
 from tests.privacy.engines.tables import Here, expected, levels_of, reading_of, same, write
 
@@ -145,7 +153,7 @@ def test_a_window_over_all_rows_of_an_id_is_seen_to_be_needed(
     for wrong in ("CAST(j AS TEXT)", "synthdp_sha256(synthdp_l0 || synthdp_u)"):
         with monkeypatch.context() as patch:
             patch.setattr(
-                "synthdp.privacy.readers.engines.statements.Statement.place",
+                "synthdp.privacy.engines.statements.Statement.place",
                 lambda _, key, columns, wrong=wrong: f"{wrong} || substr({key}, 1, 0)",
             )
             assert not same(engine.count(LevelGroups(DOMAIN, {}), TABLES), wanted)

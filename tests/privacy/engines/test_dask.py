@@ -27,11 +27,11 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
+from synthdp.privacy.engines import on_dask
+from synthdp.privacy.engines.on_arrow import coins_of
+from synthdp.privacy.engines.on_dask import DaskEngine
+from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.engines import on_dask
-from synthdp.privacy.readers.engines.on_arrow import coins_of
-from synthdp.privacy.readers.engines.on_dask import DaskEngine
-from synthdp.privacy.readers.engines.parts import find_parts
 from synthdp.privacy.table import Table
 from tests.privacy.engines import test_sums as sums
 from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write

@@ -19,12 +19,12 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
-from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.engines import on_sql
+from synthdp.privacy.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.statements import POSTGRESQL
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.engines import on_sql
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
-from synthdp.privacy.readers.engines.statements import POSTGRESQL
 from synthdp.privacy.readers.query import read_query
+from synthdp.privacy.table import count_tables
 from synthdp.spec.model import Categorical, SqlSource
 from tests.fire.postgres import Server
 from tests.privacy.engines import test_counts as counts

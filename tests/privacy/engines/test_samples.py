@@ -15,15 +15,14 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.mechanisms.stratum_sums import GRID, Arm, StratumSums
+from synthdp.privacy.engines import opening
+from synthdp.privacy.engines.engine import Engine, EngineTable, coin, limit
+from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of
+from synthdp.privacy.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.statements import POSTGRESQL, Dialect, Statement
+from synthdp.privacy.mechanisms.sums import GRID, Arm, StratumSums
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.engines import opening
-from synthdp.privacy.readers.engines.bounding import coin, limit
-from synthdp.privacy.readers.engines.engine import Engine, EngineTable
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, coins_of
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
-from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.privacy.readers.engines.statements import POSTGRESQL, Dialect, Statement
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Compute, Dataset, Integer
 from tests.builders import skeleton

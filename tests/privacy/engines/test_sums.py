@@ -17,25 +17,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthdp.data.basis import Basis
+from synthdp.data.column_domain import id_text
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import cleaned, encode, operand_values
 from synthdp.data.level_groups import LevelGroups
-from synthdp.data.one_value import id_text
 from synthdp.errors import BoundaryError
-from synthdp.privacy.mechanisms import adding
-from synthdp.privacy.mechanisms.adding import Integers, Side, Summands
+from synthdp.privacy import table as adding
+from synthdp.privacy.engines import on_arrow, on_dask
+from synthdp.privacy.engines.engine import Engine, EngineTable, Reading, coin, kept_rows, limit
+from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of, numbers_of
+from synthdp.privacy.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.mechanisms.moments import MomentMatrix
-from synthdp.privacy.mechanisms.product_sums import NUMBER, ProductSums
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
-from synthdp.privacy.mechanisms.stratum_sums import GRID, Arm, Bounded, StratumSums
+from synthdp.privacy.mechanisms.sums import GRID, NUMBER, Arm, Bounded, ProductSums, StratumSums
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.engines import on_arrow, on_dask, shards
-from synthdp.privacy.readers.engines.bounding import coin, kept_rows, limit
-from synthdp.privacy.readers.engines.engine import Engine, EngineTable, Reading
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine, coins_of, numbers_of
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
-from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Integers, Side, Summands, Table
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Categorical, Column, Integer, Number
 from tests.privacy.engines import tables
@@ -240,7 +237,7 @@ def test_rows_that_are_not_ordered_by_their_numbers_are_seen(
     write(table, tmp_path)
     engine = Here(reading_of(DOMAIN, "id", 64), find_parts(".", tmp_path), 900)
     assert same_sums(engine, staying(table, 64))
-    monkeypatch.setattr(shards, "numbers_of", lambda domain, values: None)
+    monkeypatch.setattr(on_arrow, "numbers_of", lambda domain, values: None)
     assert not same_sums(engine, staying(table, 64))
 
 
@@ -350,5 +347,5 @@ def test_engine_sql_adds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_sum_does_not_depend_on_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     table = in_memory(DOMAIN, paid(300, ids=50))
     whole = [table.add_up(m) for m in measured()]
-    monkeypatch.setattr(adding, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(adding, "CHUNK_OF_NUMBERS", 7)
     assert all(np.array_equal(table.add_up(m), w) for m, w in zip(measured(), whole, strict=True))

@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
-from synthdp.privacy.readers.engines.on_dask import DaskEngine
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
-from synthdp.privacy.readers.engines.parts import find_parts
+from synthdp.privacy.engines.on_arrow import ArrowEngine
+from synthdp.privacy.engines.on_dask import DaskEngine
+from synthdp.privacy.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.parts import find_parts
 from synthdp.spec.model import SqlSource
 from tests.fire.postgres import find_installed, private_server
 from tests.privacy.engines.tables import reading_of, same, write

@@ -17,11 +17,11 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
-from synthdp.privacy.readers.engines import steps
-from synthdp.privacy.readers.engines.on_arrow import ArrowEngine
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
-from synthdp.privacy.readers.engines.parts import find_parts
-from synthdp.privacy.readers.engines.steps import Kind, check_kinds, levels_of
+from synthdp.privacy.engines import statements
+from synthdp.privacy.engines.on_arrow import ArrowEngine
+from synthdp.privacy.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.statements import Kind, check_kinds, levels_of
 from synthdp.spec.model import Categorical, Column, Datetime, Number, SqlSource
 from synthdp.spec.model.columns import TextCode
 from tests.privacy.engines.tables import (
@@ -67,7 +67,7 @@ KINDS: dict[str, Kind] = {
 
 
 def searched(column: ColumnDomain, kind: Kind, values: list[Any]) -> list[int]:
-    """The level of each value by the search that a database does (`steps.Levels`)."""
+    """The level of each value by the search that a database does (`statements.Levels`)."""
     found = levels_of(column, kind)
     times = kind in ("day", "instant")
     steps = [(np.datetime64(at) if times else at, level) for at, level in found.steps]
@@ -119,7 +119,7 @@ def test_every_value_has_the_level_that_it_has_in_memory_at_length(
 
 def test_the_identity_is_seen_to_fail_where_a_step_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Falsifier: a number of 64 bits next to an edge is all that tells the two apart."""
-    monkeypatch.setattr(steps.np, "nextafter", lambda x, _: x + 1e-3)
+    monkeypatch.setattr(statements.np, "nextafter", lambda x, _: x + 1e-3)
     with pytest.raises(AssertionError):
         test_every_value_has_the_level_that_it_has_in_memory()
 

@@ -24,7 +24,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
-from synthdp.privacy.readers.dataframe import seal_dataframe
+from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.privacy.source import read_private
 from synthdp.spec.model import (
     Boolean,

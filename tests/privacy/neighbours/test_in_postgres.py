@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.readers.engines.on_sql import SqlEngine
+from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.spec.model import Integer, SqlSource
 from tests.fire.postgres import Server
 from tests.privacy.engines.tables import reading_of, same

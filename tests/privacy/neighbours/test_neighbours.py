@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthdp.errors import DataError
+from synthdp.privacy.engines import on_arrow, parts
+from synthdp.privacy.engines.parts import Part
 from synthdp.privacy.readers import files
-from synthdp.privacy.readers.engines import on_arrow, parts
-from synthdp.privacy.readers.engines.parts import Part
 from tests.privacy.neighbours.stores import CELLS, COLUMNS, Way, ways
 
 WAYS = {way.name: way for way in ways()}

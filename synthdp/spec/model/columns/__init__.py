@@ -10,17 +10,23 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
-from synthdp.spec.model.columns.base import CODEBOOK, ColumnBase, Operand, Question
-from synthdp.spec.model.columns.categories import Boolean, Categorical, Ordinal, Unread
-from synthdp.spec.model.columns.ranges import (
+from synthdp.spec.model.columns.types import (
+    CODEBOOK,
     EPOCH,
     RESOLUTION_SECONDS,
+    Boolean,
+    Categorical,
+    ColumnBase,
     Datetime,
     Integer,
     Number,
+    Operand,
+    Ordinal,
+    Question,
     Ranged,
+    TextCode,
+    Unread,
 )
-from synthdp.spec.model.columns.text_code import TextCode
 
 __all__ = [
     "CODEBOOK",

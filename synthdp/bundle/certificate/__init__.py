@@ -1,1 +1,0 @@
-"""The certificate: its facts, and its text."""

@@ -1,0 +1,301 @@
+"""What may enter a bundle: values that are `Released`, with receipts of charges in the ledger.
+
+The check is by type. It runs before the first byte is written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import pandas as pd
+
+from synthdp.bundle.audit_record import AuditRecord
+from synthdp.bundle.certificate import PlannedSpend, plan_problems
+from synthdp.bundle.descriptions import DATACARD, public_spec
+from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.report_page import REPORT
+from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
+from synthdp.errors import BoundaryError, OutputError, VerifyError
+from synthdp.evaluate.dp_scores import ChargedScore, DpScores
+from synthdp.files import SUMS, sync
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.validation import ValidationReport
+from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.private import Receipt, Released
+from synthdp.spec.model import ReleaseSpec
+
+MODEL_FILES = ("model.json", "model.safetensors")
+# Files that show released scores.
+SCORED_FILES = (DATACARD, "privacy/certificate.json", "privacy/certificate.md", REPORT)
+PUBLIC_PROVENANCE = {"given", "required"}
+
+
+class LedgerReader(Protocol):
+    """What the bundle needs of the ledger on disk."""
+
+    def verify_chain(self) -> None: ...
+    def entries(self) -> Sequence[Entry]: ...
+    def run_entries(self, run: str) -> Sequence[Entry]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleContent:
+    """All that goes into a bundle.
+
+    `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was
+    validated or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole
+    plan, with what the run did not need: its spends, and units in a group -> epsilon at the spec's
+    delta. `synthetic` has the spec's columns and number of rows. `validation` is what released
+    tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
+    where the spec has them charged.
+    """
+
+    spec: ReleaseSpec
+    run: str
+    planned: tuple[PlannedSpend, ...]
+    group_epsilons: dict[int, float]
+    synthetic: Released[pd.DataFrame]
+    model: Released[Any]
+    tables: Released[tuple[NoisyTable, ...]]
+    graph: CausalGraph | Released[CausalGraph]
+    validation: Released[ValidationReport] | None = None
+    audit: AuditRecord | None = None
+    scores: Released[DpScores] | None = None
+    estimands: Released[dict[str, Any]] | None = None
+
+
+def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
+    """Refuse all that is not paid for; returns the run's ledger entries.
+
+    Raises:
+        BoundaryError, VerifyError: as `write_bundle`.
+    """
+    receipts = receipts_of(content)
+    ledger.verify_chain()
+    entries = [e for e in ledger.run_entries(content.run) if e.kind not in INTERNAL]
+    for file, wanted in receipts.items():
+        _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
+    for problem in plan_problems(content.planned, entries):
+        refuse("plan", f"does not cover the ledger: {problem}")
+    _check_table(content)
+    if content.audit is not None and content.audit.rows == "real":
+        refuse("audit", "was made on real rows: its figures are for the steward alone")
+    return entries
+
+
+def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
+    """Receipts of each file that came out of rows.
+
+    Values of any other type than they must have are refused.
+    """
+    receipts = _table_receipts(content)
+    if (content.scores is not None) != content.spec.evaluation.dp_scores:
+        refuse(
+            "scores",
+            "must be there where the spec's evaluation.disclosure is charged, and nowhere else",
+        )
+    if (content.estimands is not None) != bool(content.spec.estimands):
+        refuse("estimands", "must be there where the spec names some, and nowhere else")
+    if content.estimands is not None:
+        answers = _released("estimands", content.estimands, dict).receipts
+        receipts |= {ESTIMANDS: answers, REPORT: receipts[REPORT] | answers}
+    if content.scores is None:
+        return receipts
+    paid = _released("scores", content.scores, tuple).receipts
+    if not all(isinstance(s, ChargedScore) for s in content.scores.value):
+        raise BoundaryError("bundle: scores must be ChargedScore values")
+    return receipts | {file: receipts.get(file, frozenset()) | paid for file in SCORED_FILES}
+
+
+def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
+    """Receipts of what every bundle has."""
+    receipts = {
+        **dict.fromkeys(
+            (CSV_NAME, PARQUET_NAME),
+            _released("synthetic", content.synthetic, pd.DataFrame).receipts,
+        ),
+        "marginals.json": _released("tables", content.tables, tuple).receipts,
+        **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
+    }
+    if not all(isinstance(t, NoisyTable) for t in content.tables.value):
+        raise BoundaryError("bundle: tables must be NoisyTable values")
+    shown = receipts[CSV_NAME] | receipts["marginals.json"]
+    receipts |= dict.fromkeys((REPORT, DATACARD), shown)
+    graph = content.graph
+    if (
+        content.validation is None
+        and isinstance(graph, CausalGraph)
+        and _from_spec_alone(graph, content.spec)
+    ):
+        return receipts
+    paid = _released("graph", graph, CausalGraph).receipts
+    if content.validation is not None:
+        paid |= _released("validation", content.validation, ValidationReport).receipts
+    return (
+        receipts
+        | dict.fromkeys(("graph.json", "graph.svg"), paid)
+        | dict.fromkeys((REPORT, DATACARD), shown | paid)
+    )
+
+
+def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
+    """Whether no row had an influence on the graph.
+
+    That is so also in mode learn, where the spec decides every pair and nothing was measured.
+    """
+    if spec.graph.mode == "learn":
+        return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+    return (
+        spec.graph.mode in ("none", "given")
+        and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
+    )
+
+
+def _released(name: str, value: object, inner: type | None) -> Released[Any]:
+    """`value`, if it is `Released`, contains an `inner`, and was paid for.
+
+    Where `inner` is None, the content must be able to save itself.
+    """
+    if type(value) is not Released:
+        refuse(
+            name,
+            f"is {type(value).__name__}, not Released: only what came out of a charged mechanism"
+            " may be published",
+        )
+    released: Released[Any] = value
+    content = released.value
+    can_save = callable(getattr(type(content), "save", None))
+    fits = isinstance(content, inner) if inner else can_save
+    if not fits:
+        refuse(name, f"holds {type(content).__name__}, which a bundle does not take there")
+    if not released.receipts:
+        refuse(name, "carries no receipt")
+    return released
+
+
+def _check_receipts(
+    file: str, receipts: frozenset[Receipt], entries: dict[str, Entry], run: str
+) -> None:
+    for receipt in receipts:
+        entry = entries.get(receipt.entry)
+        if receipt.run != run:
+            refuse(file, f"has a receipt of run {receipt.run}, but this is run {run}")
+        if entry is None or entry.kind != "charge" or entry.run != run:
+            refuse(
+                file,
+                f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run"
+                f" {run}",
+            )
+        if entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) != entry.hash:
+            raise VerifyError(f"the ledger's row {entry.seq} does not match its hash")
+
+
+def _check_table(content: BundleContent) -> None:
+    frame, spec = content.synthetic.value, public_spec(content.spec)
+    if sorted(map(str, frame.columns)) != sorted(spec.columns):
+        refuse("synthetic", "does not have exactly the spec's columns")
+    if len(frame) != spec.sampling.rows:
+        refuse(
+            "synthetic",
+            f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the"
+            " real table",
+        )
+
+
+def refuse(name: str, why: str) -> NoReturn:
+    """Raise `BoundaryError`: the content `name` may not enter a bundle."""
+    raise BoundaryError(f"bundle: {name} {why}")
+
+
+# --- folder ---
+#
+# A bundle's folder appears whole or not at all, and replaces nothing but a bundle.
+
+
+def check_target(folder: Path, *, force: bool) -> None:
+    """Whether a bundle can be written to `folder`; call it before anything is spent.
+
+    Raises:
+        OutputError: it exists and is not empty (and not `force`), is no bundle, or its parent
+            cannot be written.
+    """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise OutputError(f"{folder} is not a folder", hint="choose another output folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / SUMS).is_file():
+            raise OutputError(
+                f"{folder} exists and is not a bundle, so it is never replaced",
+                hint="choose another output folder",
+            )
+        if not force:
+            raise OutputError(
+                f"{folder} already holds a bundle",
+                hint="give --force to replace it, or choose another output folder",
+            )
+    parent = next(p for p in folder.absolute().parents if p.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise OutputError(
+            f"{parent} cannot be written",
+            hint="choose an output folder that you can write to, or change its permissions",
+        )
+
+
+@contextmanager
+def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
+    """A draft beside `folder`, which it replaces when the block succeeds.
+
+    Otherwise the draft is deleted.
+    """
+    from safetensors import SafetensorError
+
+    draft = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+        yield draft
+        _publish(draft)
+        _replace(draft, folder, force=force)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise OutputError(
+            f"cannot write the bundle {folder}: {reason}",
+            hint="make room or allow writing, then resume the release",
+        ) from None
+    finally:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _publish(draft: Path) -> None:
+    """Make every file readable for all, as a public folder is, and bring all to the disk."""
+    for path in [*draft.rglob("*"), draft]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        sync(path)
+
+
+def _replace(draft: Path, folder: Path, *, force: bool) -> None:
+    """Put the draft in place. An old bundle is set aside first and comes back if that fails."""
+    check_target(folder, force=force)  # again: time has passed
+    aside = draft.with_name(draft.name.replace(".partial-", ".old-"))
+    old = folder.exists()
+    if old:
+        os.replace(folder, aside)
+    try:
+        os.replace(draft, folder)
+    except OSError:
+        if old:
+            os.replace(aside, folder)
+        raise
+    sync(folder.parent)
+    # Whatever stands aside now, of this writing or of one that was killed, has been replaced.
+    for kind in ("partial", "old"):
+        for rubbish in folder.parent.glob(f".{folder.name}.{kind}-*"):
+            shutil.rmtree(rubbish, ignore_errors=True)

@@ -1,0 +1,159 @@
+"""`marginals.json`: the noisy tables of a bundle, written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import VerifyError
+from synthdp.files import parse_json, read_text
+from synthdp.graph.level_groups import LevelLaw
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.sums import NoisyProducts, ProductSums, SumMechanism, Sums
+
+MARGINALS = "marginals.json"
+
+
+def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
+    """Noisy tables as JSON: counts flattened in C order, whole numbers where they are whole.
+
+    `starts` names the columns that are counted on groups of levels: where each group begins.
+    """
+    return {"tables": [_stated(table) for table in tables]}
+
+
+def _stated(table: NoisyTable) -> dict[str, Any]:
+    counts = (float(v) for v in np.asarray(table.counts).ravel())
+    starts = {name: list(s) for name, s in table.starts.items()}
+    return {
+        "columns": list(table.columns),
+        "shape": list(table.counts.shape),
+        "sigma": table.sigma,
+        **({"starts": starts} if starts else {}),
+        "counts": [int(v) if v.is_integer() else v for v in counts],
+    }
+
+
+def table_from_json(stated: Mapping[str, Any]) -> NoisyTable:
+    """The table that `tables_json` stated.
+
+    Raises:
+        ValueError, KeyError, TypeError, OverflowError: it is none.
+    """
+    columns, starts = stated["columns"], stated.get("starts", {})
+    if not isinstance(starts, dict) or not all(isinstance(name, str) for name in columns):
+        raise TypeError("columns are texts, and starts has lists by column")
+    return NoisyTable(
+        tuple(columns),
+        np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]),
+        float(stated["sigma"]),
+        {name: tuple(begins) for name, begins in starts.items()},
+    )
+
+
+def read_tables(bundle: Path) -> tuple[NoisyTable, ...]:
+    """The noisy tables of a bundle.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, OverflowError: the file cannot be read.
+    """
+    stated = parse_json(read_text(bundle / MARGINALS))["tables"]
+    return tuple(map(table_from_json, stated))
+
+
+def _over_domain(table: NoisyTable, domain: Domain) -> bool:
+    """Whether a table has columns of the domain, and the shape of their levels or groups."""
+    if len(set(table.columns)) < len(table.columns) or not set(table.columns) <= {*domain.names}:
+        return False
+    if not table.starts.keys() <= set(table.columns):
+        return False
+    try:
+        coarse = LevelGroups(domain, table.starts).coarse
+    except ValueError:
+        return False
+    return table.counts.shape == tuple(coarse[name].levels for name in table.columns)
+
+
+def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
+    """What the noisy tables of a bundle say of levels.
+
+    `margins` says that the law of every column will be asked for, not only of those with groups.
+
+    Raises:
+        VerifyError: they cannot be read, or are not over the spec's columns.
+    """
+    foreign = VerifyError(
+        f"marginals.json in {bundle} is not over the columns and levels of its spec",
+        hint=f"see `synthdp verify {bundle}`",
+    )
+    try:
+        tables = read_tables(bundle)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise VerifyError(
+            f"cannot read marginals.json in {bundle}: {type(error).__name__}",
+            hint=f"see `synthdp verify {bundle}`",
+        ) from None
+    known = {name for t in tables for name in t.columns if t.has([name])}
+    grouped = {name for t in tables for name in t.starts}
+    asked = domain.names if margins or grouped else ()
+    if not known.issuperset(asked) or not all(_fits(t, domain) for t in tables):
+        raise foreign
+    try:
+        return LevelLaw.of_tables(tables, domain)
+    except ValueError:
+        raise foreign from None
+
+
+def _fits(table: NoisyTable, domain: Domain) -> bool:
+    return _over_domain(table, domain) and bool(np.isfinite(table.counts).all()) and table.sigma > 0
+
+
+# --- noisy sums ---
+#
+# `estimands.json`: what the spec's estimands were found to be, with the noisy sums behind it.
+
+
+ESTIMANDS = "estimands.json"
+
+
+def sums_json(sums: Mapping[str, Sums]) -> dict[str, Any]:
+    """Noisy sums by estimand, as JSON: arrays flattened in C order."""
+    return {name: _plain(value) for name, value in sums.items()}
+
+
+def _plain(value: Sums) -> dict[str, Any]:
+    if isinstance(value, NoisyProducts):
+        return {"sigma": value.sigma, "products": value.sums.tolist()}
+    return {
+        "sigma": value.sigma,
+        "shape": list(value.counts.shape),
+        "counts": value.counts.ravel().tolist(),
+        "sums": value.sums.ravel().tolist(),
+        "squares": value.squares.ravel().tolist(),
+    }
+
+
+def sums_from_json(stated: Mapping[str, Any], mechanism: SumMechanism) -> Sums:
+    """The sums that `sums_json` stated, for the mechanism that made them.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are not finite, or of other strata.
+    """
+    if isinstance(mechanism, ProductSums):
+        arrays = {"sums": np.asarray(stated["products"], dtype=np.float64)}
+    else:
+        empty = (0, *mechanism.shape[1:])
+        arrays = {
+            name: np.asarray(stated[name], dtype=np.float64).reshape(
+                mechanism.shape if name == "counts" or mechanism.number else empty
+            )
+            for name in ("counts", "sums", "squares")
+        }
+    if not all(np.isfinite(part).all() for part in arrays.values()):
+        raise ValueError("sums that are not finite")
+    return mechanism.unpack(arrays)

@@ -1,1 +1,0 @@
-"""Signatures over a bundle, and the statement that is signed."""

@@ -1,0 +1,504 @@
+"""The synthetic table as CSV, and its Frictionless Data Package (version 2) description.
+
+Types, bounds and categories come from the spec alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+
+from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate_text import about_column, title_of
+from synthdp.data.kinds import column_kind
+from synthdp.errors import VerifyError
+from synthdp.spec.load.wording import up
+from synthdp.spec.model import Column, ReleaseSpec
+
+PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
+SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
+CSV_NAME = "synthetic.csv"
+
+
+def check_header(path: Path, names: Sequence[str]) -> None:
+    """Check that an untrusted CSV file has the header `names`, and a first row that is no longer.
+
+    No more is read than such a line can take: a million columns cost memory.
+
+    Raises:
+        VerifyError: it does not.
+    """
+    with path.open("rb") as file:
+        header = file.readline(sum(2 * len(name.encode()) + 4 for name in names)).decode(
+            "utf-8", errors="replace"
+        )
+    if tuple(next(csv.reader([header]), ())) != tuple(names):
+        raise VerifyError(f"{path.name}: its header is not the spec's columns in order")
+    if _first_row_is_longer(path, len(names)):
+        raise VerifyError(f"{path.name}: a row has more fields than the header")
+
+
+def _first_row_is_longer(path: Path, count: int) -> bool:
+    """Whether the first row has more than `count` fields, as far as its first 64 kB show.
+
+    A reader of whole tables makes a column of each field: 100,000 of them take it five seconds.
+    """
+    with path.open("rb") as file:
+        file.readline()
+        start = file.read(1 << 16).decode("utf-8", errors="replace")
+    return len(next(csv.reader(io.StringIO(start, newline="")), ())) > count
+
+
+def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) -> None:
+    """Write `frame` in the order of `columns`: UTF-8, LF, header, no index.
+
+    Missing values are empty fields.
+    """
+    as_written(frame, columns).to_csv(
+        path, index=False, encoding="utf-8", lineterminator="\n", na_rep=""
+    )
+
+
+def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
+    """`frame` in the order of `columns`, with instants as text."""
+    return pd.DataFrame(
+        {name: column_kind(column).written(column, frame[name]) for name, column in columns.items()}
+    )
+
+
+def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
+    """The content of `datapackage.json`.
+
+    It is a function of the spec, the run's id and the CSV's size and hash.
+    """
+    dataset = spec.dataset
+    package: dict[str, Any] = {
+        "$schema": PROFILE,
+        "name": _slug(f"{dataset.id}-synthetic"),
+        "id": run,
+        "title": title_of(dataset),
+        "description": f"{dataset.description.strip()}\n\n{_NOTE}"
+        if dataset.description
+        else _NOTE,
+    }
+    if dataset.licence:
+        package["licenses"] = [_licence(dataset.licence)]
+    if dataset.citation:
+        package["sources"] = [{"title": dataset.citation}]
+    if dataset.contact:
+        package["contributors"] = [_contact(dataset.contact)]
+    package["resources"] = [
+        {
+            "name": "synthetic",
+            "type": "table",
+            "path": CSV_NAME,
+            "format": "csv",
+            "mediatype": "text/csv",
+            "encoding": "utf-8",
+            "bytes": csv_bytes,
+            "hash": f"sha256:{csv_sha256}",
+            **_blank_rows(spec),
+            "schema": {
+                "$schema": SCHEMA_PROFILE,
+                "fields": [_field(n, c) for n, c in spec.columns.items()],
+                "missingValues": [""],
+            },
+        }
+    ]
+    return package
+
+
+_NOTE = "Synthetic rows under differential privacy; privacy/certificate.md states the guarantee."
+
+
+def _blank_rows(spec: ReleaseSpec) -> dict[str, Any]:
+    """Where each column may be missing, a row may miss all of them, which is no error of the file.
+
+    Frictionless calls such a row blank and invalid unless it is told to pass over it.
+    """
+    able = all(column.missing for column in spec.columns.values())
+    return {"dialect": {"skipBlankRows": True}} if able else {}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower())
+
+
+def _contact(text: str) -> dict[str, Any]:
+    """Whom to ask, as a contributor of Data Package 2; an e-mail address in it is also its own."""
+    mail = re.search(r"[^\s<>(),;]+@[^\s<>(),;]+\.[^\s<>(),;]+", text)
+    return {"title": text, **({"email": mail.group()} if mail else {}), "roles": ["contact"]}
+
+
+def _licence(text: str) -> dict[str, str]:
+    if re.match(r"https?://\S+$", text):
+        return {"path": text}
+    if re.fullmatch(r"[-a-zA-Z0-9._]+", text):
+        return {"name": text}
+    return {"name": re.sub(r"[^-a-zA-Z0-9._]+", "-", text).strip("-") or "other", "title": text}
+
+
+def _field(name: str, column: Column) -> dict[str, Any]:
+    field = {"name": name, **column_kind(column).frictionless(column)}
+    if about := about_column(column):
+        field["description"] = about
+    if column.unit:
+        field["unit"] = column.unit
+    constraints: dict[str, Any] = field.setdefault("constraints", {})
+    constraints["required"] = not column.missing
+    return field
+
+
+# --- parquet ---
+#
+# The synthetic table as Parquet: the rows of the CSV, with the types that the spec declares.
+#
+# Categories are dictionaries in the spec's order (ordered for ordinals), booleans are booleans,
+# days are dates, and what is missing is null. It is made from the CSV itself, so that the two
+# cannot differ; `verify` makes it again and compares.
+
+
+PARQUET_NAME = "synthetic.parquet"
+MAX_CELLS, MIN_ROWS, MAX_ROWS = 4_000_000, 1_000, 100_000  # of a row group
+MAX_DICTIONARY = (
+    1 << 30
+)  # bytes: beyond it categories would be written as plain text, and lose their order
+CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
+
+
+def write_parquet(csv: Path, columns: Mapping[str, Column], path: Path) -> None:
+    """Write the bundle's CSV as Parquet, group of rows by group of rows."""
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema(columns)
+    with pq.ParquetWriter(
+        path, schema, compression="zstd", dictionary_pagesize_limit=MAX_DICTIONARY
+    ) as writer:
+        for group in row_groups(csv, columns):
+            writer.write_table(group, row_group_size=group_rows(columns))
+
+
+def group_rows(columns: Mapping[str, Column]) -> int:
+    """Rows of every row group but the last."""
+    return min(MAX_ROWS, max(MIN_ROWS, MAX_CELLS // len(columns)))
+
+
+def arrow_schema(columns: Mapping[str, Column]) -> Any:
+    """The `pyarrow.Schema` of a table: types, and descriptions and units as field metadata."""
+    import pyarrow as pa
+
+    def field(name: str, column: Column) -> Any:
+        said = {"description": column.description, "unit": column.unit}
+        return pa.field(
+            name,
+            column_kind(column).arrow_type(column),
+            nullable=column.missing,
+            metadata={k: v for k, v in said.items() if v} or None,
+        )
+
+    return pa.schema([field(name, column) for name, column in columns.items()])
+
+
+def row_groups(csv: Path, columns: Mapping[str, Column]) -> Iterator[Any]:
+    """The rows of a bundle's CSV as `pyarrow.Table`s of `group_rows` rows, the last one shorter.
+
+    Raises:
+        VerifyError: the header is not the columns'.
+        ValueError: a value is not of its column, or a row has other fields than the header
+            (pyarrow's errors are of this kind).
+    """
+    import pyarrow as pa
+    from pyarrow import csv as reader
+
+    size, schema, held = group_rows(columns), arrow_schema(columns), []
+    read = reader.ReadOptions(block_size=CSV_BLOCK)
+    text = reader.ConvertOptions(
+        column_types=dict.fromkeys(columns, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
+    )
+    check_header(csv, list(columns))
+    with reader.open_csv(csv, read_options=read, convert_options=text) as batches:
+        for batch in batches:
+            arrays = [
+                column_kind(column).arrow_array(column, batch.column(name))
+                for name, column in columns.items()
+            ]
+            held.append(pa.Table.from_arrays(arrays, schema=schema))
+            while sum(map(len, held)) >= size:
+                whole = pa.concat_tables(held)
+                yield whole.slice(0, size)
+                held = [whole.slice(size)]
+    if sum(map(len, held)):
+        yield pa.concat_tables(held)
+
+
+def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
+    """A bundle's CSV as a pandas DataFrame of the columns' own types; raises as `row_groups`.
+
+    Categories are categorical (ordered for ordinals). Whole numbers and booleans of columns that
+    may be missing are `Int64` and `boolean`; instants are `datetime64`.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    table = pa.concat_tables([arrow_schema(columns).empty_table(), *row_groups(csv, columns)])
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    return pd.DataFrame(
+        {
+            name: table.column(name).to_pandas(
+                date_as_object=False, types_mapper=nullable.get if column.missing else None
+            )
+            for name, column in columns.items()
+        }
+    )
+
+
+# --- croissant ---
+#
+# The synthetic table as a Croissant dataset (MLCommons, version 1.0).
+#
+# Loaders of machine learning and dataset search engines read it. It is one small JSON-LD document,
+# a function of spec, run and files; the tests check it with `mlcroissant`. Records come from the
+# Parquet file, which has the types of the columns.
+
+
+CROISSANT = "croissant.json"
+CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
+RECORDS = "rows"
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    **{
+        term: f"cr:{term}"
+        for term in (
+            *(
+                "citeAs",
+                "column",
+                "equivalentProperty",
+                "extract",
+                "field",
+                "fileProperty",
+                "fileObject",
+                "fileSet",
+                "format",
+                "includes",
+            ),
+            *(
+                "isLiveDataset",
+                "jsonPath",
+                "key",
+                "md5",
+                "parentField",
+                "path",
+                "recordSet",
+                "references",
+                "regex",
+                "repeated",
+                "replace",
+            ),
+            *("samplingRate", "separator", "source", "subField", "transform"),
+        )
+    },
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "dct": "http://purl.org/dc/terms/",
+    "sc": "https://schema.org/",
+}
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file of the bundle as Croissant describes it."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+def croissant(
+    spec: ReleaseSpec,
+    certificate: Certificate,
+    *,
+    day: str,
+    csv: WrittenFile,
+    parquet: WrittenFile,
+) -> dict[str, Any]:
+    """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
+    dataset = spec.dataset
+    about = _note(certificate)
+    if dataset.description:
+        about = f"{dataset.description.strip()}\n\n{about}"
+    content: dict[str, Any] = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": CONFORMS_TO,
+        "name": f"{dataset.id}-synthetic",
+        "alternateName": title_of(dataset),
+        "description": about,
+        "identifier": certificate.run,
+        "version": "1.0.0",
+        "datePublished": day,
+        "citeAs": citation(spec, certificate, day=day),
+        **_responsible_use(certificate),
+    }
+    if dataset.licence:
+        content["license"] = dataset.licence
+    if spec.publication:
+        content["creator"] = [
+            {"@type": "sc:Organization", "name": c.name} for c in spec.publication.curators
+        ]
+    if dataset.contact:
+        content["maintainer"] = {"@type": "sc:Organization", "name": dataset.contact}
+    content["distribution"] = [
+        _file(csv, "text/csv", "the synthetic table; an empty field is a missing value"),
+        _file(parquet, "application/x-parquet", "the same rows with their types"),
+    ]
+    fields = [_croissant_field(name, column) for name, column in spec.columns.items()]
+    content["recordSet"] = [
+        {
+            "@type": "cr:RecordSet",
+            "@id": RECORDS,
+            "name": RECORDS,
+            "description": "one record for each synthetic row",
+            "field": fields,
+        },
+        *(_labels(name, column) for name, column in spec.columns.items() if _named(column)),
+    ]
+    return content
+
+
+def written(path: Path, sha256: str) -> WrittenFile:
+    """Name, size and SHA-256 digest of a written file."""
+    return WrittenFile(path.name, path.stat().st_size, sha256)
+
+
+def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
+    """How to cite the synthetic table, in one line.
+
+    It ends with the citation of the original where the spec states it.
+    """
+    who = ", ".join(c.name for c in spec.publication.curators) if spec.publication else None
+    head = f"{who} ({day[:4]}). " if who else ""
+    year = "" if who else f" ({day[:4]})"
+    privacy = (
+        f"differentially private, epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}"
+    )
+    text = (
+        f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run"
+        f" {certificate.run}, {certificate.program}]."
+    )
+    if spec.dataset.citation:
+        text = f"{text} Made from: {spec.dataset.citation}"
+    return " ".join(text.split())
+
+
+def record_id(column: str) -> str:
+    """Key of a column in the records of a Croissant loader."""
+    return f"{RECORDS}/{quote(column, safe='')}"
+
+
+def _note(certificate: Certificate) -> str:
+    return (
+        f"Synthetic rows under differential privacy: epsilon {up(certificate.epsilon)} at delta"
+        f" {certificate.delta:g} for {' '.join(certificate.unit_meaning.split())};"
+        " privacy/certificate.md states the guarantee."
+    )
+
+
+def _responsible_use(certificate: Certificate) -> dict[str, str]:
+    """The terms of Croissant's vocabulary for responsible AI."""
+    return {
+        "rai:dataCollection": (
+            "Every row was drawn from a model that was fitted with differential privacy; none was"
+            " collected."
+        ),
+        "rai:personalSensitiveInformation": _note(certificate),
+        "rai:dataUseCases": (
+            "Exploring, writing and testing code, teaching, and a first look at relations that the"
+            " released model carries."
+        ),
+        "rai:dataLimitations": (
+            "Not for decisions about a person, for results that must hold for the original, for"
+            " small groups, rare values and extremes, for relations that graph.json does not have,"
+            " or for duplicate and linkage studies."
+        ),
+    }
+
+
+def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": file.name,
+        "name": file.name,
+        "description": about,
+        "contentUrl": file.name,
+        "contentSize": f"{file.bytes} B",
+        "encodingFormat": kind,
+        "sha256": file.sha256,
+    }
+
+
+def _croissant_field(name: str, column: Column) -> Mapping[str, Any]:
+    said = [
+        about_column(column),
+        f"unit: {column.unit}" if column.unit else None,
+        "may be missing" if column.missing else None,
+        f"codes stand for what {_labels_id(name)} says" if _named(column) else None,
+    ]
+    field: dict[str, Any] = {
+        "@type": "cr:Field",
+        "@id": record_id(name),
+        "name": name,
+        "dataType": column_kind(column).croissant(column),
+    }
+    if any(said):
+        field["description"] = "; ".join(s for s in said if s)
+    return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
+
+
+def _named(column: Column) -> bool:
+    return bool(column_kind(column).value_labels(column))
+
+
+def _labels_id(column: str) -> str:
+    return f"labels/{quote(column, safe='')}"
+
+
+def _labels(name: str, column: Column) -> dict[str, Any]:
+    """What the codes of a column stand for, as a record set of its own.
+
+    The column does not refer to it by `references`: loaders would join the two, and read its values
+    as other types.
+    """
+    own, kind = _labels_id(name), column_kind(column)
+    types = {"code": kind.croissant(column), "label": "sc:Text"}
+    return {
+        "@type": "cr:RecordSet",
+        "@id": own,
+        "name": own,
+        "description": f"what the codes of {name} stand for",
+        "dataType": "sc:Enumeration",
+        "key": {"@id": f"{own}/code"},
+        "field": [
+            {"@type": "cr:Field", "@id": f"{own}/{part}", "name": part, "dataType": kind_of}
+            for part, kind_of in types.items()
+        ],
+        "data": [
+            {f"{own}/code": listed["value"], f"{own}/label": listed["label"]}
+            for listed in kind.frictionless(column)["categories"]
+        ],
+    }

@@ -1,0 +1,327 @@
+"""A second opinion on the directions of a search, from the tables of pairs that it paid for.
+
+Tables of all pairs hold the covariance of all indicators of levels: a Gram matrix, with noise. A
+score of graphs follows from it, for which no budget is spent [post-processing]. A search over
+orders then moves columns of the first graph's order while that raises the score (best order score
+search: Andrews, Ramsey, Sanchez-Romero, Camchong, Kummerfeld 2023, arXiv:2310.17679), along the
+links that were found: it turns arrows, and it neither adds nor removes links.
+
+Score. Let R be the covariance after each column is whitened, so that its own block is the identity.
+The score of a graph is -n/2 times the sum over columns of log det(I - R_jS R_SS^-1 R_Sj), with S
+the parents of column j, less a penalty for each link. The sum is the likelihood of a Gaussian with
+covariance R and that graph [Lauritzen, "Graphical Models" (1996), Section 5.1]. The determinants
+telescope along an order, and the penalty of a link has no direction, so that graphs of one
+equivalence class have one score [derived here].
+
+Noise. Let D be the covariance of a column's indicators in contrasts, with eigenvalues d. If columns
+i and j are independent, an entry of their block has about the variance
+
+    1 / n + s^2 / (n^2 d_iu d_jv),
+
+of sampling and of noise s per cell: a rotation leaves white noise white, and whitening divides it
+by the roots of the eigenvalues [derived here]. So n times the squared norm of the block is a
+weighted sum of chi-squares, whose upper quantile at `LEVEL` is found by its mean and variance
+[Satterthwaite 1946]. Half of it is the penalty of the link: a link between independent columns
+gains more with probability about `LEVEL`. Given other columns, noise of their tables comes on top:
+`SPREAD` times the variance is counted. Levels of less than `RARE` of the rows become one, since
+noise divided by their share would drown the rest.
+
+The score sees dependence that adds up over parents. Where parents interact it errs, and by an
+amount that grows like the rows. So the links stay those of the tests, the search begins at their
+graph, and a move must gain `CLEAR` for each row. Two starts break ties in the order of the columns
+and against it; the better score wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import combinations, pairwise
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import gamma
+
+from synthdp.data.domain import Domain
+from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.discovery.skeleton import Evidence
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.meek import (
+    Collider,
+    Pdag,
+    colliders,
+    extend,
+    meek,
+    orient_colliders,
+    orient_known,
+    unshielded,
+)
+from synthdp.graph.tables import NoisyTables
+
+Floats = npt.NDArray[np.float64]
+
+LEVEL = 1e-5
+"""Probability that a link between independent columns raises the score."""
+SPREAD = 3.0
+"""Variance of noise that is counted, in that of one table."""
+RARE = 0.01
+"""Share of rows below which levels are joined."""
+LEAST = 0.01
+"""Least eigenvalue of R: what noise makes smaller is raised."""
+CLEAR = 0.008
+"""Nats per row by which a move must raise the score."""
+MAX_PARENTS = 6
+"""Most parents of a column in the score."""
+
+
+class Gram:
+    """The whitened covariance of all columns, `matrix`, and the penalty of each pair of columns.
+
+    `matrix` is `[coordinates, coordinates]`, and `places` has each column's coordinates;
+    `penalty` is `[columns, columns]`.
+    """
+
+    def __init__(self, tables: NoisyTables, domain: Domain) -> None:
+        """Raises `KeyError` with a pair that no table has."""
+        names = domain.names
+        self.rows, shares = _shares(tables, domain)
+        whitened = [_whitened(share) for share in shares]
+        starts = np.cumsum([0, *(len(axes) for axes, _ in whitened)])
+        self.places = [np.arange(a, b) for a, b in pairwise(starts)]
+        self.matrix = np.eye(starts[-1])
+        self.penalty = np.zeros((len(names), len(names)))
+        for i, j in combinations(range(len(names)), 2):
+            view = tables.margin((names[i], names[j]))
+            if view is None:
+                raise KeyError((names[i], names[j]))
+            (left, noise_left), (right, noise_right) = whitened[i], whitened[j]
+            residual = view[0] / self.rows - np.outer(shares[i], shares[j])
+            block = left @ residual @ right.T
+            self.matrix[np.ix_(self.places[i], self.places[j])] = block
+            self.matrix[np.ix_(self.places[j], self.places[i])] = block.T
+            noise = view[1] ** 2 / self.rows * np.outer(noise_left, noise_right)
+            self.penalty[i, j] = self.penalty[j, i] = _quantile(1 + SPREAD * noise) / 2
+        short = max(LEAST - np.linalg.eigvalsh(self.matrix)[0], 0.0)
+        self.matrix = (self.matrix + short * np.eye(starts[-1])) / (1 + short)
+
+    def gain(self, column: int, parents: frozenset[int]) -> float:
+        """What these parents add to the score of a column without parents, less their penalty."""
+        if not parents:
+            return 0.0
+        chosen = sorted(parents)
+        own, given = self.places[column], np.concatenate([self.places[p] for p in chosen])
+        cross = self.matrix[np.ix_(given, own)]
+        explained = cross.T @ np.linalg.solve(self.matrix[np.ix_(given, given)], cross)
+        _, left = np.linalg.slogdet(np.eye(len(own)) - explained)
+        return float(-self.rows / 2 * left - self.penalty[column, chosen].sum())
+
+
+def _shares(tables: NoisyTables, domain: Domain) -> tuple[float, list[Floats]]:
+    """The number of rows and the shares of each column's levels: means over all tables."""
+    counts = {name: np.zeros(domain[name].levels) for name in domain.names}
+    precision = [1 / (t.sigma**2 * t.counts.size + 1e-9) for t in tables.tables]
+    for table, weight in zip(tables.tables, precision, strict=True):
+        for axis, name in enumerate(table.columns):
+            rest = tuple(i for i in range(table.counts.ndim) if i != axis)
+            counts[name] += weight * table.counts.sum(rest)
+    positive = [np.maximum(c, 1e-9) for c in counts.values()]
+    total = np.average([t.counts.sum() for t in tables.tables], weights=precision)
+    return max(float(total), 1.0), [c / c.sum() for c in positive]
+
+
+def _whitened(shares: Floats) -> tuple[Floats, Floats]:
+    """Axes `[coordinates, levels]` on which a column's indicators have the unit covariance, and the
+    variance that white noise of its levels has on each.
+    """
+    rare = shares < RARE
+    joined = rare.astype(np.float64)[None][: int(rare.any())]
+    groups = np.concatenate([np.eye(len(shares))[~rare], joined])
+    share = groups @ shares
+    values, vectors = np.linalg.eigh(np.diag(share) - np.outer(share, share))
+    axes = (vectors[:, 1:] / np.sqrt(np.maximum(values[1:], 1e-4))).T @ groups
+    return axes, (axes**2).sum(1)
+
+
+def _quantile(weights: Floats) -> float:
+    """The upper quantile at `LEVEL` of a sum of chi-squares with these weights."""
+    mean, variance = weights.sum(), 2 * (weights**2).sum()
+    return float(gamma.isf(LEVEL, mean**2 / variance, scale=variance / mean))
+
+
+class _Orders:
+    """Scores of orders of columns along links, which are the pairs that may be parents."""
+
+    def __init__(
+        self, gram: Gram, names: Sequence[str], links: Iterable[Pair], known: Knowledge
+    ) -> None:
+        self.gram = gram
+        place = {name: i for i, name in enumerate(names)}
+        self.around, self.before, self.after = ([set[int]() for _ in names] for _ in range(3))
+        for a, b in links:
+            for x, y in ((a, b), (b, a)):
+                i, j = place[x], place[y]
+                self.around[i].add(j)
+                if not known.allows(y, x):
+                    self.after[i].add(j)
+                    self.before[j].add(i)
+        self.gain = cache(gram.gain)
+        self.best = cache(self._best)
+
+    def _best(self, column: int, earlier: frozenset[int]) -> float:
+        """What the best of the earlier columns add: they grow one by one, and then shrink."""
+        chosen: frozenset[int] = frozenset()
+        while len(chosen) < MAX_PARENTS:
+            more = [chosen | {c} for c in sorted(earlier - chosen)]
+            grown = max(more, key=lambda s: self.gain(column, s), default=chosen)
+            if self.gain(column, grown) <= self.gain(column, chosen):
+                break
+            chosen = grown
+        while chosen:
+            less = [chosen - {c} for c in sorted(chosen)]
+            fewer = max(less, key=lambda s: self.gain(column, s))
+            if self.gain(column, fewer) <= self.gain(column, chosen):
+                break
+            chosen = fewer
+        return self.gain(column, chosen)
+
+    def score(self, order: Sequence[int]) -> float:
+        """The score of the best graph along the links that has this order."""
+        earlier = ({*order[:k]} for k in range(len(order)))
+        return sum(
+            self.best(column, frozenset(self.around[column] & seen))
+            for column, seen in zip(order, earlier, strict=True)
+        )
+
+    def improved(self, order: Sequence[int]) -> list[int]:
+        """The order after each column was moved where the score is best, until none moves."""
+        found, moved = list(order), True
+        while moved:
+            moved = False
+            for column in order:
+                place = self._best_place(column, found)
+                if place is not None:
+                    found.remove(column)
+                    found.insert(place, column)
+                    moved = True
+        return found
+
+    def _best_place(self, column: int, order: Sequence[int]) -> int | None:
+        """Where a column raises the score most, among the others; None if it stands best.
+
+        Only it and its neighbours along links score otherwise when it moves.
+        """
+        rest = [other for other in order if other != column]
+        near = self.around[column]
+        first = max((k + 1 for k, c in enumerate(rest) if c in self.before[column]), default=0)
+        last = min((k for k, c in enumerate(rest) if c in self.after[column]), default=len(rest))
+        seen: set[int] = set()
+        passed, scores = 0.0, []
+        for k in range(len(rest) + 1):
+            scores.append(passed + self.best(column, frozenset(near & seen)))
+            if k < len(rest):
+                other = rest[k]
+                if other in near:
+                    earlier = frozenset(self.around[other] & seen)
+                    passed += self.best(other, earlier) - self.best(other, earlier | {column})
+                seen.add(other)
+        now = order.index(column)
+        place = max(range(first, last + 1), key=scores.__getitem__, default=now)
+        return place if scores[place] > scores[now] + CLEAR * self.gram.rows else None
+
+
+def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: Knowledge) -> Pdag:
+    """The links of `graph` with the directions of the best order near its own, as a CPDAG.
+
+    `graph` stays as it is where some pair of columns has no table, because the spec decides it.
+    """
+    try:
+        gram = Gram(tables, domain)
+    except KeyError:
+        return graph
+    links = [*graph.directed(), *graph.undirected()]
+    orders = _Orders(gram, graph.nodes, links, knowledge)
+    found = [orders.improved(_order(graph, nodes)) for nodes in (graph.nodes, graph.nodes[::-1])]
+    best = max(found, key=orders.score)
+    rank = {graph.nodes[c]: i for i, c in enumerate(best)}
+    arrows = [(a, b) if rank[a] < rank[b] else (b, a) for a, b in links]
+    dag = Pdag(graph.nodes, directed=arrows, shielded=graph.shielded)
+    opinion = Pdag(graph.nodes, undirected=links, shielded=graph.shielded)
+    orient_known(opinion, knowledge)
+    orient_colliders(opinion, colliders(dag), knowledge)
+    meek(opinion, knowledge)
+    return opinion
+
+
+def _order(graph: Pdag, nodes: Sequence[str]) -> list[int]:
+    """Positions of columns, causes first; ties and undirected links by the order of `nodes`."""
+    links = {"directed": graph.directed(), "undirected": graph.undirected()}
+    dag = extend(Pdag(nodes, **links, shielded=graph.shielded))
+    rank = {name: i for i, name in enumerate(graph.nodes)}
+    order: list[str] = []
+    while len(order) < len(nodes):
+        ready = (n for n in nodes if n not in order and dag.parents[n] <= set(order))
+        order.append(next(ready))
+    return [rank[name] for name in order]
+
+
+# --- colliders ---
+#
+# V-structures by the evidence on their ends: the rule of Measured PC and of PC on moments.
+#
+# A v-structure a -> b <- c is claimed only if sets without b explain the independence of a and c
+# much better than sets with b, by the ratio of their largest p-values (after PC-max: Ramsey 2016).
+# The ratio scales with the noise by itself, so that one threshold serves high and low budgets.
+#
+# Two paths between a and c may nearly cancel, so that a and c look independent until one of them
+# is closed. If b closes only one, the other is then seen, and b looks like the middle of a
+# v-structure. Sets of b and one more column close both. So such sets have a veto: a v-structure
+# stays only if sets without b explain the independence better than they do, too.
+
+
+ODDS = 20.0
+"""How much better sets without the middle column of a v-structure must explain independence."""
+VETO = 3.0
+"""The same against sets of that column and one more. Chosen on the network insurance, on alarm and
+on random networks (seeds 401 to 424): where a v-structure is true, such sets often come near, since
+the average of its effect over their strata may be small.
+"""
+
+Tests = Mapping[tuple[str, ...], Answer]
+"""Answers of one pair by conditioning set."""
+
+
+def tested_triples(graph: Pdag, evidence: Evidence) -> list[Collider]:
+    """Unshielded triples whose ends were tested; the ends are in node order."""
+    return [(a, b, c) for a, b, c in unshielded(graph) if evidence.get((a, c))]
+
+
+def surest_colliders(
+    triples: Sequence[Collider],
+    tests: Mapping[Pair, Tests],
+    larger: Mapping[Pair, Tests] = MappingProxyType({}),
+) -> list[Collider]:
+    """The triples with enough evidence for a v-structure, the most certain first.
+
+    `larger` are tests given the middle column and one more, for their veto.
+    """
+    odds = {(a, b, c): collider_odds(tests[a, c], b) for a, b, c in triples}
+    sure = [triple for triple, value in odds.items() if value > np.log(ODDS)]
+    kept = [
+        (a, b, c)
+        for a, b, c in sure
+        if collider_odds({**tests[a, c], **larger.get((a, c), {})}, b) > np.log(VETO)
+    ]
+    return sorted(kept, key=lambda triple: -odds[triple])
+
+
+def collider_odds(tests: Tests, middle: str) -> float:
+    """Log ratio of the largest p-values of tests given sets without and with the middle column.
+
+    It says how much better sets without that column explain the independence of the ends.
+    """
+    able = {given: answer for given, answer in tests.items() if np.isfinite(answer.detectable)}
+    without = max((a.p_value for given, a in able.items() if middle not in given), default=0.0)
+    within = max((a.p_value for given, a in able.items() if middle in given), default=1.0)
+    tiny = np.finfo(np.float64).tiny
+    return float(np.log(max(without, tiny)) - np.log(max(within, tiny)))

@@ -1,0 +1,460 @@
+"""PC for numeric columns from one noisy moment matrix (a sound form of RCIT and of PCD).
+
+Sources: Strobl et al., arXiv:1702.03877v2 (RCIT); Zhang et al. 2023 (PCD). There are two planned
+releases. Noisy one-way tables of the ranged columns turn every column into ranks on [-1, 1],
+whatever its units and tails. The moment matrix is that of a polynomial basis of those ranks. Its
+degree is a public constant, chosen by the noise that the plan can afford: noise below a fixed share
+of a column's variance. All tests of PC-stable, of any order, and all orientation are
+post-processing of the matrix.
+
+A pair once found dependent is separated only by a test that explains half of the effect away, or
+that could have seen the effect again. Discrete columns of few categories take part through
+contrasts of their indicators.
+
+With `graph.orient_share`, links between numbers that PC leaves undirected are oriented by private
+additive noise models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2, norm
+
+from synthdp.data.basis import Basis, Scale, rank_scale
+from synthdp.data.domain import Domain
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.ci_tests.chi_square import Answer, Floats, Query, listed
+from synthdp.graph.discovery.anm_direction import ORIENT, orient, turn
+from synthdp.graph.discovery.measured_pc import limit_parents, reading
+from synthdp.graph.discovery.orient import surest_colliders, tested_triples
+from synthdp.graph.discovery.skeleton import (
+    Algorithm,
+    Releaser,
+    Skeleton,
+    Test,
+    pc_skeleton,
+    subsets_of_either,
+)
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known
+from synthdp.privacy.mechanisms.anm import OrientationBudget
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
+from synthdp.privacy.plan import MechanismFactory, graph_purpose
+from synthdp.privacy.private import Released
+from synthdp.spec.model import Graph
+
+MARGINS, MOMENTS = "margins", "moments"  # names of what is planned
+MARGINS_PART = 0.2
+"""Share of the search's budget, in squared mu, for the one-way tables."""
+AFFORDABLE: Mapping[int, float] = {2: 6e-3, 3: 5e-4}
+"""Largest noise of an entry, as a share of a uniform column's variance, by degree of the basis.
+
+With more noise, a basis of this degree is not worth it.
+"""
+MAX_TERMS = 400
+"""Most functions of a basis of higher degree."""
+DEVIATIONS = 2.0
+"""The declared norm lies so many standard deviations above the mean of uniform columns.
+
+Rows beyond it are scaled down.
+"""
+MAX_ORDER = 3
+"""Largest conditioning set."""
+COLLIDER_ORDER = 2
+"""Largest conditioning set of the tests for v-structures."""
+MARGIN = 0.1
+"""Effect below which a pair counts as independent."""
+
+
+def rcit_pc(
+    moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_parents: int
+) -> CausalGraph:
+    """The graph of a released moment matrix.
+
+    Links are `learned`, or `undecided` and then outside the structure.
+    """
+    tests = MomentTests(moments)
+
+    def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
+        return tests.answer(queries, level=level, margin=MARGIN)
+
+    skeleton = pc_skeleton(test, knowledge, max_order=MAX_ORDER, separates=explains)
+    rank = {n: i for i, n in enumerate(knowledge.columns)}
+    links = sorted(skeleton.linked, key=lambda p: (rank[p[0]], rank[p[1]]))
+    graph = Pdag(
+        knowledge.columns, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested
+    )
+    orient_known(graph, knowledge)
+    orient_colliders(graph, _colliders(graph, skeleton, tests, level), knowledge)
+    meek(graph, knowledge)
+    return reading(graph, skeleton, knowledge, limit_parents(graph, skeleton.evidence, max_parents))
+
+
+def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
+    """Whether an answer separates its pair.
+
+    It must be not dependent, and either half of the marginal effect is gone or the test was sharp
+    enough to see that effect.
+    """
+    if answer.verdict == "dependent":
+        return False
+    marginal = evidence[0][1]
+    return (
+        answer is marginal
+        or answer.effect <= marginal.effect / 2
+        or answer.detectable <= marginal.effect
+    )
+
+
+def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float) -> list[Collider]:
+    """V-structures with enough evidence, the most certain first.
+
+    More tests of the matrix cost nothing.
+    """
+    triples = tested_triples(graph, skeleton.evidence)
+    queries = sorted({query for a, _, c in triples for query in _around(graph, (a, c))})
+    answers = tests.answer(queries, level=level, margin=MARGIN)
+    tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
+    for (a, c, given), answer in zip(queries, answers, strict=True):
+        tried.setdefault((a, c), {})[given] = answer
+    return surest_colliders(triples, tried)
+
+
+def _around(graph: Pdag, pair: Pair) -> list[Query]:
+    """Queries of a pair given small sets of the neighbours of either end."""
+    first, second = (graph.around(end) - set(pair) for end in pair)
+    names = graph.ordered(first | second)
+    queries: list[Query] = []
+    for order in range(COLLIDER_ORDER + 1):
+        queries += [(*pair, given) for given in subsets_of_either(names, first, second, order)]
+    return queries
+
+
+def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
+    """The moment matrix that costs `mu`, of the highest degree that its noise allows.
+
+    `rows` is the declared number of rows.
+    """
+    matrix = _moments(domain, 1, mu)
+    for degree, limit in AFFORDABLE.items():
+        # Products of all columns up to this degree, plus the constant.
+        if math.comb(len(domain) + degree, degree) > MAX_TERMS:
+            break
+        richer = _moments(domain, degree, mu)
+        if richer.sigma / (rows / 3) <= limit:
+            matrix = richer
+    return matrix
+
+
+def _moments(domain: Domain, degree: int, mu: float) -> MomentMatrix:
+    basis = Basis(domain, domain.names, degree=degree, interaction=degree)
+    return MomentMatrix(basis, basis.norm(deviations=DEVIATIONS), 1 / mu)
+
+
+def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
+    """One-way tables of the columns that are numbers or instants."""
+    return tuple((c.name,) for c in domain.columns if c.ranged)
+
+
+def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
+    tables = ranged_tables(domain)
+    parts = {
+        MARGINS: MARGINS_PART if tables else 0.0,
+        ORIENT: settings.orient_share if len(tables) > 1 else 0.0,
+    }
+    rest = (1 - parts[MARGINS]) * (1 - parts[ORIENT])
+    spends: dict[str, MechanismFactory] = {
+        MOMENTS: lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))
+    }
+    if parts[MARGINS]:
+        part = parts[MARGINS] * (1 - parts[ORIENT])
+        spends = {
+            MARGINS: lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)
+        } | spends
+    if parts[ORIENT]:
+        spends[ORIENT] = lambda mu: OrientationBudget(domain, 1 / (mu * math.sqrt(parts[ORIENT])))
+    return spends
+
+
+def _search(
+    releaser: Releaser, settings: Graph, domain: Domain
+) -> Released[CausalGraph] | CausalGraph:
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    if not knowledge.undecided_pairs():
+        return CausalGraph.from_knowledge(knowledge, provenance="required")
+    learned = _measured(releaser, domain).map(
+        lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents)
+    )
+    pairs = [(a, b) for a, b in learned.value.undirected if domain[a].ranged and domain[b].ranged]
+    if not pairs or ORIENT not in releaser.plan.graph:
+        return learned
+    readings = orient(releaser, pairs)
+    return learned.zip(readings).map(
+        lambda both: turn(both[0], list(chain.from_iterable(both[1])), knowledge)
+    )
+
+
+def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
+    """The moment matrix, of ranks where there are one-way tables to rank by."""
+    planned = releaser.plan.in_graph(MOMENTS, MomentMatrix)
+    if planned is None:
+        raise SynthdpError("the plan has no moment matrix for algorithm rcit_pc")
+    margins = releaser.plan.in_graph(MARGINS, NoisyMarginals)
+    if margins is None:
+        return releaser.release(planned, purpose=graph_purpose(MOMENTS))
+    tables = releaser.release(margins, purpose=graph_purpose(MARGINS))
+    scales: tuple[tuple[str, Scale], ...] = tuple(
+        (t.columns[0], rank_scale(domain[t.columns[0]], t.counts)) for t in tables.value
+    )
+    moments = releaser.release(planned.with_scales(scales), purpose=graph_purpose(MOMENTS))
+    return tables.zip(moments).map(lambda both: both[1])
+
+
+RCIT_PC = Algorithm(_spends, _search)
+
+
+# --- rcit ---
+#
+# Conditional independence of numeric columns from one noisy moment matrix.
+#
+# Strobl et al., "Approximate kernel-based conditional independence tests" (arXiv:1702.03877v2)
+# test whether residuals of functions of X and of Y, regressed on functions of Z, are uncorrelated
+# (RCIT). The test needs only second moments of the functions, so a released noisy moment matrix
+# answers every query as post-processing.
+#
+# With a = (I, -beta_x) the combination of functions that leaves the residual of X, b that of Y,
+# and M the moments per row, the residual covariance is R = a' M b. Its error has two parts, both
+# known up to plug-in estimates:
+#
+#     sampling   S_x (x) S_y / n, with S the residual variances
+#     noise      for symmetric E with independent N(0, s^2) on and above the diagonal,
+#                cov(a_i'E b_j, a_k'E b_l) = s^2 [(a_i.a_k)(b_j.b_l) + (a_i.b_l)(b_j.a_k)
+#                - sum_m a_im b_jm a_km b_lm]
+#
+# to which the second-order term of the noise of the regression is added [derived here]. With V the
+# sum and S = S_x (x) S_y the statistic is r' V^-1 S V^-1 r: coordinates that are mostly noise get
+# little weight, and without noise it is n times the squared canonical correlations. Its law, a
+# weighted sum of chi-squares, is matched in three moments.
+#
+# A basis that does not contain the true regression leaves dependent residuals where there is
+# independence. The null is therefore an interval: residual correlation up to `tolerance`, in the
+# direction that shows most.
+
+
+Positions = npt.NDArray[np.intp]
+
+TOLERANCE = 0.05
+"""Residual correlation that each given column may leave where there is independence.
+
+The regression is of low degree, so that it may not remove all of the dependence.
+"""
+MAX_TOLERANCE = 0.15
+"""Largest such correlation, however many columns are given."""
+MANY = 4
+"""Number of given columns from which powers of the tested columns are left out."""
+POWER = 0.8
+"""Probability of detection that defines a detectable effect."""
+MIN_RESIDUAL = 0.01
+"""Share of a function's variance that is never explained: what is left may be noise alone."""
+BATCH = 512
+"""Queries that are answered at once."""
+RIDGE = 1.0
+"""Ridge of the regressions, in multiples of the noise's spectral norm."""
+
+
+class MomentTests:
+    """Answers queries from one noisy moment matrix."""
+
+    def __init__(self, moments: NoisyMoments) -> None:
+        self.moments = moments
+        self._within: dict[frozenset[str], list[int]] = {}
+
+    def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
+        """One answer for each query, batched by shape."""
+        by_shape: dict[tuple[int, ...], list[int]] = {}
+        positions = [self._positions(query) for query in queries]
+        for i, (query, parts) in enumerate(zip(queries, positions, strict=True)):
+            by_shape.setdefault((len(query[2]), *map(len, parts)), []).append(i)
+        answered: dict[int, Answer] = {}
+        for (given, *_), members in by_shape.items():
+            tolerance = min(given * TOLERANCE, MAX_TOLERANCE)
+            for start in range(0, len(members), BATCH):
+                batch = members[start : start + BATCH]
+                left = self._residuals([positions[i] for i in batch], conditional=given > 0)
+                results = answers(left, level=level, margin=margin, tolerance=tolerance)
+                answered.update(zip(batch, results, strict=True))
+        return [answered[i] for i in range(len(queries))]
+
+    def _residuals(
+        self, batch: Sequence[tuple[list[int], list[int], list[int]]], *, conditional: bool
+    ) -> Residuals:
+        x, y, z = (np.array(part) for part in zip(*batch, strict=True))
+        # Residuals of a function of degree d vary with the given columns, the more the higher d.
+        # Fourth moments, which would say how much, are not released. The degree as factor keeps the
+        # level for d <= 3.
+        inflation = float(self.moments.basis.degree) if conditional else 1.0
+        sums, sigma = self.moments.sums, self.moments.sigma
+        return residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
+
+    def _positions(self, query: Query) -> tuple[list[int], list[int], list[int]]:
+        """Functions of x alone, of y alone, and of the given columns, the constant included."""
+        a, b, given = query
+        functions = self._functions(frozenset(given))
+        return self._of_column(a, given), self._of_column(b, given), functions
+
+    def _of_column(self, name: str, given: tuple[str, ...]) -> list[int]:
+        """Functions of one column.
+
+        A power of it is correlated with powers of the given columns of a higher degree than the
+        basis has. So given many columns only functions of degree one are tested.
+        """
+        functions = self._functions(frozenset({name}))[1:]
+        if len(given) < MANY or not self.moments.basis.domain[name].ranged:
+            return functions
+        terms = self.moments.basis.terms
+        return [i for i in functions if terms[i].factors[0][1] <= 1]
+
+    def _functions(self, columns: frozenset[str]) -> list[int]:
+        """Positions of the functions that look at no other columns, the constant first."""
+        if columns not in self._within:
+            terms = enumerate(self.moments.basis.terms)
+            self._within[columns] = [i for i, term in terms if term.columns <= columns]
+        return self._within[columns]
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Residuals of many queries of one shape.
+
+    `covariance` `[queries, k]` holds residual covariances, `variance` their covariance V and
+    `scale` the scale S, both `[queries, k, k]`.
+    """
+
+    covariance: Floats
+    variance: Floats
+    scale: Floats
+
+
+def residuals(
+    moments: Floats,
+    sigma: float,
+    *,
+    x: Positions,
+    y: Positions,
+    given: Positions,
+    inflation: float = 1.0,
+) -> Residuals:
+    """Regress functions `x` and `y` on `given`, all `[queries, functions]` of matrix positions.
+
+    `moments`: noisy sums of products `[terms, terms]`, the constant first; `sigma`: noise of each
+    entry; `inflation`: factor of the sampling variance.
+    """
+    rows = max(float(moments[0, 0]), 1.0)
+    k, both = x.shape[1], x.shape[1] + y.shape[1]
+    index = np.concatenate([x, y, given], axis=1)
+    block = moments[index[:, :, None], index[:, None, :]] / rows
+    inverse = _inverse(block[:, both:, both:], sigma / rows)
+    beta = inverse @ block[:, both:, :both]
+    left = np.concatenate(
+        [np.broadcast_to(np.eye(both), (len(x), both, both)), -np.swapaxes(beta, 1, 2)], axis=2
+    )
+    covariance = left @ block @ np.swapaxes(left, 1, 2)
+    before = np.diagonal(block, axis1=1, axis2=2)
+    s_x = _positive(covariance[:, :k, :k], MIN_RESIDUAL * before[:, :k].min(1))
+    s_y = _positive(covariance[:, k:, k:], MIN_RESIDUAL * before[:, k:both].min(1))
+    size = (len(x), k * y.shape[1], k * y.shape[1])
+    scale = np.einsum("qik,qjl->qijkl", s_x, s_y).reshape(size)
+    noise = _noise(left[:, :k], left[:, k:], inverse, sigma / rows).reshape(size)
+    return Residuals(
+        covariance[:, :k, k:].reshape(size[:2]), scale * (inflation / rows) + noise, scale
+    )
+
+
+def _inverse(given: Floats, noise: float) -> Floats:
+    """Inverse of the regressors' moments `[queries, g, g]`; mostly noisy directions get a ridge."""
+    values, vectors = np.linalg.eigh(given)
+    spectral = RIDGE * noise * np.sqrt(given.shape[1])
+    raised = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
+    inverse: Floats = vectors / raised[:, None, :] @ np.swapaxes(vectors, 1, 2)
+    return inverse
+
+
+def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
+    """Covariance of a'Eb from the matrix's noise, to second order, `[queries, k, l, k, l]`."""
+    along = np.einsum("qim,qkm,qjp,qlp->qijkl", a, a, b, b)
+    first = (
+        along
+        + np.einsum("qim,qlm,qjp,qkp->qijkl", a, b, b, a)
+        - np.einsum("qim,qjm,qkm,qlm->qijkl", a, b, a, b)
+    )
+    # Errors of both regressions multiply: E_x G^-1 E_y, of variance |a|^2 |b|^2 tr(G^-2) noise^4.
+    second = along * (inverse**2).sum((1, 2))[:, None, None, None, None]
+    covariance: Floats = first * noise**2 + second * noise**4
+    return covariance
+
+
+def _positive(matrix: Floats, lower: Floats) -> Floats:
+    """The matrix with its eigenvalues raised to at least `lower` `[queries]`."""
+    values, vectors = np.linalg.eigh(matrix)
+    raised = np.maximum(values, np.maximum(lower, 1e-9)[:, None])
+    positive: Floats = (vectors * raised[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return positive
+
+
+def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -> list[Answer]:
+    """Verdict of each query; see the module for the null."""
+    root = _root(left.scale)
+    inner = root @ np.linalg.solve(left.variance, root)
+    lam = np.maximum(np.linalg.eigvalsh(inner), 0.0)
+    whitened = np.linalg.solve(left.variance, left.covariance[..., None])
+    statistic = np.einsum("qi,qij,qj->q", whitened[..., 0], left.scale, whitened[..., 0])
+    first, top = lam.sum(1), lam[:, -1]
+    critical, p = _null(lam, tolerance, statistic, level)
+    gain = (lam**3).sum(1) / lam.sum(1)
+    second = 2 * (lam**2).sum(1)
+    effect = np.sqrt(np.maximum(statistic - first, 0.0) / gain)
+    upper = np.sqrt(_shift(statistic - first, second, top, norm.isf(level)) / gain)
+    detectable = np.sqrt(_shift(critical - first, second, top, norm.isf(1 - POWER)) / gain)
+    return listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
+
+
+def _root(matrix: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(matrix)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    rooted: Floats = (vectors * roots[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return rooted
+
+
+def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tuple[Floats, Floats]:
+    """Critical value and p-value of sum lam (g_i + shift_i)^2.
+
+    The shift has size `tolerance` and the top direction. Moments are matched as in Liu, Tang and
+    Zhang, "A new chi-square approximation to the distribution of non-negative definite quadratic
+    forms in non-central normal variables" (2009), with a central chi-square.
+    """
+    top = lam[:, -1]
+    shift = top * tolerance**2
+    c1 = lam.sum(1) + top * shift
+    c2 = 2 * (lam**2).sum(1) + 4 * top**2 * shift
+    c3 = 8 * (lam**3).sum(1) + 24 * top**3 * shift
+    nu = 8 * c2**3 / c3**2
+    scale = np.sqrt(c2 / (2 * nu))
+    return c1 + (chi2.isf(level, nu) - nu) * scale, chi2.sf(nu + (statistic - c1) / scale, nu)
+
+
+def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
+    """Non-centrality x at which the statistic lies z standard deviations above `excess`.
+
+    It solves x - z sqrt(second + 4 scale x) = excess, as `chi_square._shift` does, with the largest
+    weight as `scale`, which no variance exceeds [derived here, in the normal approximation].
+    """
+    half = excess + 2 * scale * z**2
+    return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + second * z**2, 0.0)), 0.0)

@@ -1,1 +1,0 @@
-"""Partial ancestral graphs: what answers of tests say of causes where some causes are unseen."""

@@ -1,1 +1,0 @@
-"""Mode predict: which noisy two-way tables to pay for, and what they say without their noise."""

@@ -1,0 +1,803 @@
+"""Columns of numbers and dates in a declared range, cut into bins; single values may be spikes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from annotated_types import Unit
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from synthdp.spec.model.fields import (
+    CONTROL,
+    Categories,
+    Category,
+    FewCodes,
+    Flag,
+    Instant,
+    Model,
+    Name,
+    OrFile,
+    Real,
+    ValueMap,
+    Whole,
+    alike,
+    as_text,
+    distinct,
+    starts_formula,
+    unique,
+    wrong,
+)
+
+# --- base ---
+#
+# What every column of a spec has, and what the rest of the spec asks of a column's type.
+#
+# A type is a model: its fields are the keys in YAML, and what is declared here says how the type
+# behaves in expressions, checks and the questions of `synthdp init`. How values of the type are
+# read and written is its `ColumnKind` (`synthdp.data.kinds`).
+
+
+CODEBOOK = "from the codebook, never from the rows"
+
+Operand = Literal["text", "number", "date", "unread"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What `synthdp init` asks for one field of a column.
+
+    `text` follows the column's name. `answer` is the type that the answer must have, None for free
+    text. With `many` the answer is a list, parted by commas, of texts or else of plain YAML values.
+    An empty answer is the `default`; where that is empty too, the field is left out.
+    """
+
+    field: str
+    text: str
+    answer: Any = None
+    many: bool = False
+    texts: bool = False
+    default: str | None = None
+
+
+class ColumnBase(Model):
+    """What every column has."""
+
+    ranged: ClassVar[bool] = False
+    """Whether values are numbers or instants rather than categories."""
+    ordered: ClassVar[bool] = False
+    """Whether the order of the levels means something."""
+    continuous: ClassVar[bool] = False
+    """Whether values are real numbers, which lie between any two others."""
+    truth: ClassVar[bool] = False
+    """Whether the column may stand by itself where something true or false is needed."""
+    operand: ClassVar[Operand] = "text"
+    """What the column is in expressions."""
+    questions: ClassVar[tuple[Question, ...]] = ()
+    """What `synthdp init` asks, in this order; whether values may be missing is asked after it."""
+    sketch: ClassVar[tuple[str, ...]] = ()
+    """The type's own keys with a word on each, for the head of a draft; one line each."""
+
+    missing: Flag = Field(
+        default=False,
+        description="whether values may be missing, as a state of their own",
+        examples=[True],
+    )
+    missing_codes: FewCodes = Field(
+        default=(),
+        description=(
+            "codes of the source that stand for a missing value; compared like categories,"
+            " and as numbers in ranges"
+        ),
+        examples=[[-9, 999]],
+    )
+    description: str | None = Field(
+        default=None,
+        description="what the column holds, for the bundle's metadata",
+        examples=["outpatient visits"],
+    )
+    unit: str | None = Field(
+        default=None,
+        description="unit of its values, for the bundle's metadata",
+        examples=["years"],
+    )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The categories, in the order of their levels; empty for numbers and dates."""
+        return ()
+
+    @property
+    def level_count(self) -> int:
+        """Number of levels, the missing one included."""
+        return len(self.labels) + self.missing
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Every text that stands for a value, and its place inside the column's entry."""
+        return iter(())
+
+    def holds(self, code: str) -> bool:
+        """Whether a code of the source is a value of the column."""
+        return code in self.labels
+
+    def mistakes(self) -> Iterator[tuple[str, str, str]]:
+        """Mistakes that are told with a hint, as (field, message, hint)."""
+        if self.missing_codes and not self.missing:
+            message = "codes of missing values, and no value may be missing"
+            yield "missing_codes", message, "set missing: true"
+        if held := [code for code in self.missing_codes if self.holds(code)]:
+            message = f"a value of the column cannot also stand for a missing one: {held[0]}"
+            yield "missing_codes", message, "take it out here, or out of the column's values"
+
+
+# --- ranges ---
+
+
+RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+EPOCH = datetime(1970, 1, 1)
+MAX_DECIMALS = 12
+MAX_EDGES = 1025  # whole numbers from 0 to 1,024, a bin each
+MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
+
+Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
+DERIVED = Field(
+    default=None,
+    description=(
+        "formula of its values, from other columns; the column is not read or modelled, and costs"
+        " nothing"
+    ),
+    examples=["before + change"],
+)
+
+
+_EDGES = "take them (yes), leave bins to the engine (no), or give left ends, parted by commas?"
+
+
+def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
+    """The questions of a range whose values are of type `bound`, `common` being one of them."""
+    spikes = "values that are very common by themselves, such as"
+    asked = (
+        Question("lower", f"lower bound ({CODEBOOK})?", bound),
+        Question("upper", f"upper bound ({CODEBOOK})?", bound),
+        Question(
+            "spikes",
+            f"{spikes} {common}, parted by commas (none: empty)?",
+            tuple[bound, ...],
+            many=True,
+            default="",
+        ),
+    )
+    if not bins:
+        return asked
+    return (
+        *asked,
+        Question("unit", "unit, e.g. years (none: empty)?", default=""),
+        Question("edges", _EDGES, tuple[bound, ...], many=True, default="no"),
+    )
+
+
+BINS = (
+    "number of equal-width bins; without `bins` and `edges`, mode predict without training"
+    " chooses 64 to 1,024 fine ones"
+)
+
+
+class _Range:
+    """What numbers and dates have in common beside their fields."""
+
+    ranged: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    continuous: ClassVar[bool] = False
+    operand: ClassVar[Operand] = "number"
+    sketch: ClassVar[tuple[str, ...]] = (
+        f"lower: 0, upper: 120   {CODEBOOK}",
+        "edges: [0, 18, 65]   left ends of the bins; left out, the engine chooses fine ones",
+        "spikes: [0]   values that are very common by themselves",
+    )
+
+    @property
+    def level_count(self) -> int:
+        """Number of levels: spikes, bins, and the missing one."""
+        column: Any = self
+        bins = len(column.edges) if column.edges is not None else column.bins
+        return int(len(column.spikes) + bins + column.missing)
+
+    @property
+    def step_seconds(self) -> int | None:
+        """Seconds between two neighbouring instants; None for numbers."""
+        return None
+
+    def value(self, number: float) -> Any:
+        """A value from the column's numeric scale: what `number` makes of it."""
+        return number if self.continuous else int(number)
+
+    def number(self, value: Any) -> float:
+        """A bound, edge or spike on the column's numeric scale.
+
+        An instant is a number of whole steps since 1970-01-01.
+        """
+        return float(value)
+
+    def holds(self, code: str) -> bool:
+        """Whether a code of the source lies within the bounds."""
+        column: Any = self
+        read: Any = datetime.fromisoformat if self.operand == "date" else float
+        try:
+            number = self.number(read(code))
+        except (ValueError, TypeError):  # a text; an instant with a zone
+            return False
+        return bool(self.number(column.lower) <= number <= self.number(column.upper))
+
+
+class Integer(_Range, ColumnBase):
+    """Whole numbers in [lower, upper].
+
+    Bins are half-open from each edge to the next; the last ends at `upper`.
+    """
+
+    questions: ClassVar = _questions(Whole, common="0", bins=True)
+
+    type: Literal["integer"] = Field(description="whole numbers", examples=["integer"])
+    lower: Whole = Field(
+        description="the least value allowed: public knowledge, not the least in the table",
+        examples=[16],
+    )
+    upper: Whole = Field(description="the greatest value allowed", examples=[100])
+    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
+        default=32, description=BINS, examples=[16]
+    )
+    edges: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
+        default=None,
+        description="left edges of the bins, instead of `bins`; the first is `lower`",
+        examples=[[0, 1, 5, 20]],
+    )
+    spikes: Annotated[tuple[Whole, ...], Field(max_length=64), AfterValidator(unique)] = Field(
+        default=(),
+        description="values with a level of their own; zero inflation is [0]",
+        examples=[[0]],
+    )
+
+    derived: Derived = DERIVED
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Integer:
+        return _check_range(self)
+
+    def mistakes(self) -> Iterator[tuple[str, str, str]]:
+        """Bounds that floating point does not hold, too."""
+        yield from super().mistakes()
+        for field in ("lower", "upper"):
+            if abs(getattr(self, field)) > MAX_WHOLE:
+                yield (
+                    field,
+                    "beyond 2^53, where whole numbers are no longer exact",
+                    "use a narrower range, or rescale the column",
+                )
+
+
+class Number(_Range, ColumnBase):
+    """Real numbers in [lower, upper], written with `decimals` digits."""
+
+    continuous: ClassVar[bool] = True
+    questions: ClassVar = _questions(Real, common="0", bins=True)
+
+    type: Literal["number"] = Field(description="real numbers", examples=["number"])
+    lower: Real = Field(
+        description="the least value allowed: public knowledge, not the least in the table",
+        examples=[0.0],
+    )
+    upper: Real = Field(description="the greatest value allowed", examples=[4.6])
+    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
+        default=32, description=BINS, examples=[20]
+    )
+    edges: Annotated[tuple[Real, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
+        default=None,
+        description="left edges of the bins, instead of `bins`; the first is `lower`",
+        examples=[[0.0, 0.5, 2.0]],
+    )
+    spikes: Annotated[tuple[Real, ...], Field(max_length=64), AfterValidator(unique)] = Field(
+        default=(),
+        description="values with a level of their own; zero inflation is [0]",
+        examples=[[0.0]],
+    )
+    decimals: Annotated[Whole, Field(ge=0, le=MAX_DECIMALS), Unit("digits")] = Field(
+        default=4, description="digits written after the point", examples=[2]
+    )
+
+    derived: Derived = DERIVED
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Number:
+        return _check_range(self)
+
+
+class Datetime(_Range, ColumnBase):
+    """Points in time in [lower, upper], without time zone, in whole `resolution` steps.
+
+    Texts are days in full, perhaps with a time: 2024-12-31, 2024-12-31T23:59 or 2024-12-31
+    23:59:59.5.
+    """
+
+    operand: ClassVar[Operand] = "date"
+    questions: ClassVar = _questions(Instant, common="1900-01-01", bins=False)
+
+    type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
+    lower: Instant = Field(
+        description="the least value allowed: public knowledge, not the least in the table",
+        examples=["2001-01-01"],
+    )
+    upper: Instant = Field(
+        description="the greatest value allowed", examples=["2020-12-31T23:00:00"]
+    )
+    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
+        default=32, description=BINS, examples=[20]
+    )
+    edges: Annotated[tuple[Instant, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
+        default=None,
+        description="left edges of the bins, instead of `bins`; the first is `lower`",
+        examples=[["2001-01-01", "2010-01-01"]],
+    )
+    spikes: Annotated[tuple[Instant, ...], Field(max_length=64), AfterValidator(unique)] = Field(
+        default=(), description="instants with a level of their own", examples=[["2001-01-01"]]
+    )
+    resolution: Literal["day", "hour", "minute", "second"] = Field(
+        default="day", description="step in which instants are written", examples=["hour"]
+    )
+
+    derived: Derived = DERIVED
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Datetime:
+        return _check_range(self)
+
+    @property
+    def step_seconds(self) -> int:
+        """Seconds of one step of the resolution."""
+        return RESOLUTION_SECONDS[self.resolution]
+
+    def value(self, number: float) -> Any:
+        """The instant of so many steps since 1970-01-01."""
+        return EPOCH + timedelta(seconds=self.step_seconds) * number
+
+    def number(self, value: Any) -> float:
+        """An instant in whole steps since 1970-01-01."""
+        return float((value - EPOCH) // timedelta(seconds=self.step_seconds))
+
+
+Ranged = Integer | Number | Datetime
+_Ranged = TypeVar("_Ranged", Integer, Number, Datetime)
+
+
+def _check_range(column: _Ranged) -> _Ranged:
+    lower, upper = column.lower, column.upper
+    if not lower < upper:
+        raise wrong(
+            (
+                "lower",
+                (
+                    f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one"
+                    " value is categorical, with one category"
+                ),
+            )
+        )
+    if isinstance(column, Number) and upper - lower > 1e300:
+        raise wrong(
+            (
+                "upper",
+                (
+                    "the range is wider than 1e300, beyond what bins can be computed on; rescale"
+                    " the column"
+                ),
+            )
+        )
+    problems = [*_spike_problems(column), *_edge_problems(column), *_decimals_problems(column)]
+    if problems:
+        raise wrong(*problems)
+    return column
+
+
+def _shown(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _spike_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
+    outside = [s for s in column.spikes if not column.lower <= s <= column.upper]
+    if outside:
+        yield (
+            "spikes",
+            (
+                f"spikes must lie in [{_shown(column.lower)}, {_shown(column.upper)}]; outside:"
+                f" {', '.join(map(_shown, outside))}"
+            ),
+        )
+
+
+def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
+    lower, upper, edges = column.lower, column.upper, column.edges
+    if edges is None:
+        return
+    if "bins" in column.model_fields_set:
+        yield "bins", "give either bins or edges, not both"
+    falls = [f"{_shown(b)} after {_shown(a)}" for a, b in itertools.pairwise(edges) if a >= b]
+    if falls:
+        yield "edges", f"edges must increase strictly; got {', '.join(falls)}"
+    elif not (lower <= edges[0] and edges[-1] <= upper):
+        yield (
+            "edges",
+            (
+                f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {_shown(edges[0])} to"
+                f" {_shown(edges[-1])}"
+            ),
+        )
+    elif edges[0] != lower and lower not in column.spikes:
+        yield (
+            "edges",
+            f"the first edge must be the lower bound {_shown(lower)}; got {_shown(edges[0])}",
+        )
+
+
+def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
+    """The written number rises with the value.
+
+    Where both bounds are written alike, every number between them is.
+    """
+    bins = len(column.edges) if column.edges is not None else column.bins
+    if (
+        not isinstance(column, Number)
+        or bins == 1
+        or round(column.lower, column.decimals) != round(column.upper, column.decimals)
+    ):
+        return
+    width = (column.upper - column.lower) / bins
+    needed = next((d for d in range(column.decimals, MAX_DECIMALS + 1) if 10.0**-d <= width), None)
+    yield (
+        "decimals",
+        f"with {column.decimals} digits after the point all values from {_shown(column.lower)} to"
+        f" {_shown(column.upper)} are written alike, so that no bin can be told from another; "
+        + (f"use {needed} digits, or " if needed else "")
+        + "rescale the column",
+    )
+
+
+# --- categories ---
+#
+# Columns of categories: texts without an order, texts with one, and two texts.
+
+
+_ALL = f"categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest"
+
+
+def _plain(label: str) -> str:
+    if CONTROL.search(label):
+        raise ValueError(f"label {label!a} holds a control character or a line break")
+    return label
+
+
+Label = Annotated[
+    str,
+    Field(min_length=1, max_length=500),
+    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
+    AfterValidator(_plain),
+]
+
+
+class Mapped(ColumnBase):
+    """Categories that may have other texts in the source."""
+
+    values: ValueMap = Field(
+        default={},
+        description=(
+            "texts of the source that are published as another: that category; several may"
+            " become one, and all others stay"
+        ),
+        examples=[{"+": "positive", "-": "negative"}],
+    )
+    map: Name | None = Field(
+        default=None,
+        description="the name of a map under `maps`, in place of `values`",
+        examples=["status"],
+    )
+
+
+class Labelled(Mapped):
+    """Categories that are codes, and what they stand for."""
+
+    value_labels: dict[Category, Label] = Field(
+        default={},
+        description="what codes among the categories stand for, for the bundle's metadata",
+        examples=[{"0": "never", "1": "daily"}],
+    )
+
+    def mistakes(self) -> Iterator[tuple[str, str, str]]:
+        """Labels of what is no category, too."""
+        yield from super().mistakes()
+        if strange := [code for code in self.value_labels if code not in self.labels]:
+            message = f"a label for {strange[0]!r}, which is no category"
+            yield "value_labels", message, "list the code under categories, or delete its label"
+
+
+class Categorical(Labelled):
+    """One of a list of texts, in no order.
+
+    Texts are compared letter by letter. Typed whole numbers are written without a point, decimal
+    ones without zeros at their end, truth values as true and false, times of day as 08:30:00.
+    """
+
+    questions: ClassVar = (
+        Question(
+            "categories",
+            f"all categories, parted by commas ({CODEBOOK})?",
+            Categories,
+            many=True,
+            texts=True,
+        ),
+    )
+    sketch: ClassVar = (_ALL,)
+
+    type: Literal["categorical"] = Field(
+        description="texts without an order", examples=["categorical"]
+    )
+    categories: Categories = Field(
+        description=(
+            "every allowed text, codes such as 0 too; `{file: F}` reads them from a text file"
+            " beside the spec, one a line"
+        ),
+        examples=[["Female", "Male"]],
+    )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The categories as declared."""
+        return self.categories
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Each category."""
+        yield from ((("categories", i), text) for i, text in enumerate(self.categories))
+
+
+class Unread(Categorical):
+    """Stands for a column whose entry is wrong: its name may be used, and its values are unknown.
+
+    No finished spec has one.
+    """
+
+    truth: ClassVar[bool] = True
+    operand: ClassVar[Operand] = "unread"
+
+
+class Ordinal(Labelled):
+    """One of a list of texts, in order."""
+
+    ordered: ClassVar[bool] = True
+    questions: ClassVar = (
+        Question(
+            "categories",
+            f"all categories, parted by commas, from lowest to highest ({CODEBOOK})?",
+            Categories,
+            many=True,
+            texts=True,
+        ),
+    )
+    sketch: ClassVar = (_ALL,)
+
+    type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
+    categories: Categories = Field(
+        description="every allowed text, from lowest to highest; or their file",
+        examples=[["low", "medium", "high"]],
+    )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The categories, from lowest to highest."""
+        return self.categories
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Each category."""
+        yield from ((("categories", i), text) for i, text in enumerate(self.categories))
+
+
+class Boolean(Mapped):
+    """One of two texts. Typed truth values are false and true whatever these texts are."""
+
+    truth: ClassVar[bool] = True
+    questions: ClassVar = (
+        Question("false", "which text stands for false?", Category, default="false"),
+        Question("true", "which text stands for true?", Category, default="true"),
+    )
+    sketch: ClassVar = ("false: no, true: yes   the texts in the table",)
+
+    type: Literal["boolean"] = Field(description="two texts", examples=["boolean"])
+    false: Category = Field(
+        default="false", description="the text that stands for false", examples=["no"]
+    )
+    true: Category = Field(
+        default="true", description="the text that stands for true", examples=["yes"]
+    )
+
+    @model_validator(mode="after")
+    def _two_labels(self) -> Boolean:
+        if self.false == self.true:
+            raise wrong(("true", f"labels of false and true are both {self.true!r}"))
+        if alike((self.false, self.true)) is not None:
+            raise wrong(
+                (
+                    "true",
+                    (
+                        f"labels of false and true, {self.false!a} and {self.true!a}, look the same"
+                        " and are not"
+                    ),
+                )
+            )
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The text of false, then the text of true."""
+        return (self.false, self.true)
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Both texts."""
+        yield from ((("false",), self.false), (("true",), self.true))
+
+
+# --- text code ---
+#
+# Columns of codes from a public list, such as ICD-10; only the first characters are kept.
+
+
+MAX_CODES, MAX_LEVELS = 100_000, 4096
+
+Codes = Annotated[
+    tuple[Category, ...],
+    Field(min_length=1, max_length=MAX_CODES),
+    AfterValidator(distinct),
+    OrFile(),
+]
+Prefix = Annotated[Whole, Field(ge=1, le=64), Unit("characters")]
+
+
+class TextCode(ColumnBase):
+    """One of a list of codes, of which the first `prefix` characters are read and released.
+
+    With `prefix: 3` the codes E11.9 and E11.65 are one level, E11, and so is E11.8, which is not
+    listed. Values are compared letter by letter; what begins like no code is a misfit.
+    """
+
+    questions: ClassVar = (
+        Question(
+            "codes",
+            f"all codes, parted by commas ({CODEBOOK})?",
+            Codes,
+            many=True,
+            texts=True,
+        ),
+        Question(
+            "prefix",
+            "how many characters from the left are kept of a code, such as 3 for E11 of E11.9?",
+            Prefix,
+        ),
+    )
+    sketch: ClassVar = (
+        f"codes: [E11.9, I10]   all that can occur, {CODEBOOK}",
+        "prefix: 3   characters that are kept of a code",
+    )
+
+    type: Literal["text-code"] = Field(
+        description="codes of which the beginning is kept", examples=["text-code"]
+    )
+    codes: Codes = Field(
+        description=(
+            "every allowed code, from a public list, not the table; or their file, one a line"
+        ),
+        examples=[["E10.1", "E11.9", "E11.65", "I10"]],
+    )
+    prefix: Prefix = Field(
+        description="how many characters from the left make a level; the rest is never read",
+        examples=[3],
+    )
+
+    @model_validator(mode="after")
+    def _prefixes(self) -> TextCode:
+        longest, labels = max(map(len, self.codes)), self.labels
+        if self.prefix > longest:
+            raise wrong(("prefix", f"got {self.prefix}, and no code has more than {longest}"))
+        pair, formula = alike(labels), next(filter(starts_formula, labels), None)
+        if len(labels) > MAX_LEVELS:
+            message = f"codes with {len(labels):,} different prefixes; at most {MAX_LEVELS:,} are"
+            raise wrong(("prefix", f"{message} levels of a column: use a shorter prefix"))
+        if pair is not None:
+            raise wrong(("prefix", f"{pair[0]!a} and {pair[1]!a} look the same and are not"))
+        if formula is not None:
+            raise wrong(("prefix", f"the level {formula!r} starts like a spreadsheet formula"))
+        return self
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The different prefixes, in the order of the codes."""
+        return tuple(dict.fromkeys(code[: self.prefix] for code in self.codes))
+
+    def holds(self, code: str) -> bool:
+        """Whether a code begins like one of the codes."""
+        return code[: self.prefix] in self.labels
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Each code, and its level."""
+        for i, code in enumerate(self.codes):
+            yield from ((("codes", i), text) for text in {code: 0, code[: self.prefix]: 0})
+
+
+# --- fine bins ---
+#
+# Fine bins for a range whose bins are left out, by its bounds, decimals and spikes alone.
+
+
+FEW_BINS = 256
+"""Up to so many bins, resolution is worth more than where a bin begins."""
+
+
+def with_fine_bins(column: Ranged, most: int) -> Ranged:
+    """The column with about `most` bins at most.
+
+    Where 0 is the lower bound and would share a bin with other values, it becomes a spike, unless
+    the spec names spikes: nothing is as common in numbers as none of something.
+    """
+    edges = fine_edges(column, most)
+    alone = "spikes" in column.model_fields_set or isinstance(column, Datetime) or column.lower != 0
+    if alone or _width(column, most) == _step(column):
+        return column.model_copy(update={"edges": edges})
+    spiked = column.model_copy(update={"spikes": (column.lower,)})
+    return spiked.model_copy(update={"edges": fine_edges(spiked, most)})
+
+
+def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
+    """Left edges of about `most` bins at most, whose width is a round number of steps.
+
+    Every bin holds the same number of the values that can be written, but for the ends. Where each
+    whole number is a bin, a spike has none: the bin before reaches over it.
+
+    >>> from synthdp.spec.model import Integer
+    >>> fine_edges(Integer(type="integer", lower=3, upper=40), 10)
+    (3, 5, 10, 15, 20, 25, 30, 35, 40)
+    """
+    lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
+    width = _width(column, most)
+    last = math.ceil(upper / width) - 1 if column.continuous else math.floor(upper / width)
+    inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
+    single = width == 1 and not column.continuous
+    spikes = set(map(column.number, column.spikes))
+    # A spike at the lower end of whole numbers is not part of the bins beside it.
+    first = float(lower) + (not column.continuous and float(lower) in spikes)
+    rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
+    return tuple(map(column.value, (first, *rest)))
+
+
+def _step(column: Ranged) -> Fraction:
+    """The difference of two neighbouring values, on the column's numeric scale."""
+    return Fraction(1, 10 ** getattr(column, "decimals", 0))
+
+
+def _width(column: Ranged, most: int) -> Fraction:
+    """Width of the bins."""
+    step = _step(column)
+    span = Fraction(column.number(column.upper)) - Fraction(column.number(column.lower))
+    return _round_width(span / step / most, most) * step
+
+
+def _round_width(steps: Fraction, most: int) -> int:
+    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`; of many bins none is 2 wide.
+
+    Values that people round lie on multiples of 5 and 10: there a bin begins. In bins of 2 half of
+    a heap at 65 would be drawn below it. Where bins are many, 1 takes the place of 2, so that
+    there are up to twice as many.
+    """
+    power = 1
+    while 10 * power < steps:
+        power *= 10
+    reach = {1: 2, 5: 5, 10: 10} if most > FEW_BINS else {1: 1, 2: 2, 5: 5, 10: 10}
+    return next(power * m for m, most_steps in reach.items() if steps <= power * most_steps)

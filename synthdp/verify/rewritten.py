@@ -1,0 +1,542 @@
+"""The checks of the files that explain a certificate: each is written again and compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+import dp_accounting
+import numpy as np
+
+from synthdp.bundle.certificate import Certificate, profile_of, profile_svg
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.deployment import (
+    DEPLOYMENT,
+    deployment_record,
+    deployment_yaml,
+    schema_problems,
+)
+from synthdp.bundle.descriptions import DATACARD, datacard, graph_title, readme
+from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
+from synthdp.bundle.report_page import REPORT, link_strengths, public_report
+from synthdp.bundle.table_files import (
+    CROISSANT,
+    CSV_NAME,
+    PARQUET_NAME,
+    arrow_schema,
+    croissant,
+    descriptor,
+    group_rows,
+    row_groups,
+    written,
+)
+from synthdp.bundle.write import sha256
+from synthdp.data.domain import Domain
+from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.measuring import MAX_CELLS
+from synthdp.graph.implications import MAX_TABLES, Implication, claimed
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.predict import prediction_order
+from synthdp.graph.validation import STATUSES
+from synthdp.inference.estimands import estimands_json, stated_sums
+from synthdp.model.estimands import estimand_name, sums_of
+from synthdp.privacy.events.kernel import GaussianSumsDpEvent
+from synthdp.privacy.events.kinds import event_from_json, event_to_json
+from synthdp.privacy.mechanisms.marginals import sampler_for
+from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
+from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
+from synthdp.privacy.plan import SCORES, estimand_purpose
+from synthdp.spec.model import Gate, Graph, ReleaseSpec, TableEstimand
+from synthdp.verify.reader import Check, Reader
+
+# Relative and absolute: another version of the accountant may differ in the last digits.
+TOLERANCE, TINY = 1e-6, 1e-13
+
+
+def _check_text(reader: Reader) -> Iterator[str]:
+    """The certificate for people says what the one for programs says."""
+    if reader.certificate is not None and reader.text("privacy/certificate.md") != render(
+        reader.certificate
+    ):
+        yield "privacy/certificate.md: does not say what privacy/certificate.json says"
+
+
+def _check_readme(reader: Reader) -> Iterator[str]:
+    """The README for users says what spec and certificate say."""
+    if reader.certificate is not None and reader.text("README.md") != readme(
+        reader.spec, reader.certificate, day=reader.day
+    ):
+        yield "README.md: does not say what spec.yaml and privacy/certificate.json say"
+
+
+def _check_datacard(reader: Reader) -> Iterator[str]:
+    """The data card says what spec, certificate, graph, noisy tables and rows say."""
+    if reader.certificate is None:
+        return
+    graph = CausalGraph.from_json(reader.json("graph.json"))
+    tables = read_tables(reader.folder)
+    strengths = link_strengths(reader.folder, reader.spec, graph, tables)
+    card = datacard(reader.spec, reader.certificate, graph, tables, strengths, day=reader.day)
+    if reader.text(DATACARD) != card:
+        yield (
+            f"{DATACARD}: does not say what spec.yaml, graph.json, marginals.json,"
+            " synthetic.csv and privacy/certificate.json say"
+        )
+
+
+def _check_report(reader: Reader) -> Iterator[str]:
+    """The public report shows what the other files say.
+
+    Its words and figures are made again and compared.
+    """
+    if reader.certificate is not None and reader.text(REPORT) != public_report(reader.folder):
+        yield f"{REPORT}: does not show what the bundle's other files say"
+
+
+def _check_effects(reader: Reader) -> Iterator[str]:
+    """The causal diagram is the certificate's."""
+    if reader.certificate is not None and reader.text("privacy/effects.svg") != effects_svg(
+        reader.certificate
+    ):
+        yield "privacy/effects.svg: does not show what privacy/certificate.json says"
+
+
+def _check_profile(reader: Reader) -> Iterator[str]:
+    """The profile bounds what the planned events compose to, and the picture shows it.
+
+    It gives delta at every epsilon of the grid. An earlier accountant may have found larger ones.
+    """
+    name = "privacy/profile.json"
+    if reader.certificate is None:
+        return
+    stated, true = reader.json(name), profile_of(reader.certificate.planned, reader.spec)
+    if not isinstance(stated, dict) or {k: v for k, v in stated.items() if k != "points"} != {
+        k: v for k, v in true.items() if k != "points"
+    }:
+        yield f"{name}: is not the profile of this release"
+        return
+    points = [(p["epsilon"], p["delta"]) for p in stated["points"]]
+    if [e for e, _ in points] != [p["epsilon"] for p in true["points"]]:
+        yield f"{name}: its epsilons are not the public grid"
+        return
+    for (epsilon, delta), bound in zip(points, (p["delta"] for p in true["points"]), strict=True):
+        if not bound - TOLERANCE * bound - TINY <= delta <= 1:
+            yield (
+                f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is"
+                + (
+                    " no probability"
+                    if delta > 1
+                    else f" below what the planned events give, {bound:.6g}"
+                )
+            )
+    if reader.text("privacy/profile.svg") != profile_svg(stated, reader.certificate):
+        yield f"privacy/profile.svg: does not show {name}"
+
+
+def _check_deployment(reader: Reader) -> Iterator[str]:
+    """The registry's record is valid, and says what spec and certificate say.
+
+    It is there exactly where the spec asks for it.
+    """
+    if reader.certificate is None or not reader.entries:
+        return
+    expected = deployment_record(reader.spec, reader.certificate, day=reader.day)
+    if expected is None:
+        if reader.holds(DEPLOYMENT):
+            yield f"{DEPLOYMENT}: does not belong in this bundle; the spec states no publication"
+        return
+    if not reader.holds(DEPLOYMENT):
+        yield f"{DEPLOYMENT}: is missing; the spec states a publication"
+        return
+    if reader.text(DEPLOYMENT) != deployment_yaml(expected):
+        yield f"{DEPLOYMENT}: does not say what spec.yaml and privacy/certificate.json say"
+    # Of the expected record: the YAML of the file is never parsed, since it may be a bomb.
+    yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(expected))
+
+
+DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
+    "certificate text": ("privacy/certificate.md", _check_text),
+    "readme": ("README.md", _check_readme),
+    "data card": (DATACARD, _check_datacard),
+    "public report": (REPORT, _check_report),
+    "causal diagram": ("privacy/effects.svg", _check_effects),
+    "profile": ("privacy/profile.json", _check_profile),
+    "registry record": (DEPLOYMENT, _check_deployment),
+}
+
+
+# --- forms ---
+#
+# The checks of the other forms of the table: Parquet and two descriptions.
+#
+# Parquet has the rows of the CSV, and both descriptions are those of spec and files.
+#
+# A stranger's Parquet is opened with bounds on its footer, and a group of rows is only decoded if
+# it states the size that the spec's columns can have.
+
+
+MAX_FOOTER = 64 << 20  # bytes of a text, and entries of a list, in Parquet's footer
+PAGE_BYTES = 256  # what a page or a label takes beyond its content
+
+
+def _check_parquet(reader: Reader) -> Iterator[str]:
+    """The spec's columns and types, and in the same order the rows of the CSV."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns, path, csv = reader.spec.columns, reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
+    rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
+    try:
+        with pq.ParquetFile(
+            path, thrift_string_size_limit=MAX_FOOTER, thrift_container_size_limit=MAX_FOOTER
+        ) as file:
+            if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
+                yield f"{PARQUET_NAME}: its columns and types are not the spec's"
+            elif file.metadata.num_rows != rows or file.metadata.num_row_groups != -(-rows // size):
+                yield f"{PARQUET_NAME}: does not hold the spec's {rows} rows in groups of {size}"
+            elif not all(
+                _plausible(file.metadata.row_group(i), reader, size)
+                for i in range(file.metadata.num_row_groups)
+            ):
+                yield f"{PARQUET_NAME}: a group of rows is larger than the spec's columns can be"
+            elif not _same_rows(file, row_groups(csv, columns)):
+                yield f"{PARQUET_NAME}: its rows are not those of {CSV_NAME}"
+    except (pa.ArrowException, OSError, ValueError) as error:
+        yield (
+            f"{PARQUET_NAME}: cannot be read and compared with {CSV_NAME} ({type(error).__name__})"
+        )
+
+
+def _plausible(group: Any, reader: Reader, size: int) -> bool:
+    """Whether a group of rows states no more rows and bytes than it can have.
+
+    The bound counts dictionaries of all labels, and at most one number in a cell.
+    """
+    columns = Domain.written(reader.spec.columns).columns
+    labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)
+    return bool(
+        group.num_rows <= size
+        and group.total_byte_size
+        <= labels + len(columns) * PAGE_BYTES + 24 * group.num_rows * len(columns)
+    )
+
+
+def _same_rows(file: Any, expected: Iterator[Any]) -> bool:
+    groups = (file.read_row_group(i) for i in range(file.metadata.num_row_groups))
+    return all(
+        a is not None and b is not None and a.equals(b) for a, b in zip_longest(groups, expected)
+    )
+
+
+def _check_datapackage(reader: Reader) -> Iterator[str]:
+    """The description is the one that the spec and the table give."""
+    path = reader.folder / CSV_NAME
+    expected = descriptor(
+        reader.spec, run=reader.run, csv_bytes=path.stat().st_size, csv_sha256=sha256(path)
+    )
+    if reader.json("datapackage.json") != expected:
+        yield f"datapackage.json: does not describe {CSV_NAME} as the spec does"
+
+
+def _check_croissant(reader: Reader) -> Iterator[str]:
+    """The description is the one that spec, certificate and both files give."""
+    if reader.certificate is None:
+        return
+    csv, parquet = (
+        written(reader.folder / n, sha256(reader.folder / n)) for n in (CSV_NAME, PARQUET_NAME)
+    )
+    if reader.json(CROISSANT) != croissant(
+        reader.spec, reader.certificate, day=reader.day, csv=csv, parquet=parquet
+    ):
+        yield (
+            f"{CROISSANT}: does not describe the table as spec.yaml and privacy/certificate.json do"
+        )
+
+
+FORM_CHECKS: dict[str, tuple[str, Check]] = {
+    "parquet": (PARQUET_NAME, _check_parquet),
+    "description": ("datapackage.json", _check_datapackage),
+    "croissant": (CROISSANT, _check_croissant),
+}
+
+
+# --- graph ---
+#
+# The checks of a bundle's graph: its arrows, what released tables say of them, and its picture.
+
+
+ACTIVE_SVG = re.compile(
+    r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)",
+    re.IGNORECASE,
+)
+CLAIM_KINDS = ("arrow", "independence")
+
+
+def check_graph(reader: Reader) -> Iterator[str]:
+    """The graph is over the spec's columns and without cycles, and the picture runs no code.
+
+    Where the spec gives the graph, its arrows are those of the spec. In mode predict they go along
+    the spec's order.
+    """
+    spec, columns = reader.spec, list(reader.spec.modelled)
+    content = reader.json("graph.json")
+    if isinstance(content, dict) and content.get("nodes", columns) != columns:
+        yield "graph.json: its nodes are not the spec's columns"
+        return
+    graph = CausalGraph.from_json(content)
+    given = CausalGraph.from_spec(spec.graph, tuple(columns))
+    if spec.graph.mode in ("none", "given") and set(graph.edges) != set(given.edges):
+        yield "graph.json: its arrows are not the spec's"
+    if spec.graph.mode == "predict":
+        yield from _order_problems(graph, spec)
+    open_pairs = Knowledge.from_spec(spec.graph, tuple(columns)).undecided_pairs()
+    marked = spec.graph.mode == "learn" and spec.graph.unseen_causes and bool(open_pairs)
+    if (graph.pag is not None) != marked:
+        has, asks = ("no", "asks") if marked else ("a", "does not ask")
+        yield f"graph.json: has {has} pag, and the spec's graph.unseen_causes {asks} for one"
+    yield from _validation_problems(content.get("validation"), graph, reader)
+    picture = reader.text("graph.svg")
+    if picture != graph.to_svg(title=graph_title(spec)):
+        active = ACTIVE_SVG.search(picture)
+        what = "holds a script, an entity or a link" if active else "does not show graph.json"
+        yield f"graph.svg: {what}"
+
+
+def _order_problems(graph: CausalGraph, spec: ReleaseSpec) -> Iterator[str]:
+    """Links of mode predict that are no arrows of prediction along the spec's order."""
+    if any(e.provenance != "predictive" or not e.directed for e in graph.edges):
+        yield "graph.json: a link is no arrow of prediction, and the spec's graph mode is predict"
+    if graph.groups or graph.latent:
+        yield "graph.json: has groups or unseen causes, which graph mode predict does not know"
+    order = prediction_order(spec.graph, tuple(spec.modelled), spec.evaluation.targets)
+    place = {name: i for i, name in enumerate(order)}
+    backward = [e for e in graph.edges if place[e.cause] > place[e.effect]]
+    yield from (
+        f"graph.json: the arrow {e.cause} -> {e.effect} goes back in the spec's order"
+        for e in backward[:1]
+    )
+
+
+def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
+    """The validation of a given graph fits the graph: claims, counts and marks on the arrows.
+
+    Each claim is one that the spec's graph makes, and there is one claim for each pair.
+    """
+    settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
+    if (stated is not None) != (settings.mode == "validate"):
+        yield (
+            f"graph.json: has {'no' if stated is None else 'a'} validation, and the spec's graph"
+            f" mode is {settings.mode}"
+        )
+    if stated is None or settings.mode != "validate":
+        return
+    given = CausalGraph.from_spec(settings, columns)
+    claims = [Implication(f["x"], f["y"], tuple(f["given"]), f["kind"]) for f in stated["findings"]]
+    kinds = [claim.kind for claim in claims]
+    known = all(kind in CLAIM_KINDS for kind in kinds)
+    if not known or kinds.count("independence") > MAX_TABLES:
+        yield "graph.json: validation: holds more claims than are tested, or one of no kind"
+        return
+    domain = Domain.from_spec(reader.spec.columns)
+    distinct = len({frozenset((c.x, c.y)) for c in claims}) == len(claims)
+    if not distinct or not all(claimed(given, c, domain, max_cells=MAX_CELLS) for c in claims):
+        yield (
+            "graph.json: validation: holds a claim twice, or one that the spec's graph does not"
+            " make"
+        )
+    statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
+    counts = {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in CLAIM_KINDS}
+    if stated["counts"] != counts:
+        yield "graph.json: validation: its counts are not those of its findings"
+    if settings.on_refuted == "fail" and any(status == "refuted" for _, status in statuses):
+        yield "graph.json: validation: a claim is refuted, which the spec says withholds the bundle"
+    if {e.pair: e.provenance for e in graph.edges} != _marked_arrows(stated, given, settings):
+        yield "graph.json: its arrows are not marked as its validation found them"
+
+
+def _marked_arrows(stated: Any, given: CausalGraph, settings: Graph) -> dict[Pair, str]:
+    """The arrows that the graph must have after its validation, with their provenance."""
+    arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
+    marked = {pair: arrows.get(pair, "given") for pair in given.directed}
+    if settings.on_refuted != "drop":
+        return marked
+    return {pair: status for pair, status in marked.items() if status != "refuted"}
+
+
+# --- scores ---
+#
+# The check of published scores: they follow from spec and noisy counts, and pass the gates.
+
+
+def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
+    """How the certificate's scores differ from those of spec, charge and noisy counts."""
+    spec = reader.spec
+    if not spec.evaluation.dp_scores:
+        if stated.scores:
+            yield "are there, and the spec has none charged"
+        return
+    charge = next((e.body["event"] for e in reader.charges if e.body["purpose"] == SCORES), None)
+    if charge is None or not stated.scores:
+        yield "the spec has them charged, and they are missing, or their charge is"
+        return
+    sigma = stated.scores[0].sigma
+    domain = Domain.from_spec(spec.columns)
+    budget = ScoreBudget(
+        domain,
+        tuple(t for t in spec.evaluation.targets if not domain[t].ranged),
+        sigma,
+        sampler_for(spec.dataset.privacy_unit.max_rows),
+    )
+    if event_to_json(budget.event(spec.dataset.privacy_unit.max_rows)) != charge:
+        yield "have not the noise, or the number, that the ledger's charge paid for"
+    # A distance has one noisy count, the score of a target two.
+    sizes = [len(score.counts) for score in stated.scores]
+    if (sizes.count(1), sizes.count(2)) != (len(compared(domain)), len(budget.targets)):
+        yield "are not as many as the spec has charged"
+        return
+    true = _again(stated, reader, domain)
+    if [s.model_dump() for s in stated.scores] != [s.model_dump() for s in true]:
+        yield "do not follow from their noisy counts and marginals.json"
+    figures = headline(stated.scores)
+    for gate in stated.charged_gates:
+        value = figures.get(gate.metric)
+        if value is None or not _holds(gate, value):
+            yield (
+                f"the gate on {gate.metric} does not hold, which the spec says withholds the bundle"
+            )
+
+
+def _holds(gate: Gate, value: float) -> bool:
+    if gate.at_most is not None:
+        return value <= gate.at_most
+    return value >= (gate.at_least or 0.0)
+
+
+def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:
+    """The scores of the stated noisy counts, computed anew."""
+    counts = [s.counts for s in stated.scores]
+    misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
+    answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
+    scored = Scored(
+        np.zeros((0, len(domain)), dtype=np.uint16), misplaced, answers, stated.scores[0].sigma
+    )
+    return dp_scores_of(reader.spec, domain, scored, read_tables(reader.folder))
+
+
+# --- estimands ---
+#
+# The check of what a bundle says of its estimands: it follows from its noisy sums and its spec.
+
+
+ESTIMAND_TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits
+
+
+def _check_estimands(reader: Reader) -> Iterator[str]:
+    """Every figure follows from the sums, and the sums have the noise that the ledger charged."""
+    spec = reader.spec
+    asked = {estimand_purpose(estimand_name(i)) for i in range(len(spec.estimands))}
+    charged = {e.body["purpose"] for e in reader.charges}
+    if paid := sorted(p for p in charged - asked if p.startswith(estimand_purpose(""))):
+        yield f"spec.yaml: lacks the estimand that the ledger charged as {paid[0]!r}"
+    if reader.holds(ESTIMANDS) != bool(spec.estimands):
+        yield f"{ESTIMANDS}: must be there where the spec names estimands, and nowhere else"
+    if not spec.estimands or not reader.holds(ESTIMANDS):
+        return
+    stated, domain = reader.json(ESTIMANDS), Domain.from_spec(spec.columns)
+    sums = stated_sums(stated, spec, domain)
+    true = json.loads(json.dumps(estimands_json(spec, domain, sums)))
+    if not alike(stated, true):
+        yield f"{ESTIMANDS}: its figures do not follow from its sums and the spec"
+    yield from _missing_tables(reader)
+    for name, value in sums.items():
+        if not on_lattice(value):
+            yield f"{ESTIMANDS}: sums of estimand {name} are none that its noise is rounded to"
+        yield from _noise_problems(reader, name, value, domain)
+
+
+def _missing_tables(reader: Reader) -> Iterator[str]:
+    """Contingency tables that were paid for and are not among the noisy tables."""
+    tables = {(t.columns, t.sigma) for t in read_tables(reader.folder) if not t.starts}
+    for i, estimand in enumerate(reader.spec.estimands):
+        if not isinstance(estimand, TableEstimand):
+            continue
+        purpose = estimand_purpose(estimand_name(i))
+        charged = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
+        sigmas = [sigma for c in charged if (sigma := noise_scale(event_from_json(c)))]
+        if not any(
+            columns == estimand.columns and math.isclose(sigma, paid, rel_tol=ESTIMAND_TOLERANCE)
+            for columns, sigma in tables
+            for paid in sigmas
+        ):
+            yield f"marginals.json: has no table of {', '.join(estimand.columns)}, of {purpose!r}"
+
+
+def noise_scale(event: dp_accounting.DpEvent) -> float:
+    """Noise of the counts that one charge is for; 0 where it is of something else."""
+    inner = getattr(event, "event", event)
+    return float(getattr(inner, "sigma", 0.0))
+
+
+def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> Iterator[str]:
+    """Noise that is not that of the one charge for these sums."""
+    purpose = estimand_purpose(name)
+    events = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
+    if len(events) != 1:
+        yield f"{ESTIMANDS}: {len(events)} charges of the ledger are for {purpose!r}, not one"
+        return
+    estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
+    assert not isinstance(estimand, TableEstimand)
+    measured = sums_of(reader.spec, domain, estimand)
+    moved = reader.spec.dataset.privacy_unit.max_rows * measured.sensitivity
+    sigma = getattr(charged, "noise_multiplier", math.nan) * moved
+    match charged:
+        case dp_accounting.GaussianDpEvent():
+            covered = True
+        case GaussianSumsDpEvent(replaced=replaced):
+            covered = replaced >= measured.event(1).replaced * (1 - ESTIMAND_TOLERANCE)
+        case _:
+            covered = False
+    if not covered or not math.isclose(value.sigma, sigma, rel_tol=ESTIMAND_TOLERANCE):
+        yield f"{ESTIMANDS}: estimand {name} states noise of {value.sigma:.6g}, which is not paid"
+
+
+def on_lattice(value: Sums) -> bool:
+    """Whether sums are whole parts of `GRID`, to which their mechanism rounds them.
+
+    >>> import numpy as np
+    >>> on_lattice(NoisyProducts(np.array([1.5, -2.25]), 1.0))
+    True
+    >>> on_lattice(NoisyProducts(np.array([1.5, 0.1]), 1.0))
+    False
+    """
+    if isinstance(value, NoisyProducts):
+        parts = [value.sums]
+    else:
+        parts = [value.counts, value.sums, value.squares * SQUARE]
+    return not any((part * GRID % 1).any() for part in parts)
+
+
+def alike(stated: Any, true: Any) -> bool:
+    """Equal, where numbers may differ in their last digits.
+
+    >>> alike({"a": [1.0, "x"]}, {"a": [1.0 + 1e-9, "x"]}), alike([1.0], [1.1])
+    (True, False)
+    """
+    if isinstance(stated, dict) and isinstance(true, dict):
+        return stated.keys() == true.keys() and all(alike(stated[k], true[k]) for k in true)
+    if isinstance(stated, list) and isinstance(true, list):
+        return len(stated) == len(true) and all(map(alike, stated, true))
+    if isinstance(stated, bool) or isinstance(true, bool):
+        return stated is true
+    if isinstance(stated, int | float) and isinstance(true, int | float):
+        return math.isclose(stated, true, rel_tol=ESTIMAND_TOLERANCE, abs_tol=1e-9)
+    return bool(stated == true)
+
+
+ESTIMAND_CHECKS: dict[str, tuple[str, Check]] = {"estimands": (ESTIMANDS, _check_estimands)}
