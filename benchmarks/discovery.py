@@ -42,7 +42,7 @@ from synthdp.drawing.svg import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.chi_square import Answer, Query
 from synthdp.graph.diff import arc_f1, hamming_distance
-from synthdp.graph.discovery import ALGORITHMS
+from synthdp.graph.discovery import ALGORITHMS, algorithm_named
 from synthdp.graph.discovery.skeleton import pc_skeleton
 from synthdp.graph.formats.bif import BayesianNetwork, parse_bif, read_bif
 from synthdp.graph.knowledge import Knowledge
@@ -93,7 +93,7 @@ def plan_of(
 ) -> ReleasePlan:
     """A plan that spends everything on the search."""
     settings = Graph(mode="learn", algorithm=algorithm)
-    spends = ALGORITHMS[algorithm].spends(settings, ordered_domain(net), rows)
+    spends = algorithm_named(algorithm).spends(settings, ordered_domain(net), rows)
     return make_search_plan(spends, epsilon=epsilon, delta=delta, adjacency=adjacency)
 
 
@@ -121,7 +121,7 @@ def cell(
         settings = Graph(mode="learn", algorithm=algorithm)
         rehearsal, spent = Rehearsal(codes, domain, plan), plan.epsilon_spent
         started = time.process_time()
-        result = ALGORITHMS[algorithm].search(rehearsal, settings, domain)
+        result = algorithm_named(algorithm).search(rehearsal, settings, domain)
         found = result if isinstance(result, CausalGraph) else result.value
     cpu = time.process_time() - started
     truth = net.graph().cpdag()

@@ -102,7 +102,7 @@ def from_parquet(path: Path, rows: int) -> dict[str, Any]:
 
 def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[str, Any]:
     """Measured PC by a session with a ledger of its own."""
-    from synthdp.graph.discovery import ALGORITHMS
+    from synthdp.graph.discovery import algorithm_named
     from synthdp.ledger.ledger import Ledger
     from synthdp.privacy.calibration import make_search_plan
     from synthdp.privacy.noise import Streams
@@ -111,7 +111,7 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
 
     settings, domain = Graph(mode="learn"), net.domain()
     plan = make_search_plan(
-        ALGORITHMS["measured_pc"].spends(settings, domain, rows), epsilon=EPSILON, delta=DELTA
+        algorithm_named("measured_pc").spends(settings, domain, rows), epsilon=EPSILON, delta=DELTA
     )
     ledger = Ledger(f"sqlite:///{folder / 'ledger.db'}")
     ledger.reserve("scaling", "run", epsilon=EPSILON, delta=DELTA, cap=None, body={})
@@ -127,7 +127,7 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
         journal=journal,
     )
     started = time.perf_counter(), time.process_time()
-    ALGORITHMS["measured_pc"].search(session, settings, domain)
+    algorithm_named("measured_pc").search(session, settings, domain)
     return {
         "search_s": time.perf_counter() - started[0],
         "search_cpu_s": time.process_time() - started[1],
@@ -136,7 +136,7 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
 
 def of_columns(columns: int) -> dict[str, Any]:
     """Search rows of a random network, in this process."""
-    from synthdp.graph.discovery import ALGORITHMS
+    from synthdp.graph.discovery import algorithm_named
     from synthdp.privacy.calibration import make_search_plan
     from synthdp.privacy.session import Rehearsal
     from synthdp.spec.model import Graph
@@ -145,13 +145,13 @@ def of_columns(columns: int) -> dict[str, Any]:
     net = random_network(columns, rng=rng)
     settings, domain = Graph(mode="learn"), net.domain()
     plan = make_search_plan(
-        ALGORITHMS["measured_pc"].spends(settings, domain, ROWS_OF_COLUMNS),
+        algorithm_named("measured_pc").spends(settings, domain, ROWS_OF_COLUMNS),
         epsilon=EPSILON,
         delta=DELTA,
     )
     rehearsal = Rehearsal(net.sample(ROWS_OF_COLUMNS, rng=rng), domain, plan)
     started = time.perf_counter(), time.process_time()
-    found: Any = ALGORITHMS["measured_pc"].search(rehearsal, settings, domain)
+    found: Any = algorithm_named("measured_pc").search(rehearsal, settings, domain)
     figures = {
         "search_s": time.perf_counter() - started[0],
         "search_cpu_s": time.process_time() - started[1],

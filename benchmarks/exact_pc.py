@@ -14,7 +14,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Answer, Query, chi_square
-from synthdp.graph.discovery.rank_pc import MAX_ORDER, Links, graph_of
+from synthdp.graph.contrib.rank_pc import SETTINGS, Links, graph_of
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.table import count_tables
 
@@ -37,13 +37,13 @@ def exact_pc(test: str, codes: Codes, domain: Domain) -> CausalGraph:
     listed.
     """
     links = Links(Knowledge(domain.names))
-    for order in range(MAX_ORDER + 1):
+    for order in range(SETTINGS.max_order + 1):
         for pair in list(links.open):
             for given in links.sets(pair, order):
                 if TESTS[test](_counts(codes, domain, (*pair, given))).verdict != "dependent":
                     links.separate(pair, given)
                     break
-    return graph_of(links, (), max_parents=len(domain))
+    return graph_of(links, max_parents=len(domain))
 
 
 def _counts(codes: Codes, domain: Domain, query: Query) -> npt.NDArray[np.int64]:

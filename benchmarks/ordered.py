@@ -31,7 +31,7 @@ from benchmarks.tables_protocol import PublicTable
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery import ALGORITHMS
+from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.discovery.measured_pc import measured_pc
 from synthdp.graph.discovery.skeleton import Skeleton, pc_skeleton
 from synthdp.privacy.calibration import make_search_plan
@@ -61,7 +61,7 @@ def public(name: str) -> tuple[Domain, Codes]:
 
 def searched(domain: Domain, codes: Codes, epsilon: float) -> tuple[CausalGraph, Links, float]:
     """The graph, the pairs that were found dependent, and CPU seconds."""
-    own, settings, kept = ALGORITHMS["measured_pc"], Graph(mode="learn"), list[Skeleton]()
+    own, settings, kept = algorithm_named("measured_pc"), Graph(mode="learn"), list[Skeleton]()
 
     def recorded(*args: Any, **options: Any) -> Skeleton:
         kept.append(pc_skeleton(*args, **options))

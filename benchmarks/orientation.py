@@ -54,7 +54,7 @@ from scipy.stats import norm
 
 from benchmarks.anm_published import probabilities, textbook
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.discovery.anm_direction import ORIENT, read
+from synthdp.graph.contrib.anm_direction import ORIENT, read
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.anm import SCORES, NoisyPair, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.plan import ReleasePlan, graph_purpose

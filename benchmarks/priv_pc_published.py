@@ -26,7 +26,7 @@ from scipy.stats import norm
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.rank_pc import MAX_ORDER, Links, graph_of
+from synthdp.graph.contrib.rank_pc import SETTINGS, Links, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.ranks import STEPS, kendall
 from synthdp.privacy.table import count_tables
@@ -109,7 +109,7 @@ def priv_pc_published(
         return sample, LEVEL - TWEAK + rng.laplace(0, scales.threshold)
 
     sample, threshold = fresh()
-    for order in range(MAX_ORDER + 1):
+    for order in range(SETTINGS.max_order + 1):
         for pair in list(links.open):
             for given in links.sets(pair, order):
                 if not p_value(sample, pair, given) + rng.laplace(0, scales.query) >= threshold:
@@ -119,9 +119,7 @@ def priv_pc_published(
                 if p_value(codes, pair, given) + rng.laplace(0, scales.examine) >= LEVEL:
                     links.separate(pair, given)
                     break
-    return Published(
-        graph_of(links, (), max_parents=len(domain)), claimed_total(epsilon, hits, delta)
-    )
+    return Published(graph_of(links, max_parents=len(domain)), claimed_total(epsilon, hits, delta))
 
 
 def silent_chance(p_values: npt.NDArray[np.float64], scales: Scales) -> float:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery import ALGORITHMS
+from synthdp.graph.discovery import algorithm_named
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.session import Rehearsal
@@ -36,7 +36,7 @@ def run(
         tuple(replace(c, type="ordinal") if c.type == "categorical" else c for c in domain.columns)
     )
     settings = Graph(mode="learn", algorithm=algorithm, level=level)
-    own = ALGORITHMS[algorithm]
+    own = algorithm_named(algorithm)
     plan = make_search_plan(
         own.spends(settings, ordered, len(codes)), epsilon=epsilon, delta=delta, adjacency=adjacency
     )

@@ -7,7 +7,7 @@ oriented graph".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 
 from synthdp.graph.knowledge import Knowledge, Pair
@@ -150,6 +150,23 @@ def orient_colliders(graph: Pdag, triples: Iterable[Collider], knowledge: Knowle
         if all(_may_point(graph, end, b, knowledge) for end in (a, c)):
             graph.orient(a, b)
             graph.orient(c, b)
+
+
+def oriented(
+    knowledge: Knowledge,
+    links: Iterable[Pair],
+    triples: Callable[[Pdag], Iterable[Collider]],
+    *,
+    shielded: Iterable[Pair],
+) -> Pdag:
+    """`links` with the arrows that follow from knowledge, from `triples` (a graph's v-structures,
+    the most certain first), and from Meek's rules.
+    """
+    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=links, shielded=shielded)
+    orient_known(graph, knowledge)
+    orient_colliders(graph, triples(graph), knowledge)
+    meek(graph, knowledge)
+    return graph
 
 
 def _may_point(graph: Pdag, a: str, b: str, knowledge: Knowledge) -> bool:

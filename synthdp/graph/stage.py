@@ -16,7 +16,7 @@ import networkx as nx
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery import ALGORITHMS, Releaser
+from synthdp.graph.discovery import Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import MAX_CELLS, SCREEN, measure_round
 from synthdp.graph.implications import MAX_TABLES, required_tables, tables_of
 from synthdp.graph.knowledge import Knowledge, Pair
@@ -72,7 +72,7 @@ def rounds(
     if settings.mode == "validate":
         return {name: adaptive_round(domain, part) for name, part in VALIDATION_SHARES.items()}
     if settings.mode == "learn":
-        spends = ALGORITHMS[settings.algorithm].spends(settings, domain, rows)
+        spends = algorithm_named(settings.algorithm).spends(settings, domain, rows)
         if counts_only and SCREEN in spends:
             raise SynthdpError(
                 "graph: so many pairs of columns are open that a screen chooses some, which looks"
@@ -179,7 +179,7 @@ def validated(
 
 
 def _learned(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
-    learned = ALGORITHMS[settings.algorithm].search(releaser, settings, domain)
+    learned = algorithm_named(settings.algorithm).search(releaser, settings, domain)
     if isinstance(learned, CausalGraph):
         return GraphResult(learned.extension())
     directed = learned.map(lambda graph: graph.extension())

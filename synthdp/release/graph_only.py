@@ -14,12 +14,11 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.anm_direction import Orientation, orient, orientation_spends
 from synthdp.graph.formats import WRITERS
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.stage import GraphResult, find_graph, rounds
@@ -35,6 +34,9 @@ from synthdp.spec.checks.problem import stated
 from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import counts_only, engine_of
+
+if TYPE_CHECKING:
+    from synthdp.graph.contrib.anm_direction import Orientation
 
 Mode = Literal["learn", "validate"]
 
@@ -162,6 +164,8 @@ def run_orientation(
         SpecError: the spec has mistakes, or no share for the graph.
         SynthdpError: a column is not numeric.
     """
+    from synthdp.graph.contrib import anm_direction
+
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
         text = own_text(spec_path)
@@ -172,7 +176,9 @@ def run_orientation(
         if unknown:
             raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
         _check_values(loaded, spec_path)
-        plan = _search_plan(release, orientation_spends(domain, pair, scores=(score,)))
+        plan = _search_plan(
+            release, anm_direction.orientation_spends(domain, pair, scores=(score,))
+        )
         job = own_job(
             spec_path,
             text,
@@ -187,7 +193,7 @@ def run_orientation(
     with dropped_if_unpaid(job):
         session = open_session(job, reporter)
         with reporter.stage("orient"):
-            found = orient(session, [pair]).value[0][0]
+            found = anm_direction.orient(session, [pair]).value[0][0]
         session.settle()
         job.folder.remove()
         return job, found

@@ -13,8 +13,7 @@ from synthdp.errors import OutputError, SynthdpError
 from synthdp.graph.adjustment import adjustment
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.chi_square import Answer
-from synthdp.graph.discovery import MeasurePlan, measured_pc
-from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES
+from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.discovery.skeleton import Skeleton
 from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.formats.bif import BayesianNetwork, parse_bif

@@ -14,12 +14,13 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.diff import arc_f1
-from synthdp.graph.discovery import MeasurePlan, measured_pc
 from synthdp.graph.discovery.measured_pc import (
     JOINT_SHARES,
     MAX_CANDIDATES,
     ROUND_SHARES,
     Effort,
+    MeasurePlan,
+    measured_pc,
     separates,
 )
 from synthdp.graph.formats.bif import BayesianNetwork

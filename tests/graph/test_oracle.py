@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.contrib.rank_pc import Links
+from synthdp.graph.contrib.rank_pc import graph_of as ranked_graph
 from synthdp.graph.diff import hamming_distance
-from synthdp.graph.discovery.rank_pc import Links
-from synthdp.graph.discovery.rank_pc import graph_of as ranked_graph
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
@@ -190,7 +190,8 @@ def test_searches_by_rank_orient_nothing_by_pairs_without_an_answer(
 ) -> None:
     """The same c -> a - b, where the search has no answer on c - b."""
     links = Links(Knowledge(tuple("abc"), required=frozenset({("c", "a")}), forbidden=forbidden))
-    found = ranked_graph(links, unclear, max_parents=6)
+    links.undecided = unclear
+    found = ranked_graph(links, max_parents=6)
     assert found.directed == (("c", "a"),) and found.undirected == (("a", "b"),)
 
 

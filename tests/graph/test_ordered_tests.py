@@ -19,7 +19,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.ci_tests.trend import ORDER, OrderedTests, Scores, has_order, together
-from synthdp.graph.discovery import ALGORITHMS
+from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.discovery.measuring import MIXED_SHARES, ORDERED_SHARES
 from synthdp.graph.level_groups import MAX_COARSE_GROUPS, MIN_GROUPS, how_many
 from synthdp.graph.tables import NoisyTables
@@ -176,7 +176,7 @@ def test_groups_follow_the_noise() -> None:
 
 
 def test_rounds_follow_from_public_facts() -> None:
-    own = ALGORITHMS["measured_pc"]
+    own = algorithm_named("measured_pc")
     ordered = Domain((number("a", 40), number("b", 40), number("c", 40)))
     mixed = Domain((*ordered.columns, town("d", 5), town("e", 7)))
     settings = Graph(mode="learn")
@@ -189,7 +189,7 @@ def test_rounds_follow_from_public_facts() -> None:
 
 def searched(table: RandomTable, rows: int) -> CausalGraph:
     """By the real mechanism at epsilon 1; its noise is seeded here."""
-    own, settings = ALGORITHMS["measured_pc"], Graph(mode="learn")
+    own, settings = algorithm_named("measured_pc"), Graph(mode="learn")
     plan = make_search_plan(own.spends(settings, table.domain, rows), epsilon=1.0, delta=1e-5)
     found = own.search(Rehearsal(table.codes, table.domain, plan), settings, table.domain)
     graph: CausalGraph = found.value  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
-from synthdp.graph.discovery.anm_direction import (
+from synthdp.graph.contrib.anm_direction import (
     ORIENT,
     Orientation,
     dependence,

@@ -16,9 +16,9 @@ from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
+from synthdp.graph.contrib.rank_pc import Links, Questions, deletions, graph_of, pc_search
 from synthdp.graph.diff import arc_f1
-from synthdp.graph.discovery import ALGORITHMS
-from synthdp.graph.discovery.rank_pc import Links, Questions, deletions, graph_of, pc_search
+from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import make_search_plan
@@ -101,11 +101,11 @@ def test_columns_without_order_are_refused(name: str) -> None:
         )
     )
     with pytest.raises(SynthdpError, match="no order is declared for c"):
-        ALGORITHMS[name].spends(Graph(mode="learn"), domain, 100.0)
+        algorithm_named(name).spends(Graph(mode="learn"), domain, 100.0)
     two_and_missing = Domain(
         (*domain_of("ab").columns, ColumnDomain("c", "categorical", ("x", "y", "missing"), True))
     )
-    assert ALGORITHMS[name].spends(Graph(mode="learn"), two_and_missing, 100.0)
+    assert algorithm_named(name).spends(Graph(mode="learn"), two_and_missing, 100.0)
 
 
 @pytest.mark.check
@@ -120,7 +120,7 @@ def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> Non
             "tiers": [["a", "d"], ["b"], ["c"]],
         }
     )
-    own = ALGORITHMS[name]
+    own = algorithm_named(name)
     plan = make_search_plan(own.spends(settings, domain, 20_000.0), epsilon=8.0, delta=1e-5)
     found: Any = own.search(Rehearsal(codes, domain, plan), settings, domain)
     assert set(found.value.directed) == {("a", "b"), ("b", "c"), ("d", "c")}
@@ -138,7 +138,7 @@ def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_meet_their_total(name: str, adjacency: Any) -> None:
     """For rows and units of several rows; replacing costs about twice the noise."""
-    spends = ALGORITHMS[name].spends(Graph(mode="learn"), domain_of("abcdefgh"), 1e5)
+    spends = algorithm_named(name).spends(Graph(mode="learn"), domain_of("abcdefgh"), 1e5)
     for rows in (1, 4):
         plan = make_search_plan(
             spends, epsilon=1.0, delta=1e-5, adjacency=adjacency, rows_per_unit=rows
@@ -156,7 +156,7 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
     strategy = partial(pc_search, knowledge, questions, lambda reply: reply.above)
     found = result_of(strategy, [SparseVectorReply(False), SparseVectorReply(True)])
     assert set(found.undecided) == {("a", "b"), ("b", "c")}
-    graph = graph_of(found.links, found.undecided, max_parents=6)
+    graph = graph_of(found, max_parents=6)
     assert set(graph.open_pairs) == set(found.undecided)
     assert not graph.undirected and not graph.directed
     whole = result_of(
@@ -170,8 +170,8 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
         ],
     )
     assert not whole.undecided
-    assert set(graph_of(whole.links, (), max_parents=6).undirected) | set(
-        graph_of(whole.links, (), max_parents=6).directed
+    assert set(graph_of(whole, max_parents=6).undirected) | set(
+        graph_of(whole, max_parents=6).directed
     ) == {
         ("a", "b"),
         ("c", "b"),
@@ -210,7 +210,7 @@ def test_strata_that_the_declared_rows_cannot_fill_are_not_asked() -> None:
 def test_deletions_never_outnumber_the_planned_draws() -> None:
     """Whatever is chosen, even everything at once."""
     domain, rng = domain_of("abcdef"), np.random.default_rng(2)
-    (start,) = ALGORITHMS["em_pc"].spends(Graph(mode="learn"), domain, 1e5).values()
+    (start,) = algorithm_named("em_pc").spends(Graph(mode="learn"), domain, 1e5).values()
     planned: Any = start(0.5)
     for eager in (True, False):
         search = deletions(
@@ -238,9 +238,9 @@ def test_no_column_gets_more_parents_than_allowed() -> None:
     for pair in list(links.open):
         if "e" not in pair:
             links.separate(pair, ())
-    graph = graph_of(links, (), max_parents=2)
+    graph = graph_of(links, max_parents=2)
     assert graph.parents("e") == ("a", "b")
-    assert set(graph_of(links, (), max_parents=4).parents("e")) == set("abcd")
+    assert set(graph_of(links, max_parents=4).parents("e")) == set("abcd")
 
 
 def test_too_many_parents_lose_the_weakest_examined_links() -> None:
@@ -253,8 +253,8 @@ def test_too_many_parents_lose_the_weakest_examined_links() -> None:
             links.separate(pair, ())
     for column, strength in (("a", 0.3), ("b", 0.9), ("b", 0.2), ("d", 0.4)):
         links.examined((column, "e"), strength)
-    assert graph_of(links, (), max_parents=3).parents("e") == ("a", "c", "d")
-    assert graph_of(links, (), max_parents=1).parents("e") == ("c",)
+    assert graph_of(links, max_parents=3).parents("e") == ("a", "c", "d")
+    assert graph_of(links, max_parents=1).parents("e") == ("c",)
 
 
 def test_priv_pc_releases_the_strength_of_examined_links() -> None:
@@ -264,8 +264,8 @@ def test_priv_pc_releases_the_strength_of_examined_links() -> None:
     strategy = partial(
         pc_search, Knowledge(domain.names), questions, lambda _: False, lambda reply: reply.score
     )
-    assert result_of(strategy, [SparseVectorReply(False)]).links.strength("a", "b") == np.inf
-    assert result_of(strategy, [SparseVectorReply(True, 0.2, 1.0)]).links.strength("b", "a") == 0.2
+    assert result_of(strategy, [SparseVectorReply(False)]).strength("a", "b") == np.inf
+    assert result_of(strategy, [SparseVectorReply(True, 0.2, 1.0)]).strength("b", "a") == 0.2
 
 
 @pytest.mark.parametrize("test", ["chi_square", "kendall", "spearman"])

@@ -15,8 +15,8 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery.anm_direction import Orientation, turn
-from synthdp.graph.discovery.rcit_pc import RCIT_PC, planned_moments
+from synthdp.graph.contrib.anm_direction import Orientation, turn
+from synthdp.graph.contrib.rcit_pc import RCIT_PC, planned_moments
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.moments import MomentMatrix

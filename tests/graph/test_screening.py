@@ -13,7 +13,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import LISTED, MAX_PAIRS, CausalGraph, GraphEdge, as_ranges, from_ranges
-from synthdp.graph.discovery import ALGORITHMS, measuring
+from synthdp.graph.discovery import algorithm_named, measuring
 from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.discovery.measuring import (
     KEPT_PER_COLUMN,
@@ -114,7 +114,7 @@ def test_what_is_too_wide_for_a_screen_is_refused() -> None:
 
 @pytest.mark.check
 def test_the_default_screens_from_25_000_open_pairs_on() -> None:
-    own, settings = ALGORITHMS["measured_pc"], Graph(mode="learn")
+    own, settings = algorithm_named("measured_pc"), Graph(mode="learn")
     assert SCREEN in own.spends(settings, towns(225), 1e4)
     assert SCREEN not in own.spends(settings, towns(224), 1e4)
     assert SCREEN in own.spends(settings, towns(1000), 1e4)

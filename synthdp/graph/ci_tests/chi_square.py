@@ -136,7 +136,7 @@ class Answer:
     effect that this test, at its noise, finds with probability .8. Both rest on a normal
     approximation that takes a dependence to be spread over the test's coordinates: one that sits in
     the coordinates of largest weight varies more, and may lie above `effect_upper` more often than
-    the test's level says (`mixture._shift`). Both are infinite where the tables give no
+    the test's level says (`shift`). Both are infinite where the tables give no
     information.
     """
 
@@ -224,8 +224,8 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
         effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
-        upper = np.sqrt(_shift(excess, second, scale, -ndtri(level)) / m.gain)
-        detectable = np.sqrt(_shift(critical, second, scale, ndtri(POWER)) / m.gain)
+        upper = np.sqrt(shift(excess, second, scale, -ndtri(level)) / m.gain)
+        detectable = np.sqrt(shift(critical, second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)
     effect = np.where(silent, 0.0, effect)
     upper, detectable = (np.where(silent, np.inf, bound) for bound in (upper, detectable))
@@ -309,10 +309,10 @@ def _saddlepoint(w: Floats, t: Floats) -> tuple[Floats, Floats]:
     return x, ndtr(-(r + np.log(v / r) / r))
 
 
-def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
+def shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
     """Non-centrality x at which the statistic lies z standard deviations above `excess`.
 
-    It solves x - z sqrt(2 c2 + 4 scale x) = excess. [Derived here, in the normal approximation:
+    It solves x - z sqrt(2 second + 4 scale x) = excess. [Derived here, in the normal approximation:
     shifted coordinates add x = sum f_i s_i^2 to the mean and 4 sum f_i^2 s_i^2 to the variance,
     which is 4 scale x for the typical weight `scale` = c3 / c2. It is 4 max(f) x where all of the
     shift sits in the heaviest coordinate, so that a bound from the typical weight is approximate.

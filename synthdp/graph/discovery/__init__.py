@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from synthdp.graph.discovery.measured_pc import Measure, MeasurePlan, measured_pc
-from synthdp.graph.discovery.measuring import MEASURED_PC
-from synthdp.graph.discovery.rank_pc import EM_PC, PRIV_PC, SVT_PC
-from synthdp.graph.discovery.rcit_pc import RCIT_PC
+from pkgutil import resolve_name
+
 from synthdp.graph.discovery.skeleton import Algorithm, Releaser
 
-ALGORITHMS: dict[str, Algorithm] = {
-    "measured_pc": MEASURED_PC,
-    "rcit_pc": RCIT_PC,
-    "priv_pc": PRIV_PC,
-    "svt_pc": SVT_PC,
-    "em_pc": EM_PC,
+ALGORITHMS = {
+    "measured_pc": "synthdp.graph.discovery.measuring:MEASURED_PC",
+    "rcit_pc": "synthdp.graph.contrib.rcit_pc:RCIT_PC",  # Strobl et al. 2017, Zhang et al. 2023
+    "priv_pc": "synthdp.graph.contrib.rank_pc:PRIV_PC",  # Wang, Pang and Song 2020
+    "svt_pc": "synthdp.graph.contrib.rank_pc:SVT_PC",  # the same paper's baseline
+    "em_pc": "synthdp.graph.contrib.rank_pc:EM_PC",  # Xu, Yuan and Wu 2017
 }
-"""Algorithms by the name that the spec's `graph.algorithm` gives."""
+"""Where an algorithm is, by the name that the spec's `graph.algorithm` gives."""
 
-__all__ = ["ALGORITHMS", "Algorithm", "Measure", "MeasurePlan", "Releaser", "measured_pc"]
+
+def algorithm_named(name: str) -> Algorithm:
+    """Import the algorithm that `graph.algorithm` names."""
+    found: Algorithm = resolve_name(ALGORITHMS[name])
+    return found
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "Releaser", "algorithm_named"]

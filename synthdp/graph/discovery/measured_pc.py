@@ -35,7 +35,7 @@ from types import MappingProxyType
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Answer, Query, Verdict
 from synthdp.graph.ci_tests.trend import OrderedTests, Shared, has_order
 from synthdp.graph.discovery.orient import second_opinion, surest_colliders, tested_triples
@@ -44,11 +44,12 @@ from synthdp.graph.discovery.skeleton import (
     Skeleton,
     Test,
     pc_skeleton,
+    reading,
     subsets_of_either,
 )
 from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Collider, Pdag, extend, meek, orient_colliders, orient_known
+from synthdp.graph.meek import Collider, Pdag, oriented
 from synthdp.graph.tables import NoisyTables, cells
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -175,20 +176,23 @@ def measured_pc(
         separates=lambda answer, tests: separates(answer, tests, level=search.effort.level),
     )
     links = sorted(skeleton.linked, key=lambda p: (domain.index(p[0]), domain.index(p[1])))
-    graph = Pdag(
-        domain.names,
-        directed=knowledge.fixed,
-        undirected=links,
-        shielded=(*knowledge.untested, *skeleton.not_looked_at(knowledge)),
+    sure: list[Collider] = []
+
+    def colliders(graph: Pdag) -> list[Collider]:
+        sure.extend(search.colliders(graph, skeleton))
+        return sure
+
+    silent = (pair for pair in knowledge.undecided_pairs() if pair not in skeleton.evidence)
+    graph = oriented(knowledge, links, colliders, shielded=(*knowledge.untested, *silent))
+    read = reading(
+        search.turned(graph),
+        knowledge,
+        unclear=skeleton.unclear(knowledge),
+        strength=skeleton.effect,
+        max_parents=plan.max_parents,
+        probability=search.probability_of(skeleton.evidence),
     )
-    orient_known(graph, knowledge)
-    found = search.colliders(graph, skeleton)
-    orient_colliders(graph, found, knowledge)
-    meek(graph, knowledge)
-    graph = search.turned(graph)
-    keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
-    read = reading(graph, skeleton, knowledge, keep, search.probability_of(skeleton.evidence))
-    return with_marks(read, skeleton, knowledge, found, cache(search.verdict)) if unseen else read
+    return with_marks(read, skeleton, knowledge, sure, cache(search.verdict)) if unseen else read
 
 
 def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -> bool:
@@ -448,55 +452,3 @@ def link_probability(tests: Sequence[Test], *, ordered: bool) -> float | None:
     if not able:
         return CLEAR if weakest >= ALONE else WEAK
     return (ORDERED if ordered else PLAIN)[bisect_right(EVIDENCE, weakest)]
-
-
-# --- reading ---
-#
-# From an oriented graph and its evidence to a `CausalGraph`, whose links are three-valued.
-
-
-def limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair], bool]:
-    """Which learned links to keep so that no column has more than `most` parents.
-
-    The strongest are kept, and the fixed ones always.
-    """
-    dropped: set[frozenset[str]] = set()
-    dag = extend(graph)
-    for node in dag.nodes:
-        parents = dag.ordered(dag.parents[node])
-        tests = {p: evidence.get((p, node)) or evidence.get((node, p)) for p in parents}
-        effects = {p: found[0][1].effect for p, found in tests.items() if found}
-        weakest = sorted(effects, key=effects.__getitem__)
-        dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
-    return lambda pair: frozenset(pair) not in dropped
-
-
-def reading(
-    graph: Pdag,
-    skeleton: Skeleton,
-    knowledge: Knowledge,
-    keep: Callable[[Pair], bool],
-    probability: Callable[[Pair], float | None] = lambda pair: None,
-) -> CausalGraph:
-    """The learned graph; pairs that are neither linked nor absent are listed as undecided.
-
-    `probability` is that of a learned link, if it is known.
-    """
-    directed = [
-        GraphEdge(a, b, directed=True, provenance="learned", probability=probability((a, b)))
-        for a, b in graph.directed()
-        if (a, b) not in knowledge.fixed and keep((a, b))
-    ]
-    undirected = [
-        GraphEdge(a, b, directed=False, provenance="learned", probability=probability((a, b)))
-        for a, b in graph.undirected()
-        if keep((a, b))
-    ]
-    unclear = [
-        GraphEdge(a, b, directed=False, provenance="undecided")
-        for a, b in knowledge.undecided_pairs()
-        if (a, b) not in skeleton.linked and not skeleton.absent((a, b))
-    ]
-    return CausalGraph.from_knowledge(
-        knowledge, provenance="required", arrows=(*directed, *undirected, *unclear)
-    )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Protocol, TypeVar
+from itertools import chain, combinations
+from typing import Any, Protocol, TypeVar
 
 from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.chi_square import Answer, Query
 from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.meek import Pdag, extend
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.private import Released
@@ -42,31 +43,38 @@ class Skeleton:
 
     def separators(self, pair: Pair) -> list[Test]:
         """Tests of a pair that did not find dependence, in the order of their runs."""
-        return [
-            (given, answer)
-            for given, answer in self.evidence.get(pair, ())
-            if answer.verdict != "dependent"
-        ]
-
-    def not_looked_at(self, knowledge: Knowledge) -> list[Pair]:
-        """Undecided pairs without a test, of which nothing is known."""
-        return [pair for pair in knowledge.undecided_pairs() if pair not in self.evidence]
+        return [test for test in self.evidence.get(pair, ()) if test[1].verdict != "dependent"]
 
     def absent(self, pair: Pair) -> bool:
         """Whether some test gave evidence for independence, rather than only none against it."""
         return any(answer.verdict == "independent" for _, answer in self.evidence.get(pair, ()))
+
+    def unclear(self, knowledge: Knowledge) -> list[Pair]:
+        """Undecided pairs that are neither linked nor absent."""
+        pairs = knowledge.undecided_pairs()
+        return [pair for pair in pairs if pair not in self.linked and not self.absent(pair)]
+
+    def effect(self, a: str, b: str) -> float | None:
+        """Marginal effect between two columns; None where the spec fixes the pair."""
+        tests = self.evidence.get((a, b)) or self.evidence.get((b, a))
+        return tests[0][1].effect if tests else None
 
 
 def neighbours_of_either(
     adjacency: Mapping[str, set[str]], pair: Pair, order: int, _: Evidence
 ) -> Iterator[tuple[str, ...]]:
     """The textbook's sets: subsets of the neighbours of one end."""
+    ends = (sorted(adjacency[end] - {other}) for end, other in (pair, pair[::-1]))
+    return unique_subsets(ends, order)
+
+
+def unique_subsets(pools: Iterable[Iterable[str]], order: int) -> Iterator[tuple[str, ...]]:
+    """Subsets of each pool with `order` members, each once."""
     seen: set[tuple[str, ...]] = set()
-    for end, other in (pair, pair[::-1]):
-        for given in combinations(sorted(adjacency[end] - {other}), order):
-            if given not in seen:
-                seen.add(given)
-                yield given
+    for given in chain.from_iterable(combinations(pool, order) for pool in pools):
+        if given not in seen:
+            seen.add(given)
+            yield given
 
 
 def subsets_of_either(
@@ -78,18 +86,13 @@ def subsets_of_either(
             yield given
 
 
-def not_dependent(answer: Answer, _: Sequence[Test]) -> bool:
-    """The textbook's rule: a pair that is not found dependent counts as separated."""
-    return answer.verdict != "dependent"
-
-
 def pc_skeleton(
     test: CiTest,
     knowledge: Knowledge,
     *,
     max_order: int,
     separators: Separators = neighbours_of_either,
-    separates: Separates = not_dependent,
+    separates: Separates = lambda answer, _: answer.verdict != "dependent",
     pairs: Sequence[Pair] | None = None,
 ) -> Skeleton:
     """Remove every undecided pair that some test of order 0 to `max_order` separates.
@@ -103,7 +106,10 @@ def pc_skeleton(
     evidence: dict[Pair, list[Test]] = {pair: [] for pair in open_pairs}
     for order in range(max_order + 1):
         # Paths run through unobserved common causes too, so a test may condition on their columns.
-        adjacency = _adjacency(knowledge.columns, [*fixed, *open_pairs, *knowledge.confounded])
+        adjacency: dict[str, set[str]] = {n: set() for n in knowledge.columns}
+        for a, b in (*fixed, *open_pairs, *knowledge.confounded):
+            adjacency[a].add(b)
+            adjacency[b].add(a)
         queries: list[Query] = [
             (*pair, given)
             for pair in open_pairs
@@ -115,25 +121,42 @@ def pc_skeleton(
             break
         for (a, b, given), answer in zip(queries, test(order, queries), strict=True):
             evidence[a, b].append((given, answer))
-        open_pairs = [p for p in open_pairs if not _separated(evidence[p], separates)]
+        open_pairs = [
+            p for p in open_pairs if not any(separates(a, evidence[p]) for _, a in evidence[p])
+        ]
     return Skeleton(frozenset([*fixed, *open_pairs]), evidence)
 
 
-def _separated(tests: Sequence[Test], separates: Separates) -> bool:
-    return any(separates(answer, tests) for _, answer in tests)
+def reading(
+    graph: Pdag,
+    knowledge: Knowledge,
+    *,
+    unclear: Iterable[Pair],
+    strength: Callable[[str, str], Any],
+    max_parents: int,
+    probability: Callable[[Pair], float | None] = lambda pair: None,
+) -> CausalGraph:
+    """The learned graph, with `unclear` pairs listed as undecided.
 
-
-def _adjacency(columns: Sequence[str], pairs: Iterable[Pair]) -> dict[str, set[str]]:
-    adjacency: dict[str, set[str]] = {n: set() for n in columns}
-    for a, b in pairs:
-        adjacency[a].add(b)
-        adjacency[b].add(a)
-    return adjacency
-
-
-# --- algorithm ---
-#
-# The interface of a discovery algorithm: planned spends, and a search that they alone pay for.
+    A column with more than `max_parents` parents loses the weakest by `strength(parent, column)`,
+    which is None of a link that stays. `probability` is that of a learned link, if it is known.
+    """
+    dag, dropped = extend(graph), set[frozenset[str]]()
+    for node in dag.nodes:
+        parents = dag.ordered(dag.parents[node])
+        strengths = {p: strength(p, node) for p in parents}
+        learned = [p for p in parents if strengths[p] is not None]
+        weakest = sorted(learned, key=strengths.__getitem__)
+        dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - max_parents, 0)]}
+    found = [(pair, True) for pair in graph.directed() if pair not in knowledge.fixed]
+    found += [(pair, False) for pair in graph.undirected()]
+    edges = [
+        GraphEdge(*p, directed=directed, provenance="learned", probability=probability(p))
+        for p, directed in found
+        if frozenset(p) not in dropped
+    ]
+    edges += [GraphEdge(*pair, directed=False, provenance="undecided") for pair in unclear]
+    return CausalGraph.from_knowledge(knowledge, provenance="required", arrows=edges)
 
 
 T = TypeVar("T")

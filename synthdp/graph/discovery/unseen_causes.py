@@ -40,10 +40,8 @@ def with_marks(
     if not skeleton.evidence:
         return graph
     apart = {
-        frozenset(pair): [
-            g for g, answer in skeleton.separators(pair) if answer.verdict == "independent"
-        ]
-        for pair in skeleton.evidence
+        frozenset(pair): [given for given, answer in tests if answer.verdict == "independent"]
+        for pair, tests in skeleton.evidence.items()
         if pair not in skeleton.linked and skeleton.absent(pair)
     }
     links = {*map(frozenset, skeleton.linked), *map(frozenset, knowledge.confounded)}

@@ -24,7 +24,7 @@ directions is read from.
 The scores of Kusner et al. (2016, see `privacy.mechanisms.anm`) are released one by one, and each
 moves by several units with one row, on half of the rows. A table of counts moves by one, on all of
 them, and both regressions, the residuals and their dependence are post-processing of it
-(`graph.discovery.anm_direction`).
+(`graph.contrib.anm_direction`).
 
 Which way pairs of columns point: additive noise models of pairs that are chosen late.
 

@@ -5,14 +5,20 @@ special cases (Hoyer et al. 2009). So the chosen direction is the one whose resi
 its cause. Its probability concerns the privacy noise alone: it is the probability that the scores
 without noise are in the same order, given the noisy ones (Kusner et al. 2016, Theorems 2 and 4, for
 Gaussian noise, and with a term for the noise in the regressions; for a two-way table by
-`graph.discovery.anm_direction`). It does not say that the model fits the columns.
+`compare`). It does not say that the model fits the columns.
+
+Where a noisy two-way table is released, each column is regressed on the other from the table's rows
+and sums. Residuals are those of the midpoints of cells. Their dependence on the cause is rows
+squared times HSIC (Gretton et al. 2005) with Gaussian kernels of half the released spreads as
+bandwidth. The noise's contribution to it, sigma^2 times the sum of squared centred features, is
+known up to plug-in means and subtracted. All of it is post-processing: nothing here sees rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -27,7 +33,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import meek
 from synthdp.privacy.mechanisms.anm import CELLS, NoisyPair, NoisyScores, OrientationBudget, Score
-from synthdp.privacy.plan import MechanismFactory, graph_purpose
+from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
 
 if TYPE_CHECKING:
@@ -38,19 +44,43 @@ Floats = npt.NDArray[np.float64]
 
 ORIENT = "orient"
 """Name of the planned spend."""
-SURE = 0.95
-"""Probability from which a reading orients an undirected link."""
-DIRECTION_BOOTSTRAPS = 200
-"""Fresh draws of the public noise, for the error of a difference of spreads."""
-QUARTILES = (0.25, 0.75)
-MIN_SPREAD = 1e-3
-"""A spread that is mostly noise is raised to this, so that it has a logarithm."""
-DRIFT_OF_RANKS = 8.0
-"""Factor of the error that noisy regressions leave in residuals, for scores by ranks.
+MIDDLES = (np.arange(CELLS) + 0.5) / CELLS * 2 - 1
+"""Midpoints of the cells on [-1, 1]."""
 
-Ranks show little else of a residual. The value was chosen on simulated pairs, where these scores
-agree with themselves without noise hardly more often than a coin would.
-"""
+
+@dataclass(frozen=True)
+class DirectionSettings:
+    """Tuning, chosen on simulated pairs, random smooth curves with noise of several laws;
+    `benchmarks/orientation.py` measures on others.
+
+    `sure`: probability from which a reading orients an undirected link; `bootstraps`: fresh draws
+    of the public noise, for the error of a difference, and `spread_bootstraps` for one of spreads;
+    `min_spread`: a spread that is mostly noise is raised to this, so that it has a logarithm;
+    `drift_of_ranks`: factor of the error that noisy regressions leave in residuals, for scores by
+    ranks, which show little else of a residual: on simulated pairs these scores agree with
+    themselves without noise hardly more often than a coin would.
+
+    `bandwidths`: a fixed list, so that each kernel is decomposed once, and `bandwidth_of_spread`
+    over a standard deviation; `smoothness`: rows that a second difference of one weighs in a
+    regression without noise, and `smoothness_of_noise` its increase with the standard deviation of
+    the noise; `few`: rows per unit of all the table's noise at which its regressions are half
+    noise, and the error is doubled. Below it readings soon become guesses, because what noise
+    leaves in residuals differs between the directions.
+    """
+
+    sure: float = 0.95
+    bootstraps: int = 100
+    spread_bootstraps: int = 200
+    min_spread: float = 1e-3
+    drift_of_ranks: float = 8.0
+    bandwidths: tuple[float, ...] = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56)
+    bandwidth_of_spread: float = 0.5
+    smoothness: float = 1.0
+    smoothness_of_noise: float = 40.0
+    few: float = 16.0
+
+
+SETTINGS = DirectionSettings()
 
 
 @dataclass(frozen=True)
@@ -67,12 +97,7 @@ class Orientation:
 
     def to_json(self) -> dict[str, str | float]:
         """JSON object."""
-        return {
-            "cause": self.cause,
-            "effect": self.effect,
-            "probability": self.probability,
-            "score": self.score,
-        }
+        return asdict(self)
 
 
 def read(released: NoisyScores | NoisyPair, pair: Pair) -> tuple[Orientation, ...]:
@@ -101,7 +126,7 @@ def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
         if name == "iqr":
             difference, error = _spread_difference(values, sigma)
         else:
-            drift = scores.drift * (1.0 if name == "hsic" else DRIFT_OF_RANKS)
+            drift = scores.drift * (1.0 if name == "hsic" else SETTINGS.drift_of_ranks)
             difference, error = values[1] - values[0], math.hypot(math.sqrt(2) * sigma, *drift)
         readings.append(_reading(difference, error, pair, name))
     return tuple(readings)
@@ -113,11 +138,9 @@ def _spread_difference(tables: Floats, sigma: float) -> tuple[float, float]:
     The error is the spread over fresh draws of the public noise.
     """
     rng = np.random.default_rng(0)  # for post-processing, not for noise that protects rows
-    drawn = [
-        _log_spreads(tables + rng.normal(0, sigma, tables.shape))
-        for _ in range(DIRECTION_BOOTSTRAPS)
-    ]
-    return _log_spreads(tables), max(float(np.std(drawn)), MIN_SPREAD)
+    noise = (rng.normal(0, sigma, tables.shape) for _ in range(SETTINGS.spread_bootstraps))
+    drawn = [_log_spreads(tables + fresh) for fresh in noise]
+    return _log_spreads(tables), max(float(np.std(drawn)), SETTINGS.min_spread)
 
 
 def _log_spreads(tables: Floats) -> float:
@@ -126,8 +149,9 @@ def _log_spreads(tables: Floats) -> float:
     for table in tables:
         # Cumulative sums of noisy counts may decrease; their running maximum does not.
         cumulated = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(table)]))
-        low, high = np.interp([q * max(cumulated[-1], 1.0) for q in QUARTILES], cumulated, grid)
-        logs.append(math.log(max(float(high - low), MIN_SPREAD)))
+        quartiles = [q * max(cumulated[-1], 1.0) for q in (0.25, 0.75)]
+        low, high = np.interp(quartiles, cumulated, grid)
+        logs.append(math.log(max(float(high - low), SETTINGS.min_spread)))
     return logs[2] + logs[3] - logs[0] - logs[1]
 
 
@@ -156,11 +180,10 @@ def orient(
     """Release the planned spend for `pairs`, and read every score of each.
 
     Raises:
-        SynthdpError: the plan has no such spend.
+        BudgetError: the plan has no such spend.
     """
-    purpose, planned = graph_purpose(ORIENT), releaser.plan.in_graph(ORIENT, OrientationBudget)
-    if planned is None:
-        raise SynthdpError(f"the plan has no spend {purpose!r}")
+    purpose = graph_purpose(ORIENT)
+    planned = needed(releaser.plan.in_graph(ORIENT, OrientationBudget), purpose)
     released = releaser.release(planned.choose(pairs), purpose=purpose)
     return released.map(
         lambda many: tuple(read(one, pair) for one, pair in zip(many, pairs, strict=True))
@@ -175,7 +198,7 @@ def turn(graph: CausalGraph, readings: Sequence[Orientation], knowledge: Knowled
     """
     working = graph.pdag()
     for reading in sorted(readings, key=lambda r: -r.probability):
-        if reading.probability >= SURE and knowledge.allows(reading.cause, reading.effect):
+        if reading.probability >= SETTINGS.sure and knowledge.allows(reading.cause, reading.effect):
             working.orient(reading.cause, reading.effect)
     meek(working, knowledge)
     arrows = {frozenset(pair): pair for pair in working.directed()}
@@ -188,40 +211,6 @@ def turn(graph: CausalGraph, readings: Sequence[Orientation], knowledge: Knowled
     return replace(graph, edges=tuple(edges))
 
 
-# --- pair reading ---
-#
-# An additive noise model in both directions, from one noisy two-way table.
-#
-# Each column is regressed on the other from the table's rows and sums. Residuals are those of the
-# midpoints of cells. Their dependence on the cause is rows squared times HSIC (Gretton et al.
-# 2005) with Gaussian kernels of half the released spreads as bandwidth. The noise's contribution
-# to it, sigma^2 times the sum of squared centred features, is known up to plug-in means and
-# subtracted. All of it is post-processing: nothing here sees rows.
-#
-# The constants below were chosen on simulated pairs, random smooth curves with noise of several
-# laws; benchmarks/orientation.py measures on others.
-
-
-BOOTSTRAPS = 100
-"""Fresh draws of the public noise, for the error of the difference."""
-MIDDLES = (np.arange(CELLS) + 0.5) / CELLS * 2 - 1
-"""Midpoints of the cells on [-1, 1]."""
-BANDWIDTHS = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56)
-"""A fixed list, so that each kernel is decomposed once."""
-BANDWIDTH_OF_SPREAD = 0.5
-"""Bandwidth over standard deviation."""
-SMOOTHNESS = 1.0
-"""Rows that a second difference of one weighs in a regression without noise."""
-SMOOTHNESS_OF_NOISE = 40.0
-"""Increase of that weight with the standard deviation of the noise."""
-FEW = 16.0
-"""Rows per unit of all the table's noise at which its regressions are half noise.
-
-There the error is doubled. Below it readings soon become guesses, because what noise leaves in
-residuals differs between the directions.
-"""
-
-
 def compare(pair: NoisyPair) -> tuple[float, float]:
     """Dependence of the backward less that of the forward residual, and its standard error.
 
@@ -230,15 +219,15 @@ def compare(pair: NoisyPair) -> tuple[float, float]:
     exact table does, so this is an upper estimate where the table is mostly rows.
     """
     rng = np.random.default_rng(0)  # for post-processing, not for noise that protects rows
-    noise = (rng.normal(0, pair.sigma, pair.counts.shape) for _ in range(BOOTSTRAPS))
-    drawn = [_difference(pair.counts + fresh, math.sqrt(2) * pair.sigma) for fresh in noise]
+    noise = (rng.normal(0, pair.sigma, pair.counts.shape) for _ in range(SETTINGS.bootstraps))
+
+    def difference(counts: Floats, sigma: float) -> float:
+        return dependence(counts.T, sigma) - dependence(counts, sigma)
+
+    drawn = [difference(pair.counts + fresh, math.sqrt(2) * pair.sigma) for fresh in noise]
     rows_per_noise = max(float(pair.counts.sum()), 1.0) / (CELLS * pair.sigma)
-    error = max(float(np.std(drawn)), 1e-9) * (1 + (FEW / rows_per_noise) ** 4)
-    return _difference(pair.counts, pair.sigma), error
-
-
-def _difference(counts: Floats, sigma: float) -> float:
-    return dependence(counts.T, sigma) - dependence(counts, sigma)
+    error = max(float(np.std(drawn)), 1e-9) * (1 + (SETTINGS.few / rows_per_noise) ** 4)
+    return difference(pair.counts, pair.sigma), error
 
 
 def dependence(counts: Floats, sigma: float) -> float:
@@ -267,7 +256,7 @@ def regression(counts: Floats, sigma: float) -> Floats:
     bends = np.diff(np.eye(CELLS), 2, axis=0)
     weighted = (
         np.diag(np.maximum(counts.sum(1), 0.0))
-        + (SMOOTHNESS + SMOOTHNESS_OF_NOISE * sigma) * bends.T @ bends
+        + (SETTINGS.smoothness + SETTINGS.smoothness_of_noise * sigma) * bends.T @ bends
         + 1e-3 * np.eye(CELLS)
     )
     return np.asarray(
@@ -284,8 +273,9 @@ def _spread(weights: Floats, values: Floats) -> float:
 
 def _features(spread: float, values: Floats) -> Floats:
     """Kernel features of values in [-1, 1], `[..., features]`."""
-    wanted = math.log(max(BANDWIDTH_OF_SPREAD * spread, BANDWIDTHS[0]))
-    features = _decomposed(min(BANDWIDTHS, key=lambda b: abs(math.log(b) - wanted)))
+    bandwidths = SETTINGS.bandwidths
+    wanted = math.log(max(SETTINGS.bandwidth_of_spread * spread, bandwidths[0]))
+    features = _decomposed(min(bandwidths, key=lambda b: abs(math.log(b) - wanted)))
     points = np.rint((np.clip(values, -1.0, 1.0) + 1) / 2 * (POINTS - 1)).astype(np.intp)
     return np.asarray(features[points], dtype=np.float64)
 

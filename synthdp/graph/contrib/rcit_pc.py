@@ -18,7 +18,7 @@ additive noise models.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -28,11 +28,9 @@ from scipy.stats import chi2, norm
 
 from synthdp.data.basis import Basis, Scale, rank_scale
 from synthdp.data.domain import Domain
-from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Query, listed
-from synthdp.graph.discovery.anm_direction import ORIENT, orient, turn
-from synthdp.graph.discovery.measured_pc import limit_parents, reading
+from synthdp.graph.ci_tests.chi_square import POWER, Answer, Floats, Query, listed, shift
+from synthdp.graph.contrib.anm_direction import ORIENT, orient, turn
 from synthdp.graph.discovery.orient import surest_colliders, tested_triples
 from synthdp.graph.discovery.skeleton import (
     Algorithm,
@@ -40,38 +38,57 @@ from synthdp.graph.discovery.skeleton import (
     Skeleton,
     Test,
     pc_skeleton,
+    reading,
     subsets_of_either,
 )
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known
+from synthdp.graph.meek import Collider, Pdag, oriented
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
-from synthdp.privacy.plan import MechanismFactory, graph_purpose
+from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 MARGINS, MOMENTS = "margins", "moments"  # names of what is planned
-MARGINS_PART = 0.2
-"""Share of the search's budget, in squared mu, for the one-way tables."""
-AFFORDABLE: Mapping[int, float] = {2: 6e-3, 3: 5e-4}
-"""Largest noise of an entry, as a share of a uniform column's variance, by degree of the basis.
+Positions = npt.NDArray[np.intp]
 
-With more noise, a basis of this degree is not worth it.
-"""
-MAX_TERMS = 400
-"""Most functions of a basis of higher degree."""
-DEVIATIONS = 2.0
-"""The declared norm lies so many standard deviations above the mean of uniform columns.
 
-Rows beyond it are scaled down.
-"""
-MAX_ORDER = 3
-"""Largest conditioning set."""
-COLLIDER_ORDER = 2
-"""Largest conditioning set of the tests for v-structures."""
-MARGIN = 0.1
-"""Effect below which a pair counts as independent."""
+@dataclass(frozen=True)
+class RcitSettings:
+    """Tuning of the search.
+
+    `margins_part`: share of its budget, in squared mu, for the one-way tables; `affordable`:
+    largest noise of an entry, as a share of a uniform column's variance, with which a basis of this
+    degree is worth it; `max_terms`: most functions of a basis of higher degree; `deviations`: the
+    declared norm lies so many standard deviations above the mean of uniform columns, and rows
+    beyond it are scaled down; `max_order`: largest conditioning set, and `collider_order` that of
+    the tests for v-structures; `margin`: effect below which a pair counts as independent.
+
+    Of its tests: `tolerance`: residual correlation that each given column may leave where there is
+    independence, since a regression of low degree may not remove all of the dependence, and
+    `max_tolerance`: the largest, however many columns are given; `many`: number of given columns
+    from which powers of the tested columns are left out; `min_residual`: share of a function's
+    variance that is never explained, as what is left may be noise alone; `ridge`: of the
+    regressions, in multiples of the noise's spectral norm; `batch`: queries answered at once.
+    """
+
+    margins_part: float = 0.2
+    affordable: tuple[tuple[int, float], ...] = ((2, 6e-3), (3, 5e-4))
+    max_terms: int = 400
+    deviations: float = 2.0
+    max_order: int = 3
+    collider_order: int = 2
+    margin: float = 0.1
+    tolerance: float = 0.05
+    max_tolerance: float = 0.15
+    many: int = 4
+    min_residual: float = 0.01
+    ridge: float = 1.0
+    batch: int = 512
+
+
+SETTINGS = RcitSettings()
 
 
 def rcit_pc(
@@ -84,18 +101,23 @@ def rcit_pc(
     tests = MomentTests(moments)
 
     def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
-        return tests.answer(queries, level=level, margin=MARGIN)
+        return tests.answer(queries, level=level, margin=SETTINGS.margin)
 
-    skeleton = pc_skeleton(test, knowledge, max_order=MAX_ORDER, separates=explains)
+    skeleton = pc_skeleton(test, knowledge, max_order=SETTINGS.max_order, separates=explains)
     rank = {n: i for i, n in enumerate(knowledge.columns)}
-    links = sorted(skeleton.linked, key=lambda p: (rank[p[0]], rank[p[1]]))
-    graph = Pdag(
-        knowledge.columns, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested
+    graph = oriented(
+        knowledge,
+        sorted(skeleton.linked, key=lambda p: (rank[p[0]], rank[p[1]])),
+        lambda graph: _colliders(graph, skeleton, tests, level),
+        shielded=knowledge.untested,
     )
-    orient_known(graph, knowledge)
-    orient_colliders(graph, _colliders(graph, skeleton, tests, level), knowledge)
-    meek(graph, knowledge)
-    return reading(graph, skeleton, knowledge, limit_parents(graph, skeleton.evidence, max_parents))
+    return reading(
+        graph,
+        knowledge,
+        unclear=skeleton.unclear(knowledge),
+        strength=skeleton.effect,
+        max_parents=max_parents,
+    )
 
 
 def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
@@ -115,27 +137,20 @@ def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
 
 
 def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float) -> list[Collider]:
-    """V-structures with enough evidence, the most certain first.
-
-    More tests of the matrix cost nothing.
-    """
+    """V-structures with enough evidence, the most certain first: tests cost nothing more."""
     triples = tested_triples(graph, skeleton.evidence)
-    queries = sorted({query for a, _, c in triples for query in _around(graph, (a, c))})
-    answers = tests.answer(queries, level=level, margin=MARGIN)
+    found = set[Query]()
+    for a, _, c in triples:
+        first, second = (graph.around(end) - {a, c} for end in (a, c))
+        names = graph.ordered(first | second)
+        for order in range(SETTINGS.collider_order + 1):
+            found |= {(a, c, given) for given in subsets_of_either(names, first, second, order)}
+    queries = sorted(found)
+    answers = tests.answer(queries, level=level, margin=SETTINGS.margin)
     tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
     for (a, c, given), answer in zip(queries, answers, strict=True):
         tried.setdefault((a, c), {})[given] = answer
     return surest_colliders(triples, tried)
-
-
-def _around(graph: Pdag, pair: Pair) -> list[Query]:
-    """Queries of a pair given small sets of the neighbours of either end."""
-    first, second = (graph.around(end) - set(pair) for end in pair)
-    names = graph.ordered(first | second)
-    queries: list[Query] = []
-    for order in range(COLLIDER_ORDER + 1):
-        queries += [(*pair, given) for given in subsets_of_either(names, first, second, order)]
-    return queries
 
 
 def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
@@ -143,31 +158,26 @@ def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
 
     `rows` is the declared number of rows.
     """
-    matrix = _moments(domain, 1, mu)
-    for degree, limit in AFFORDABLE.items():
+
+    def moments(degree: int) -> MomentMatrix:
+        basis = Basis(domain, domain.names, degree=degree, interaction=degree)
+        return MomentMatrix(basis, basis.norm(deviations=SETTINGS.deviations), 1 / mu)
+
+    matrix = moments(1)
+    for degree, limit in SETTINGS.affordable:
         # Products of all columns up to this degree, plus the constant.
-        if math.comb(len(domain) + degree, degree) > MAX_TERMS:
+        if math.comb(len(domain) + degree, degree) > SETTINGS.max_terms:
             break
-        richer = _moments(domain, degree, mu)
+        richer = moments(degree)
         if richer.sigma / (rows / 3) <= limit:
             matrix = richer
     return matrix
 
 
-def _moments(domain: Domain, degree: int, mu: float) -> MomentMatrix:
-    basis = Basis(domain, domain.names, degree=degree, interaction=degree)
-    return MomentMatrix(basis, basis.norm(deviations=DEVIATIONS), 1 / mu)
-
-
-def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
-    """One-way tables of the columns that are numbers or instants."""
-    return tuple((c.name,) for c in domain.columns if c.ranged)
-
-
 def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
-    tables = ranged_tables(domain)
+    tables = tuple((c.name,) for c in domain.columns if c.ranged)
     parts = {
-        MARGINS: MARGINS_PART if tables else 0.0,
+        MARGINS: SETTINGS.margins_part if tables else 0.0,
         ORIENT: settings.orient_share if len(tables) > 1 else 0.0,
     }
     rest = (1 - parts[MARGINS]) * (1 - parts[ORIENT])
@@ -204,9 +214,7 @@ def _search(
 
 def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
     """The moment matrix, of ranks where there are one-way tables to rank by."""
-    planned = releaser.plan.in_graph(MOMENTS, MomentMatrix)
-    if planned is None:
-        raise SynthdpError("the plan has no moment matrix for algorithm rcit_pc")
+    planned = needed(releaser.plan.in_graph(MOMENTS, MomentMatrix), graph_purpose(MOMENTS))
     margins = releaser.plan.in_graph(MARGINS, NoisyMarginals)
     if margins is None:
         return releaser.release(planned, purpose=graph_purpose(MOMENTS))
@@ -221,8 +229,6 @@ def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
 RCIT_PC = Algorithm(_spends, _search)
 
 
-# --- rcit ---
-#
 # Conditional independence of numeric columns from one noisy moment matrix.
 #
 # Strobl et al., "Approximate kernel-based conditional independence tests" (arXiv:1702.03877v2)
@@ -249,27 +255,6 @@ RCIT_PC = Algorithm(_spends, _search)
 # direction that shows most.
 
 
-Positions = npt.NDArray[np.intp]
-
-TOLERANCE = 0.05
-"""Residual correlation that each given column may leave where there is independence.
-
-The regression is of low degree, so that it may not remove all of the dependence.
-"""
-MAX_TOLERANCE = 0.15
-"""Largest such correlation, however many columns are given."""
-MANY = 4
-"""Number of given columns from which powers of the tested columns are left out."""
-POWER = 0.8
-"""Probability of detection that defines a detectable effect."""
-MIN_RESIDUAL = 0.01
-"""Share of a function's variance that is never explained: what is left may be noise alone."""
-BATCH = 512
-"""Queries that are answered at once."""
-RIDGE = 1.0
-"""Ridge of the regressions, in multiples of the noise's spectral norm."""
-
-
 class MomentTests:
     """Answers queries from one noisy moment matrix."""
 
@@ -280,14 +265,17 @@ class MomentTests:
     def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
         """One answer for each query, batched by shape."""
         by_shape: dict[tuple[int, ...], list[int]] = {}
-        positions = [self._positions(query) for query in queries]
+        positions = [
+            (self._of_column(a, z), self._of_column(b, z), self._functions(frozenset(z)))
+            for a, b, z in queries
+        ]
         for i, (query, parts) in enumerate(zip(queries, positions, strict=True)):
             by_shape.setdefault((len(query[2]), *map(len, parts)), []).append(i)
         answered: dict[int, Answer] = {}
         for (given, *_), members in by_shape.items():
-            tolerance = min(given * TOLERANCE, MAX_TOLERANCE)
-            for start in range(0, len(members), BATCH):
-                batch = members[start : start + BATCH]
+            tolerance = min(given * SETTINGS.tolerance, SETTINGS.max_tolerance)
+            for start in range(0, len(members), SETTINGS.batch):
+                batch = members[start : start + SETTINGS.batch]
                 left = self._residuals([positions[i] for i in batch], conditional=given > 0)
                 results = answers(left, level=level, margin=margin, tolerance=tolerance)
                 answered.update(zip(batch, results, strict=True))
@@ -304,12 +292,6 @@ class MomentTests:
         sums, sigma = self.moments.sums, self.moments.sigma
         return residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
 
-    def _positions(self, query: Query) -> tuple[list[int], list[int], list[int]]:
-        """Functions of x alone, of y alone, and of the given columns, the constant included."""
-        a, b, given = query
-        functions = self._functions(frozenset(given))
-        return self._of_column(a, given), self._of_column(b, given), functions
-
     def _of_column(self, name: str, given: tuple[str, ...]) -> list[int]:
         """Functions of one column.
 
@@ -317,7 +299,7 @@ class MomentTests:
         basis has. So given many columns only functions of degree one are tested.
         """
         functions = self._functions(frozenset({name}))[1:]
-        if len(given) < MANY or not self.moments.basis.domain[name].ranged:
+        if len(given) < SETTINGS.many or not self.moments.basis.domain[name].ranged:
             return functions
         terms = self.moments.basis.terms
         return [i for i in functions if terms[i].factors[0][1] <= 1]
@@ -358,7 +340,7 @@ def residuals(
     entry; `inflation`: factor of the sampling variance.
     """
     rows = max(float(moments[0, 0]), 1.0)
-    k, both = x.shape[1], x.shape[1] + y.shape[1]
+    k, both, least = x.shape[1], x.shape[1] + y.shape[1], SETTINGS.min_residual
     index = np.concatenate([x, y, given], axis=1)
     block = moments[index[:, :, None], index[:, None, :]] / rows
     inverse = _inverse(block[:, both:, both:], sigma / rows)
@@ -368,8 +350,12 @@ def residuals(
     )
     covariance = left @ block @ np.swapaxes(left, 1, 2)
     before = np.diagonal(block, axis1=1, axis2=2)
-    s_x = _positive(covariance[:, :k, :k], MIN_RESIDUAL * before[:, :k].min(1))
-    s_y = _positive(covariance[:, k:, k:], MIN_RESIDUAL * before[:, k:both].min(1))
+    lower = [
+        np.maximum(least * before[:, ends].min(1), 1e-9)[:, None]
+        for ends in (slice(k), slice(k, both))
+    ]
+    s_x = _changed(covariance[:, :k, :k], lambda values: np.maximum(values, lower[0]))
+    s_y = _changed(covariance[:, k:, k:], lambda values: np.maximum(values, lower[1]))
     size = (len(x), k * y.shape[1], k * y.shape[1])
     scale = np.einsum("qik,qjl->qijkl", s_x, s_y).reshape(size)
     noise = _noise(left[:, :k], left[:, k:], inverse, sigma / rows).reshape(size)
@@ -381,7 +367,7 @@ def residuals(
 def _inverse(given: Floats, noise: float) -> Floats:
     """Inverse of the regressors' moments `[queries, g, g]`; mostly noisy directions get a ridge."""
     values, vectors = np.linalg.eigh(given)
-    spectral = RIDGE * noise * np.sqrt(given.shape[1])
+    spectral = SETTINGS.ridge * noise * np.sqrt(given.shape[1])
     raised = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
     inverse: Floats = vectors / raised[:, None, :] @ np.swapaxes(vectors, 1, 2)
     return inverse
@@ -401,17 +387,16 @@ def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
     return covariance
 
 
-def _positive(matrix: Floats, lower: Floats) -> Floats:
-    """The matrix with its eigenvalues raised to at least `lower` `[queries]`."""
-    values, vectors = np.linalg.eigh(matrix)
-    raised = np.maximum(values, np.maximum(lower, 1e-9)[:, None])
-    positive: Floats = (vectors * raised[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return positive
+def _changed(matrices: Floats, change: Callable[[Floats], Floats]) -> Floats:
+    """Symmetric matrices with their eigenvalues changed."""
+    values, vectors = np.linalg.eigh(matrices)
+    changed: Floats = (vectors * change(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return changed
 
 
 def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -> list[Answer]:
     """Verdict of each query; see the module for the null."""
-    root = _root(left.scale)
+    root = _changed(left.scale, lambda values: np.sqrt(np.maximum(values, 0.0)))
     inner = root @ np.linalg.solve(left.variance, root)
     lam = np.maximum(np.linalg.eigvalsh(inner), 0.0)
     whitened = np.linalg.solve(left.variance, left.covariance[..., None])
@@ -419,18 +404,12 @@ def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -
     first, top = lam.sum(1), lam[:, -1]
     critical, p = _null(lam, tolerance, statistic, level)
     gain = (lam**3).sum(1) / lam.sum(1)
-    second = 2 * (lam**2).sum(1)
+    second = (lam**2).sum(1)
     effect = np.sqrt(np.maximum(statistic - first, 0.0) / gain)
-    upper = np.sqrt(_shift(statistic - first, second, top, norm.isf(level)) / gain)
-    detectable = np.sqrt(_shift(critical - first, second, top, norm.isf(1 - POWER)) / gain)
+    # Non-centrality as in chi-square tests, but no variance exceeds the largest weight.
+    upper = np.sqrt(shift(statistic - first, second, top, norm.isf(level)) / gain)
+    detectable = np.sqrt(shift(critical - first, second, top, norm.isf(1 - POWER)) / gain)
     return listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
-
-
-def _root(matrix: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(matrix)
-    roots = np.sqrt(np.maximum(values, 0.0))
-    rooted: Floats = (vectors * roots[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return rooted
 
 
 def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tuple[Floats, Floats]:
@@ -448,13 +427,3 @@ def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tup
     nu = 8 * c2**3 / c3**2
     scale = np.sqrt(c2 / (2 * nu))
     return c1 + (chi2.isf(level, nu) - nu) * scale, chi2.sf(nu + (statistic - c1) / scale, nu)
-
-
-def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
-    """Non-centrality x at which the statistic lies z standard deviations above `excess`.
-
-    It solves x - z sqrt(second + 4 scale x) = excess, as `chi_square._shift` does, with the largest
-    weight as `scale`, which no variance exceeds [derived here, in the normal approximation].
-    """
-    half = excess + 2 * scale * z**2
-    return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + second * z**2, 0.0)), 0.0)
