@@ -36,6 +36,7 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 
+from benchmarks.bif import BayesianNetwork, parse_bif, read_bif
 from benchmarks.random_networks import random_network
 from synthdp.data.domain import Domain
 from synthdp.drawing.svg import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
@@ -44,7 +45,6 @@ from synthdp.graph.ci_tests.chi_square import Answer, Query
 from synthdp.graph.diff import arc_f1, hamming_distance
 from synthdp.graph.discovery import ALGORITHMS, algorithm_named
 from synthdp.graph.discovery.skeleton import pc_skeleton
-from synthdp.graph.formats.bif import BayesianNetwork, parse_bif, read_bif
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, meek, orient_colliders, unshielded
 from synthdp.graph.tables import NoisyTables

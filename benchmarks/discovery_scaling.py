@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.bif import BayesianNetwork
 from benchmarks.discovery import RESULTS, network
 from benchmarks.memory import peak_mb
-from synthdp.graph.formats.bif import BayesianNetwork
 
 ROOT = Path(__file__).parent.parent
 EPSILON, DELTA = 1.0, 1e-5

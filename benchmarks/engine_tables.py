@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bif import BayesianNetwork
 from benchmarks.discovery_scaling import random_network
-from synthdp.graph.formats.bif import BayesianNetwork
 
 FILE_ROWS, POOL = 1 << 20, 1 << 17
 TEXTS, WHOLES, REALS = 10, 5, 5

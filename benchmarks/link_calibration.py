@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.bif import BayesianNetwork
 from benchmarks.discovery import UNSEEN, network, ordered_domain
 from benchmarks.private_pc import run
 from benchmarks.random_networks import random_network
 from benchmarks.random_tables import random_table
 from synthdp.data.domain import Domain
-from synthdp.graph.formats.bif import BayesianNetwork
 
 RESULTS = Path(__file__).parent / "results" / "link_calibration.csv"
 EPSILONS, DELTA = (0.3, 1.0, 3.0), 1e-5

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.bif import read_bif
 from benchmarks.exact_tests import fisher_z
 from benchmarks.pcd_published import pcd_independent
 from synthdp.data.basis import Basis
@@ -38,7 +39,6 @@ from synthdp.data.encoding import encode
 from synthdp.graph.ci_tests.chi_square import Answer, Query
 from synthdp.graph.contrib.rcit_pc import RCIT_PC, MomentTests, planned_moments
 from synthdp.graph.discovery.skeleton import pc_skeleton
-from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.graph.formats.bif import BayesianNetwork
+from benchmarks.bif import BayesianNetwork
 
 MAX_NEIGHBOURS, MAX_PARENTS = 8, 4
 SIZES, DEGREES, LEVELS, STRENGTHS = (12, 20, 30), (2.0, 2.6, 3.2), (2, 3, 5), (0.9, 1.4, 2.2)

@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.bif import BayesianNetwork
 from benchmarks.discovery import RESULTS
 from benchmarks.discovery_scaling import random_network, write_parquet
 from benchmarks.memory import peak_mb
-from synthdp.graph.formats.bif import BayesianNetwork
 
 ROOT = Path(__file__).parent.parent
 TABLE = RESULTS / "scaling.csv"

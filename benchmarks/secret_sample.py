@@ -29,13 +29,13 @@ import pyarrow.parquet as pq
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.bif import BayesianNetwork
 from benchmarks.discovery import RESULTS
 from benchmarks.random_networks import random_network
 from benchmarks.scaling import BATCH, STEPS, WRITTEN, Point, spec_text
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.evaluate.fidelity import fidelity
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.model.planning import plan_for
 from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec

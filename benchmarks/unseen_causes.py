@@ -18,9 +18,9 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
+from benchmarks.bif import read_bif
 from synthdp.data.domain import Domain
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
-from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork, read_bif
 from synthdp.data.domain import Domain
 from synthdp.graph.discovery.measured_pc import Measure
-from synthdp.graph.formats.bif import BayesianNetwork, read_bif
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Measurer = Callable[..., Measure]

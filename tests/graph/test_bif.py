@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork, parse_bif, read_bif
 from synthdp.errors import SynthdpError
 from synthdp.graph.formats import READERS, GraphFileError
-from synthdp.graph.formats.bif import BayesianNetwork, parse_bif, read_bif
 
 TEXT = """network n { }
 variable a { type discrete [ 2 ] { yes, no }; }

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
+from benchmarks.bif import BayesianNetwork
 from synthdp.errors import SpecError, SynthdpError
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
 from synthdp.graph.formats import READERS, WRITERS, GraphFileError, read_graph
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.formats.dot import quoted
 from synthdp.spec.model import Graph
 
@@ -506,7 +506,7 @@ def test_no_message_is_as_long_as_a_name() -> None:
 
 
 def test_a_file_of_too_many_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.graph.formats.dot.MAX_TOKENS", 9)
+    monkeypatch.setattr("synthdp.graph.formats.tokens.MAX_TOKENS", 9)
     assert READERS["dot"]("digraph { a b c d e f }", file="x").nodes == tuple("abcdef")
     with pytest.raises(GraphFileError, match=r"x:1:25: a file that is too long"):
         READERS["dot"]("digraph { a b c d e f g }", file="x")

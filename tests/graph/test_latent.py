@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork, parse_bif
 from synthdp.errors import OutputError, SynthdpError
 from synthdp.graph.adjustment import adjustment
 from synthdp.graph.causal import CausalGraph, GraphEdge
@@ -16,7 +17,6 @@ from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.discovery.skeleton import Skeleton
 from synthdp.graph.discovery.unseen_causes import with_marks
-from synthdp.graph.formats.bif import BayesianNetwork, parse_bif
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.pag import PagLink
 from synthdp.sample.interventions import check_interventions

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork
 from benchmarks.random_networks import random_network
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
@@ -23,7 +24,6 @@ from synthdp.graph.discovery.measured_pc import (
     measured_pc,
     separates,
 )
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

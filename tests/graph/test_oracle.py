@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.bif import BayesianNetwork
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.contrib.rank_pc import Links
 from synthdp.graph.contrib.rank_pc import graph_of as ranked_graph
 from synthdp.graph.diff import hamming_distance
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
 from synthdp.spec.model import Graph

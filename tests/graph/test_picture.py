@@ -11,10 +11,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork
 from synthdp.drawing.graph import MAX_ARROWS, NOTES, SHAPES, STYLES, arrows
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.pag import PagLink
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork
 from benchmarks.exact_pc import exact_pc
 from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
@@ -19,7 +20,6 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.contrib.rank_pc import Links, Questions, deletions, graph_of, pc_search
 from synthdp.graph.diff import arc_f1
 from synthdp.graph.discovery import algorithm_named
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.private_search import HowMany, SparseVectorReply, result_of

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork
 from synthdp.graph.discovery.orient import LEVEL, Gram, second_opinion
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag
 from synthdp.graph.tables import NoisyTables

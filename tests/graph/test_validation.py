@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.bif import BayesianNetwork
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.implications import implications, required_tables, tables_of
 from synthdp.graph.stage import rounds, validated
 from synthdp.graph.validation import ValidationReport, doubtful, rejudge, validate

@@ -90,7 +90,7 @@ def broken(dataset, domain, *, folder, **rest):
 fuzz.read_private = broken
 """
 HANGS = """
-import re, synthdp.graph.formats.bif_text as bif
+import re, synthdp.graph.formats.bif as bif
 bif.BIF.pattern = re.compile(r"(?P<skip>(?:\\s+)+(?!\\S))|(?P<mark>[{}()\\[\\],;|])|(?P<word>[^\\s{}()\\[\\],;|]+)|(?P<text> )")
 fuzz.fuzz_files.SECONDS = 2
 fuzz.fuzz_files.SCRAPS = ["probability (", " "]

@@ -16,9 +16,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from benchmarks.bif import read_bif
 from synthdp.data import builtin
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.formats.bif import read_bif
 from synthdp.model import ancestral
 from synthdp.model.ancestral import column_samplers, levels_of
 from synthdp.model.architecture import Architecture

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.graph.formats.bif import BayesianNetwork, read_bif
+from benchmarks.bif import BayesianNetwork, read_bif
 from synthdp.model.fit import fit
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.dpsgd.settings import DpSgd

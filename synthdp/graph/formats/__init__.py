@@ -7,24 +7,15 @@ from pathlib import Path
 
 from synthdp import files as untrusted
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.formats.bif_text import read_network_text
+from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
 from synthdp.graph.formats.edgelist import read_tetrad, read_yaml, write_yaml
 from synthdp.graph.formats.gml import read_gml, read_graphml, read_json, write_json
-from synthdp.graph.formats.meaning import GraphFileError, mistake
+from synthdp.graph.formats.tokens import GraphFileError, mistake
 from synthdp.spec.addresses import home
 from synthdp.spec.load.loader import with_lists
 
 __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "read_text"]
-
-
-def _read_network(text: str, *, file: str) -> CausalGraph:
-    """The graph of a Bayesian network in BIF; its tables are not looked at.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed.
-    """
-    return read_network_text(text, file=file).graph()
 
 
 READERS: dict[str, Callable[..., CausalGraph]] = {
@@ -32,7 +23,7 @@ READERS: dict[str, Callable[..., CausalGraph]] = {
     "dot": read_dot,
     "dagitty": read_dot,
     "json": read_json,
-    "bif": _read_network,
+    "bif": read_bif,
     "gml": read_gml,
     "graphml": read_graphml,
     "tetrad": read_tetrad,
@@ -78,12 +69,8 @@ def read_graph(path: Path, *, lists: bool = False) -> CausalGraph:
     """
     path = path / "graph.json" if path.is_dir() else path
     if path.suffix.lower() not in SUFFIXES:
-        raise mistake(
-            str(path),
-            None,
-            "the format is told by the file's name, and this one tells none",
-            hint=f"one of {', '.join(SUFFIXES)}",
-        )
+        message = "the format is told by the file's name, and this one tells none"
+        raise mistake(str(path), None, message, hint=f"one of {', '.join(SUFFIXES)}")
     form, text = SUFFIXES[path.suffix.lower()], read_text(path)
     if lists and form == "yaml":
         text = with_lists(text, path=str(path), folder=home(path))
@@ -99,14 +86,12 @@ def read_text(path: Path) -> str:
     try:
         return untrusted.read_text(path).removeprefix("\ufeff")  # Windows' editor writes it
     except OSError as error:
-        raise mistake(
-            str(path), None, f"cannot be read: {error.strerror}", hint="check the path"
-        ) from None
+        message = f"cannot be read: {error.strerror}"
+        raise mistake(str(path), None, message, hint="check the path") from None
     except UnicodeDecodeError as error:
         before = error.object[: error.start]
         place = (before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
         raise mistake(str(path), place, "is not UTF-8 text", hint="save it as UTF-8") from None
     except ValueError as error:
-        raise mistake(
-            str(path), None, str(error), hint="give a plain file that holds one graph"
-        ) from None
+        hint = "give a plain file that holds one graph"
+        raise mistake(str(path), None, str(error), hint=hint) from None

@@ -1,188 +1,256 @@
-"""Discrete Bayesian networks in the BIF format: structure, tables, and samples.
+"""The text of a BIF file: its variables, their parents, and the rows of their tables as written.
 
-A table is a list of rows, one for each combination of the parents' values, or one `table`. The
-latter has two orders. With a bar before the parents the child's value changes fastest, as network
-repositories write it; without a bar, in JavaBayes' dialect, it changes slowest. Where both orders
-are probabilities and differ, a table with a bar is refused.
+It reads the grammar that network repositories write (bnlearn, pgmpy) and the dialect of JavaBayes:
+names and values in quotes, values parted by spaces, parents without a bar, `property` lines.
+Comments are skipped, intervals such as `(0.5, 1]` are values, and what is not understood is
+refused.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 
-import numpy as np
-import numpy.typing as npt
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats.draft import GraphDraft
+from synthdp.graph.formats.tokens import COMMENTS, Cursor, Language, Place, Token, mistake
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.formats.bif_text import Family, NetworkText, Row, read_network_text, shown
-from synthdp.graph.formats.meaning import GraphFileError, mistake
+QUOTED = 'a name with spaces, brackets or commas goes in quotes: "Age (years)"'
+MAX_QUOTED = 300  # characters of a list in a message
+_LETTER = r"[^\s{}()\[\],;|\"/]|/(?![/*])"
+BIF = Language(
+    skip=COMMENTS,
+    text=r'"[^"]*+"',
+    mark=r"[{}()\[\],;|]",
+    # A name may have parentheses without spaces: Age_(years). A keyword's own are none.
+    word=rf"probability(?=\s*+\() | (?:{_LETTER})(?:{_LETTER}|\((?:{_LETTER})*+\))*+",
+    unquote=lambda text: text[1:-1],
+)
+_COMMENT = re.compile(COMMENTS, re.VERBOSE | re.DOTALL)
 
-MAX_TABLE_CELLS = 1_000_000
-MAX_CELLS = 10_000_000  # of all tables of a file
-MAX_PARENTS = 30  # numpy's tables have 32 dimensions at least, and 2^30 cells are too many anyhow
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: its keyword or the parents' values, and its numbers as written."""
+
+    keyword: str
+    labels: tuple[str, ...]
+    numbers: str
 
 
-@dataclass(frozen=True, eq=False)
-class BayesianNetwork:
-    """A discrete network: levels, parents and conditional probabilities of each node.
+@dataclass(frozen=True)
+class Family:
+    """A `probability` block. Without a bar before the parents it is of JavaBayes' dialect."""
 
-    `tables[node]` is `[levels of each parent ..., levels]` and sums to 1 over the last axis.
-    """
+    place: Place
+    parents: tuple[str, ...]
+    bar: bool
+    rows: tuple[Row, ...]
 
-    levels: Mapping[str, tuple[str, ...]]
-    parents: Mapping[str, tuple[str, ...]]
-    tables: Mapping[str, npt.NDArray[np.float64]]
+
+@dataclass(frozen=True)
+class NetworkText:
+    """A file's variables with their values, and each one's family."""
+
+    file: str
+    levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
 
     def graph(self) -> CausalGraph:
-        """The network's DAG, all arrows `given`."""
-        pairs = [(parent, node) for node in self.levels for parent in self.parents[node]]
-        arrows = [GraphEdge(a, b, directed=True, provenance="given") for a, b in pairs]
-        return CausalGraph(tuple(self.levels), tuple(arrows))
+        """The graph; it needs no tables.
 
-    def domain(self) -> Domain:
-        """The nodes as categorical columns."""
-        return Domain(
-            tuple(
-                ColumnDomain(n, "categorical", labels, False) for n, labels in self.levels.items()
-            )
-        )
-
-    def sample(self, rows: int, *, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
-        """Ancestral sample: levels of every node, `[rows, nodes]`."""
-        names = list(self.levels)
-        codes = np.zeros((rows, len(names)), dtype=np.uint16)
-        for name in self.graph().order():
-            table = self.tables[name]
-            given = tuple(codes[:, names.index(p)] for p in self.parents[name])
-            steps = np.cumsum(table, axis=-1)[given] if given else np.cumsum(table)[None, :]
-            codes[:, names.index(name)] = (rng.random(rows)[:, None] > steps[:, :-1]).sum(1)
-        return codes
+        Raises:
+            GraphFileError: the parents form a cycle.
+        """
+        draft = GraphDraft(self.file)
+        for name in self.levels:
+            draft.add(name, {})
+        for name in self.levels:
+            family = self.families[name]
+            for parent in family.parents:
+                draft.join((parent, name), {}, mark="->", place=family.place)
+        return draft.graph()
 
 
-def read_bif(path: Path) -> BayesianNetwork:
-    """Read a network.
+def read_bif(text: str, *, file: str) -> CausalGraph:
+    """The graph of a Bayesian network in BIF; its tables are not looked at.
 
     Raises:
-        GraphFileError: naming the file, the line, and the block that is wrong or missing.
+        GraphFileError: with file, line, column and what is allowed; or the parents form a cycle.
     """
-    return parse_bif(path.read_text(encoding="utf-8-sig"), file=path.name)
+    return read_network_text(text, file=file).graph()
 
 
-def parse_bif(text: str, *, file: str) -> BayesianNetwork:
-    """A network from BIF text; messages name it `file`.
+def read_network_text(text: str, *, file: str) -> NetworkText:
+    """A BIF file's content.
 
     Raises:
-        GraphFileError: naming the file, the line of the block, and what is allowed.
+        GraphFileError: with file, line, column and what is allowed.
     """
-    network = read_network_text(text, file=file)
-    network.graph()  # refuses a cycle
-    _check_sizes(network)
-    return BayesianNetwork(
-        network.levels,
-        {name: family.parents for name, family in network.families.items()},
-        {name: _Table(network, name).read() for name in network.families},
-    )
-
-
-def _check_sizes(network: NetworkText) -> None:
-    """Refuse too large tables before memory is allocated for one of them."""
-    cells = 0
+    network = _Reader(text, file=file).network()
+    if not network.levels:
+        hint = "expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }"
+        raise mistake(file, None, "no discrete variable found", hint=hint)
     for name, family in network.families.items():
-        parents = family.parents
-        too_many = len(parents) > MAX_PARENTS
-        size = 0 if too_many else math.prod(len(network.levels[n]) for n in (name, *parents))
-        if too_many or size > MAX_TABLE_CELLS:
-            raise mistake(
-                network.file,
-                family.place,
-                f"probability of {shown([name])}: has {len(parents)} parents, and a table that is"
-                " too large to be read",
-                hint=f"at most {MAX_PARENTS} parents, and {MAX_TABLE_CELLS:,} probabilities",
-            )
-        cells += size
-    if cells > MAX_CELLS:
-        raise mistake(
-            network.file,
-            None,
-            f"all tables together would have {cells:,} probabilities; at most {MAX_CELLS:,} are"
-            " read",
-            hint="read the graph alone, which needs no tables",
-        )
+        listed = (name, *family.parents)
+        unknown = next((n for n in listed if n not in network.levels), None)
+        if unknown is not None:
+            message = f"unknown variable {unknown!r}; known: {shown(network.levels)}"
+            raise mistake(file, family.place, f"probability of {shown([name])}: {message}")
+        if len(set(listed)) < len(listed):
+            message = f"probability of {shown([name])}: a variable is named twice"
+            raise mistake(file, family.place, message, hint="one child, and each parent once")
+    missing = [n for n in network.levels if n not in network.families]
+    if missing:
+        message = f"no probability block for {shown(missing)}"
+        raise mistake(file, None, message, hint="every variable needs one")
+    return network
 
 
-class _Table:
-    """The table of one variable, as it is read."""
+def shown(names: Iterable[str]) -> str:
+    """The first of some names, in a message."""
+    text = ", ".join(islice(names, 20))
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
 
-    def __init__(self, network: NetworkText, name: str) -> None:
-        self.file, self.name = network.file, name
-        self.family: Family = network.families[name]
-        parents = [network.levels[n] for n in self.family.parents]
-        self.sizes = (*map(len, parents), len(network.levels[name]))
-        self.positions = [{level: i for i, level in enumerate(levels)} for levels in parents]
 
-    def read(self) -> npt.NDArray[np.float64]:
-        table = np.full(self.sizes, np.nan)
-        # The default comes first: the other rows overwrite it.
-        for row in sorted(self.family.rows, key=lambda row: row.keyword != "default"):
-            whole = row.keyword == "table"
-            values = self.numbers(row.numbers, math.prod(self.sizes) if whole else self.sizes[-1])
-            if whole:
-                table[...] = self.ordered(values)
+class _Reader(Cursor):
+    language = BIF
+    hint = "expected BIF: network, variable and probability blocks"
+
+    def network(self) -> NetworkText:
+        found = NetworkText(self.file)
+        while self.token.kind != "end":
+            if self.take_mark(";"):
+                continue
+            block = self.token
+            if not block.says("network", "variable", "probability"):
+                raise self.wanted("a block")
+            self.take()
+            if block.says("network"):
+                while not self.token.marks("{"):
+                    self.name()
+                self.block(lambda: self.other("property"))
+            elif block.says("variable"):
+                name = self.once(found.levels, "variable")
+                if not self.token.marks("{"):
+                    raise self.wanted("'{'", hint=QUOTED)
+                found.levels[name] = self.levels(name)
             else:
-                table[() if row.keyword else self.cell(row)] = values
-        if np.isnan(table).any():
-            raise self.wrong("some combination of the parents' values has no row")
-        if not _sums_to_one(table):
-            raise self.wrong("probabilities must be at least 0 and sum to 1 in every row")
-        normal: npt.NDArray[np.float64] = table / table.sum(-1, keepdims=True)
-        return normal
+                self.probability(found, block.place)
+        return found
 
-    def ordered(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """A whole table, whose child's value changes fastest or slowest."""
-        fast = values.reshape(self.sizes)
-        slow = np.moveaxis(values.reshape(self.sizes[-1], *self.sizes[:-1]), 0, -1)
-        if not self.family.bar:
-            return slow
-        order = "the child's value changes fastest in a table"
-        if _sums_to_one(fast):
-            if _sums_to_one(slow) and not np.array_equal(fast, slow):
-                raise self.wrong(
-                    f"sum to 1 in two orders; {order}", hint="write one row for each combination"
-                )
-            return fast
-        if _sums_to_one(slow):
-            raise self.wrong(
-                f"must sum to 1 in every row; {order}, and here it seems to change slowest",
-                hint="turn the table, or write one row for each combination",
-            )
-        return fast
+    def once(self, seen: Container[str], what: str) -> str:
+        """Take a name that has no such block yet."""
+        token = self.name()
+        if token.text in seen:
+            message = f"{what} {shown([token.text])}: a second block for this variable"
+            raise self.wrong(message, hint="one block for each variable", at=token)
+        return token.text
 
-    def numbers(self, text: str, wanted: int) -> npt.NDArray[np.float64]:
-        try:
-            values = np.array([float(v) for v in text.replace(",", " ").split()])
-        except ValueError:
-            raise self.wrong(f"not a list of numbers: {shown([text.strip()])!r}") from None
-        if values.size != wanted:
-            raise self.wrong(f"{values.size} numbers where {wanted} are expected")
-        return values
+    def block(self, statement: Callable[[], None]) -> None:
+        """`{ ... }` of statements, each of which `statement` takes."""
+        begin = self.token
+        self.expect("{")
+        while not self.take_mark("}"):
+            if self.token.kind == "end":
+                hint = "expected } after its content"
+                raise self.wrong("a block that is never closed", hint=hint, at=begin)
+            if not self.take_mark(";"):
+                statement()
 
-    def cell(self, row: Row) -> tuple[int, ...]:
-        known = len(row.labels) == len(self.positions)
-        if not known or any(v not in at for v, at in zip(row.labels, self.positions, strict=True)):
-            raise self.wrong(
-                f"({shown(row.labels)}) is not a combination of values of"
-                f" {shown(self.family.parents)}"
-            )
-        return tuple(at[v] for v, at in zip(row.labels, self.positions, strict=True))
+    def other(self, *allowed: str) -> None:
+        """Pass over a statement that says nothing of the network, up to its semicolon."""
+        if not self.token.says("property"):
+            raise self.wanted(f"one of {', '.join(allowed)}")
+        while not self.token.marks(";"):
+            if self.token.kind == "end":
+                raise self.wrong("a property without a semicolon behind it")
+            self.take()
 
-    def wrong(self, message: str, *, hint: str | None = None) -> GraphFileError:
-        where = f"probability of {shown([self.name])}"
-        return mistake(self.file, self.family.place, f"{where}: {message}", hint=hint)
+    def levels(self, name: str) -> tuple[str, ...]:
+        found: list[tuple[str, ...]] = []
+        hint = "expected  type discrete [ 2 ] { a, b };"
 
+        def statement() -> None:
+            if not self.token.says("type"):
+                self.other("type", "property")
+                return
+            self.take()
+            if not self.token.says("discrete"):
+                raise self.wrong(f"variable {shown([name])}: is not discrete", hint=hint)
+            found.append(self.values_of_type(name))
 
-def _sums_to_one(table: npt.NDArray[np.float64]) -> bool:
-    return bool((table >= 0).all() and np.allclose(table.sum(-1), 1, atol=1e-2))
+        at = self.token
+        self.block(statement)
+        if len(found) != 1:
+            raise self.wrong(f"variable {shown([name])}: {len(found)} types", hint=hint, at=at)
+        return found[0]
+
+    def values_of_type(self, name: str) -> tuple[str, ...]:
+        self.take()
+        self.expect("[")
+        count = self.name()
+        self.expect("]")
+        self.expect("{")
+        labels = self.listed("}")
+        number = count.text[:7]
+        if not number.isdecimal() or len(set(labels)) != len(labels) or len(labels) != int(number):
+            got = f"{number} different values announced, got {shown(labels)}"
+            raise self.wrong(f"variable {shown([name])}: {got}", at=count)
+        return labels
+
+    def probability(self, found: NetworkText, place: Place) -> None:
+        self.expect("(")
+        name = self.once(found.families, "probability of")
+        bar = self.take_mark("|")
+        parents = []
+        while not self.take_mark(")"):
+            if not self.take_mark(","):
+                parents.append(self.name("a parent's name", hint=QUOTED).text)
+        rows: list[Row] = []
+        self.block(lambda: rows.extend(self.row()))
+        found.families[name] = Family(place, tuple(parents), bar or not parents, tuple(rows))
+
+    def row(self) -> Iterator[Row]:
+        keyword, labels = "", tuple[str, ...]()
+        if self.token.says("table", "default"):
+            keyword = self.take().text.lower()
+        elif self.take_mark("("):
+            labels = self.listed(")")
+        else:
+            self.other("table", "default", "( values )", "property")
+            return
+        yield Row(keyword, labels, _COMMENT.sub(" ", self.raw(";", within="{}")))
+
+    def listed(self, closing: str) -> tuple[str, ...]:
+        """Values up to `closing`: parted by commas, or by spaces where there is none.
+
+        An interval such as `(0.5, 1]` is one value.
+        """
+        parts: list[list[Token]] = [[]]
+        commas, inside = False, 0
+        while inside or not self.token.marks(closing):
+            if self.token.kind == "end" or self.token.marks("{", "}", ";", "|"):
+                raise self.wanted(f"{closing!r}")
+            token = self.take()
+            inside += token.marks("(", "[") - token.marks(")", "]")
+            if token.marks(",") and not inside:
+                commas = True
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        self.take()
+        if not commas:  # each token, or interval, is a value
+            tokens, parts = parts[0], []
+            for token in tokens:
+                if not inside:
+                    parts.append([])
+                parts[-1].append(token)
+                inside += token.marks("(", "[") - token.marks(")", "]")
+        return tuple(
+            p[0].text if len(p) == 1 else " ".join(self.text[p[0].start : p[-1].end].split())
+            for p in parts
+            if p
+        )

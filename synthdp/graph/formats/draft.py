@@ -1,7 +1,9 @@
-"""A graph as its file is read: nodes and links with their attributes, each with its place.
+"""A graph as its file is read, and what the attributes of nodes and links say in each program.
 
 All formats share it. Nodes have the file's identifiers; `GraphDraft.graph` gives them names, finds
-the unseen ones, and gives the finished graph, or says what is wrong and where.
+the unseen ones, and gives the finished graph, or says what is wrong and where. An attribute that
+decides what a node or a link is is understood, or the file is refused; every other one, such as a
+colour, is left alone.
 """
 
 from __future__ import annotations
@@ -13,11 +15,43 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
-from synthdp.graph.formats.meaning import Attributes, Place, is_unseen, link_of, mistake
-from synthdp.graph.knowledge import Pair, one_cycle
+from synthdp.graph.formats.tokens import GraphFileError, Place, mistake
+from synthdp.graph.knowledge import one_cycle
 from synthdp.spec.checks.checks import MAX_LEVELS
 from synthdp.spec.checks.graph import MAX_ARROWS
 
+Attributes = Mapping[str, str]
+"""By name, in lower case."""
+
+# What each program writes. Of nodes:
+UNSEEN = ("latent", "unobserved", "latents", "unmeasured")  # DAGitty has two, pgmpy the third
+SEEN = ("observed", "measured")  # DoWhy has the first
+NODE_TYPES = ("type", "node_type", "nodetype")
+DOWHY = "Unobserved Confounders"  # the label of the node that DoWhy adds
+TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
+# Of links, each with Graphviz's word for it:
+DIRECTIONS = {"->": "forward", "<-": "back", "--": "none", "<->": "both"}
+CIRCLES = ("@->", "<-@", "--@", "@--", "-@-", "@-@", "o->", "<-o", "o-o", "o--", "--o")
+TYPES = {
+    **{kind: "->" for kind in ("directed", "->", "-->")},
+    **{kind: "<-" for kind in ("<-", "<--")},
+    **{kind: "--" for kind in ("undirected", "-", "--", "---")},
+    **{kind: "<->" for kind in ("bidirected", "<->")},
+}
+# Of the ends of links; the second name of each is causaliq's:
+ENDS = {"arrowtail": "sourceendpoint", "arrowhead": "targetendpoint"}
+ROUND = ("odot", "circle", "white_circle", "transparent_circle")
+PLAIN = ("none", "line", "tail")
+POINTED = (
+    *("normal", "vee", "open", "empty", "onormal"),
+    *("halfopen", "lnormal", "rnormal", "lvee", "rvee"),
+    *("arrow", "standard", "delta", "plain"),  # causaliq and yEd
+)
+CIRCLE_HINT = (
+    "give one graph: turn each such link into ->, <-, -- (direction unknown) or <-> (unseen common"
+    " cause)"
+)
+_BY_ENDS = {(False, True): "->", (True, False): "<-", (False, False): "--", (True, True): "<->"}
 _NUMBER = re.compile(r"n?[0-9]+")
 _LINE_BREAKS = re.compile(r"(\\[nrl]|[\r\n])+")
 
@@ -56,22 +90,21 @@ class GraphDraft:
         self._nodes: dict[str, _Node] = {}
         self._links: list[_Link] = []
 
+    def wrong(self, place: Place | None, message: str, hint: str) -> GraphFileError:
+        """A mistake at a place of the file."""
+        return mistake(self.file, place, message, hint=hint)
+
     def node(
         self, name: str, attributes: Attributes | None = None, *, place: Place | None = None
     ) -> bool:
         """Add a node, or attributes to it; whether it is new."""
         if not name:
-            raise mistake(self.file, place, "a node has no name", hint="columns have names")
+            raise self.wrong(place, "a node has no name", "columns have names")
         new = name not in self._nodes
-        if new:
-            self._nodes[name] = _Node(place)
-        self._nodes[name].attributes.update(attributes or {})
+        self._nodes.setdefault(name, _Node(place)).attributes.update(attributes or {})
         if len(self._nodes) > MAX_LEVELS:
-            raise mistake(
-                self.file,
-                place,
-                f"more than {MAX_LEVELS:,} nodes",
-                hint="no spec has so many columns",
+            raise self.wrong(
+                place, f"more than {MAX_LEVELS:,} nodes", "no spec has so many columns"
             )
         return new
 
@@ -92,7 +125,7 @@ class GraphDraft:
         self.expect(1, place=place)
         self.node(a, place=place)
         self.node(b, place=place)
-        mark = link_of(mark, told, file=self.file, place=place)
+        mark = self._mark(mark, told, place)
         if mark == "<-":
             a, b, mark = b, a, "->"
         if mark:
@@ -105,9 +138,7 @@ class GraphDraft:
             GraphFileError: it has no name, or was told before.
         """
         if not self.node(name or "", attributes, place=place):
-            raise mistake(
-                self.file, place, f"a second node {name!r}", hint="each node is told once"
-            )
+            raise self.wrong(place, f"a second node {name!r}", "each node is told once")
 
     def join(
         self,
@@ -124,14 +155,9 @@ class GraphDraft:
         """
         unknown = next((end for end in ends if end not in self._nodes), "")
         if unknown != "":
-            raise mistake(
-                self.file,
-                place,
-                f"a link of {unknown!r}, which is no node"
-                if unknown
-                else "a link without two ends",
-                hint=f"nodes are {', '.join(islice(self._nodes, 10))}",
-            )
+            message = f"a link of {unknown!r}, which is no node"
+            hint = f"nodes are {', '.join(islice(self._nodes, 10))}"
+            raise self.wrong(place, message if unknown else "a link without two ends", hint)
         a, b = ends
         self.link(str(a), mark, str(b), attributes, place=place)
 
@@ -142,12 +168,7 @@ class GraphDraft:
             GraphFileError: the graph would have too many links.
         """
         if len(self._links) + links > MAX_ARROWS:
-            raise mistake(
-                self.file,
-                place,
-                f"more than {MAX_ARROWS:,} links",
-                hint="no spec has so many arrows",
-            )
+            raise self.wrong(place, f"more than {MAX_ARROWS:,} links", "no spec has so many arrows")
 
     def graph(self) -> CausalGraph:
         """The graph as a value.
@@ -167,7 +188,6 @@ class GraphDraft:
         common = self._common_causes(links.values(), unseen)
         seen = [x for x in links.values() if not unseen & {x.a, x.b}]
         self._check_pairs(seen)
-        self._check_cycle({(x.a, x.b): x.place for x in seen if x.mark == "->"})
         # pydot leaves a node behind a line break at a file's end
         columns = (n for n in names.values() if n in linked or not _LINE_BREAKS.fullmatch(n))
         return CausalGraph(
@@ -189,8 +209,9 @@ class GraphDraft:
         twice = next((label for label, many in Counter(labels.values()).items() if many > 1), None)
         if twice is not None:
             place = next(self._nodes[n].place for n, label in labels.items() if label == twice)
-            message = f"two nodes are named {twice!r}"
-            raise mistake(self.file, place, message, hint="names are the nodes' labels here")
+            raise self.wrong(
+                place, f"two nodes are named {twice!r}", "names are the nodes' labels here"
+            )
         return labels
 
     @property
@@ -198,20 +219,74 @@ class GraphDraft:
         return all(map(_NUMBER.fullmatch, self._nodes))
 
     def _is_unseen(self, n: str, names: Mapping[str, str]) -> bool:
-        node = self._nodes[n]
-        square = node.attributes.get("shape") == "square"  # causal-learn draws unseen nodes so
-        return (square and self._numbered and names[n] != n) or is_unseen(
-            names[n], node.attributes, file=self.file, place=node.place
-        )
+        """Whether a node is no column, but an unseen common cause."""
+        attributes, place, name = self._nodes[n].attributes, self._nodes[n].place, names[n]
+        if attributes.get("shape") == "square" and self._numbered and name != n:
+            return True  # causal-learn draws unseen nodes so
+        found = attributes.get("label") == DOWHY
+        for keys, yes, no in ((UNSEEN, TRUE, FALSE), (SEEN, FALSE, TRUE)):
+            for key in keys:
+                value = attributes.get(key, no[0]).lower()
+                if value not in (*yes, *no):
+                    message = f"node {name!r} has {key}={value!r}: is it a column, or unseen?"
+                    raise self.wrong(place, message, f"one of {', '.join((*TRUE, *FALSE))}")
+                found = found or value in yes
+        if "invis" in attributes.get("style", ""):
+            message = f"node {name!r} is not drawn: is it a column?"
+            raise self.wrong(place, message, "delete it, or its style")
+        return found or any(attributes.get(key, "").lower() in UNSEEN for key in NODE_TYPES)
+
+    def _mark(self, mark: str, attributes: Attributes, place: Place | None) -> str:
+        """`->`, `<-`, `--` (direction unknown) or `<->` (unseen common cause); "" if not drawn.
+
+        A circle is refused: it stands for several graphs.
+        """
+        if "invis" in attributes.get("style", ""):
+            return ""
+        for key in ("edgetype", "edge_type", "type"):
+            told = attributes.get(key, "").lower()
+            if told and key != "type" and told not in (*TYPES, *CIRCLES):
+                raise self.wrong(place, f"{key}={told!r} of a link", f"one of {', '.join(TYPES)}")
+            mark = TYPES.get(told, told if told in CIRCLES else mark)
+        if mark in CIRCLES:
+            message = f"a link {mark} with a circle stands for several graphs"
+            raise self.wrong(place, message, CIRCLE_HINT)
+        for key in sorted(attributes.keys() & {"lhead", "ltail"}):
+            message = f"{key}={attributes[key]!r}: a link that ends at a whole cluster"
+            raise self.wrong(place, message, "links join columns; write { a b } for several")
+        way = "both" if attributes.keys() & ENDS.values() else DIRECTIONS[mark]
+        way = attributes.get("dir", way).lower()
+        if way not in DIRECTIONS.values():
+            hint = f"one of {', '.join(DIRECTIONS.values())}"
+            raise self.wrong(place, f"dir={way!r} of a link", hint)
+        tail, head = (self._is_pointed(end, attributes, place) for end in ENDS.items())
+        if tail and "arrowtail" in attributes and "dir" not in attributes and way == "forward":
+            message = "an arrowtail, which is drawn with dir=back or dir=both alone"
+            raise self.wrong(place, message, "say which with dir, or delete arrowtail")
+        return _BY_ENDS[tail and way in ("back", "both"), head and way in ("forward", "both")]
+
+    def _is_pointed(self, keys: Iterable[str], attributes: Attributes, place: Place | None) -> bool:
+        """Whether an end of a link is an arrow, else it is plain. Unless told it is an arrow."""
+        for key in keys:
+            shape = attributes.get(key, "normal").lower()
+            if shape in ROUND:
+                message = f"a link with a circle ({key}={shape}) stands for several graphs"
+                raise self.wrong(place, message, CIRCLE_HINT)
+            if shape not in (*POINTED, *PLAIN):
+                message = f"{key}={shape!r}: what it says of the link is not known"
+                hint = f"none, normal or another arrow: {', '.join(POINTED)}"
+                raise self.wrong(place, message, hint)
+            if shape in PLAIN:
+                return False
+        return True
 
     def _refuse_stray(self, linked: set[str]) -> None:
         for name, place in self.stray.items():
             if name not in linked and not self._nodes[name].attributes:
-                raise mistake(
-                    self.file,
+                raise self.wrong(
                     place,
                     f"{name!r} stands beside a link and is in none: is it part of a name?",
-                    hint='a name with a space goes in quotes: "a name"; a column without links'
+                    'a name with a space goes in quotes: "a name"; a column without links'
                     " stands on a line of its own",
                 )
 
@@ -221,11 +296,10 @@ class GraphDraft:
         for x in links:
             name = x.b if x.b in unseen else x.a
             if name in unseen and (name == x.b or x.mark != "->"):
-                raise mistake(
-                    self.file,
+                raise self.wrong(
                     x.place,
                     f"unseen node {name!r} is not only a cause",
-                    hint="from an unseen node only arrows to columns may lead, none into it",
+                    "from an unseen node only arrows to columns may lead, none into it",
                 )
             if name in unseen:
                 effects.setdefault(name, []).append(x.b)
@@ -236,32 +310,26 @@ class GraphDraft:
         for x in links:
             pair = frozenset((x.a, x.b))
             if len(pair) == 1:
-                raise mistake(
-                    self.file,
-                    x.place,
-                    f"{x.a!r} is linked to itself",
-                    hint="a link joins two columns",
+                raise self.wrong(
+                    x.place, f"{x.a!r} is linked to itself", "a link joins two columns"
                 )
             if pair in seen and x.mark != "<->":
                 cycle = ", and they form a cycle" if x.mark == seen[pair] == "->" else ""
-                raise mistake(
-                    self.file,
+                raise self.wrong(
                     x.place,
                     f"a second link between {x.a!r} and {x.b!r}{cycle}",
-                    hint="one link for each pair; an unseen common cause may come on top",
+                    "one link for each pair; an unseen common cause may come on top",
                 )
             if x.mark != "<->":
                 seen[pair] = x.mark
-
-    def _check_cycle(self, arrows: Mapping[Pair, Place | None]) -> None:
-        cycle = one_cycle(arrows)
-        if cycle:
-            ring = [*cycle, cycle[0]]
-            raise mistake(
-                self.file,
+        arrows = {(x.a, x.b): x.place for x in links if x.mark == "->"}
+        cycle_found = one_cycle(arrows)
+        if cycle_found:
+            ring = [*cycle_found, cycle_found[0]]
+            raise self.wrong(
                 max((arrows[pair] for pair in pairwise(ring)), key=lambda p: p or (0, 0)),
                 f"the arrows form a cycle: {' -> '.join(ring)}",
-                hint="turn or delete one of them",
+                "turn or delete one of them",
             )
 
 

@@ -1,4 +1,4 @@
-"""The spec's own form: the `graph` section in YAML, alone or inside a whole spec.
+"""The graph section of a spec in YAML, alone or inside a whole spec; and the text of Tetrad.
 
     nodes: [a, b, c]        # not part of a spec, where the columns are the nodes
     graph:
@@ -10,6 +10,10 @@
 
 The `graph` part can be pasted into a spec as it stands. A spec has no place for links of unknown
 direction: they stand beside it. Comments give the provenance of each arrow and the undecided pairs.
+
+Tetrad's text, which causal-learn writes too, has `Graph Nodes:`, `Graph Edges:`, numbered links. A
+node in parentheses is unseen; one in brackets is a column on which rows were selected. Sections
+about scores and triples say nothing of links, and are passed over.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from synthdp.errors import SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import LISTED, CausalGraph, GraphEdge
-from synthdp.graph.formats.draft import GraphDraft
-from synthdp.graph.formats.meaning import CIRCLES, GraphFileError, mistake
+from synthdp.graph.formats.draft import CIRCLES, GraphDraft
+from synthdp.graph.formats.tokens import GraphFileError, Place
 from synthdp.graph.knowledge import Pair
 from synthdp.spec.checks.checks import CHECKS
 from synthdp.spec.checks.graph import needs_edges
@@ -36,7 +40,14 @@ from synthdp.spec.load.wording import findings
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import Categorical, Graph, Model, Name, Names, ReleaseSpec
 
-PLAIN_NAME = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_. -")
+LINKS = {"-->": "->", "<--": "<-", "---": "--", "<->": "<->"}  # Tetrad's
+HINT = "expected  Graph Nodes:  with a;b;c below it, and  Graph Edges:  with  1. a --> b"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_. -]*[A-Za-z0-9_.])?")
+_SECTION = re.compile(r"([A-Z][A-Za-z ]*+)(?:\([^()]*+\))?+:")
+_NUMBER = re.compile(r"\s*+\d++\.\s")
+_MARK = re.compile(r"\s([-<o]-[->o])\s")
+_BEHIND = re.compile(r"\s(?:(?:dd|nl|pd|pl)\b|\[)")  # properties in a PAG, and shares of resamples
+_ALL_BEHIND = re.compile(r"(?:\s|dd\b|nl\b|pd\b|pl\b)*+(?:\[.*)?+")
 
 
 class _Document(Model):
@@ -59,29 +70,25 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
         spec = parse_spec(text, path=file)
         return CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
     if mistakes:
-        raise SpecError(
-            [SpecProblem(file, m.line, m.column, "graph", m.message, m.hint) for m in mistakes]
-        )
+        places = [(m.line, m.column, "graph", m.message, m.hint) for m in mistakes]
+        raise SpecError([SpecProblem(file, *place) for place in places])
     if tree is None or tree.kind != "map":
         allowed = "expected `graph:` with `edges:` below it, or a whole spec"
         raise SpecError([SpecProblem(file, 1, 1, "graph", "this is no graph", allowed)])
     try:
         document = _Document.model_validate(tree.value())
     except ValidationError as error:
-        problems = findings(error, _Document)
-        raise SpecError(
-            [_problem(file, tree, p.loc, p.message, p.hint) for p in problems]
-        ) from None
-    return _graph(document, tree, file)
-
-
-def _graph(document: _Document, tree: Node, file: str) -> CausalGraph:
+        found = findings(error, _Document)
+        raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in found]) from None
     nodes = document.nodes or tuple(_named(document))
     problems = [
-        *node_problems({"graph": document.graph.model_dump()}, nodes),
-        *_check_problems(document.graph, nodes),
+        problem
+        for problem in (
+            *node_problems({"graph": document.graph.model_dump()}, nodes),
+            *_check_problems(document.graph, nodes),
+        )
+        if problem.loc[0] == "graph"
     ]
-    problems = [problem for problem in problems if problem.loc[0] == "graph"]
     if problems:
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])
     try:
@@ -91,9 +98,8 @@ def _graph(document: _Document, tree: Node, file: str) -> CausalGraph:
         )
         return CausalGraph(known.nodes, (*known.edges, *links), known.groups, known.latent)
     except SynthdpError as error:
-        raise SpecError(
-            [_problem(file, tree, ("undirected",), error.message, error.hint)]
-        ) from None
+        problem = _problem(file, tree, ("undirected",), error.message, error.hint)
+        raise SpecError([problem]) from None
 
 
 def _check_problems(graph: Graph, nodes: tuple[str, ...]) -> Iterator[CrossProblem]:
@@ -125,9 +131,6 @@ def _named(document: _Document) -> Iterator[str]:
     return iter(dict.fromkeys(name for name in names if name not in graph.groups))
 
 
-# --- writing ---
-
-
 def write_yaml(graph: CausalGraph) -> str:
     """A graph in the spec's form.
 
@@ -137,10 +140,13 @@ def write_yaml(graph: CausalGraph) -> str:
     groups = _whole_groups(graph)
     node = _node_of(groups)
     latent = [list(dict.fromkeys(node.get(n, n) for n in names)) for names in graph.latent]
-    arrows = [
-        f"{_arrow(cause, effect)}  # {', '.join(sorted(provenances))}"
-        for (cause, effect), provenances in _arrows(graph, groups).items()
-    ]
+    inner = {pair for names in groups.values() for pair in product(names, names)}
+    provenances: dict[Pair, set[str]] = {}
+    for edge in graph.edges:
+        if edge.directed and edge.pair not in inner:
+            outer = (node.get(edge.cause, edge.cause), node.get(edge.effect, edge.effect))
+            provenances.setdefault(outer, set()).add(edge.provenance)
+    arrows = [f"{_arrow(*pair)}  # {', '.join(sorted(told))}" for pair, told in provenances.items()]
     members = [f"{_scalar(name)}: {_flow(names)}" for name, names in groups.items()]
     sections = [
         f"nodes: {_flow(graph.nodes)}",
@@ -153,34 +159,17 @@ def write_yaml(graph: CausalGraph) -> str:
             "undirected:  # not part of a spec: turn each into an arrow of `edges`, or delete it",
             [_flow(pair) for pair in graph.undirected],
         ),
-        *_unanswered(graph.open_pairs),
     ]
-    return "\n".join([*sections, ""])
-
-
-def _unanswered(pairs: Sequence[Pair]) -> Iterator[str]:
-    """A comment for each pair without an answer; where there are very many, how many."""
-    if len(pairs) > LISTED:
-        yield f"# no answer: {len(pairs)} pairs"
+    if len(graph.open_pairs) > LISTED:
+        sections.append(f"# no answer: {len(graph.open_pairs)} pairs")
     else:
-        yield from (f"# no answer: {_flow(pair)}" for pair in pairs)
+        sections += [f"# no answer: {_flow(pair)}" for pair in graph.open_pairs]
+    return "\n".join([*sections, ""])
 
 
 def _node_of(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """By grouped column: its group."""
     return {name: group for group, names in groups.items() for name in names}
-
-
-def _arrows(graph: CausalGraph, groups: Mapping[str, Sequence[str]]) -> dict[Pair, set[str]]:
-    """The spec's arrows between columns and groups, each with the provenances of its edges."""
-    node = _node_of(groups)
-    inner = {pair for names in groups.values() for pair in product(names, names)}
-    arrows: dict[Pair, set[str]] = {}
-    for edge in graph.edges:
-        if edge.directed and edge.pair not in inner:
-            pair = (node.get(edge.cause, edge.cause), node.get(edge.effect, edge.effect))
-            arrows.setdefault(pair, set()).add(edge.provenance)
-    return arrows
 
 
 def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
@@ -201,43 +190,39 @@ def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
 
 
 def _is_whole(graph: CausalGraph, names: tuple[str, ...], outside: set[str]) -> bool:
-    """Whether all columns of a group have the same links to `outside`, and arrows among them."""
+    """Whether all columns of a group have the same links to `outside`, and arrows among them.
+
+    Links are arrows, and unseen causes by their number.
+    """
     for a, b in graph.undirected:
         if (a in names and b in outside) or (b in names and a in outside):
             return False
     among = {pair for pair in graph.directed if set(pair) <= set(names)}
     if among != set(combinations(names, 2)):
         return False
-    links = [_outside_links(graph, name, outside) for name in names]
-    return all(own == links[0] for own in links)
-
-
-def _outside_links(graph: CausalGraph, name: str, outside: set[str]) -> set[tuple[str, str | int]]:
-    """Arrows between a column and `outside`, and its unseen causes by their number."""
-    effects = {("out", b) for a, b in graph.directed if a == name and b in outside}
-    causes = {("in", a) for a, b in graph.directed if b == name and a in outside}
-    unseen = {("latent", i) for i, members in enumerate(graph.latent) if name in members}
-    return {*effects, *causes, *unseen}
+    links: dict[str, set[tuple[str, str | int]]] = {name: set() for name in names}
+    for a, b in graph.directed:
+        if a in links and b in outside:
+            links[a].add(("out", b))
+        if b in links and a in outside:
+            links[b].add(("in", a))
+    for i, members in enumerate(graph.latent):
+        for name in links.keys() & set(members):
+            links[name].add(("latent", i))
+    return all(own == links[names[0]] for own in links.values())
 
 
 def _arrow(cause: str, effect: str) -> str:
     """Short where both names survive the short form, which splits at commas and arrows."""
-    if _is_plain(cause) and _is_plain(effect):
+    if _PLAIN_NAME.fullmatch(cause) and _PLAIN_NAME.fullmatch(effect):
         return _scalar(f"{cause} -> {effect}")
     return f"{{causes: {_flow([cause])}, effects: {_flow([effect])}}}"
-
-
-def _is_plain(name: str) -> bool:
-    trimmed = name == name.strip() and "-" not in (name[0], name[-1])
-    return trimmed and set(name) <= PLAIN_NAME
 
 
 def _listed(head: str, items: list[str], *, bullet: str = "- ") -> list[str]:
     if not items:
         return []
-    indent = " " * (len(head) - len(head.lstrip()))
-    if not bullet:
-        indent += "  "
+    indent = " " * (len(head) - len(head.lstrip()) + (0 if bullet else 2))
     return [head, *(f"{indent}{bullet}{item}" for item in items)]
 
 
@@ -251,23 +236,6 @@ def _scalar(text: str) -> str:
             f"YAML cannot write the name {text!r}: half of a character", hint="rename the column"
         )
     return yaml.dump(text, default_style='"', allow_unicode=True, width=10**9).strip()
-
-
-# --- tetrad ---
-#
-# Tetrad's text, which causal-learn writes too: `Graph Nodes:`, `Graph Edges:`, numbered links.
-#
-# A node in parentheses is unseen; one in brackets is a column on which rows were selected.
-# Sections about scores and triples say nothing of links, and are passed over.
-
-
-LINKS = {"-->": "->", "<--": "<-", "---": "--", "<->": "<->"}
-HINT = "expected  Graph Nodes:  with a;b;c below it, and  Graph Edges:  with  1. a --> b"
-_SECTION = re.compile(r"([A-Z][A-Za-z ]*+)(?:\([^()]*+\))?+:")
-_NUMBER = re.compile(r"\s*+\d++\.\s")
-_MARK = re.compile(r"\s([-<o]-[->o])\s")
-_BEHIND = re.compile(r"\s(?:(?:dd|nl|pd|pl)\b|\[)")  # properties in a PAG, and shares of resamples
-_ALL_BEHIND = re.compile(r"(?:\s|dd\b|nl\b|pd\b|pl\b)*+(?:\[.*)?+")
 
 
 def read_tetrad(text: str, *, file: str) -> CausalGraph:
@@ -293,27 +261,23 @@ def read_tetrad(text: str, *, file: str) -> CausalGraph:
         elif section == "Graph Edges":
             _read_link(line, draft, place=place)
         elif not section:
-            raise mistake(file, place, f"got {line.strip()!r}, which is no graph", hint=HINT)
+            raise draft.wrong(place, f"got {line.strip()!r}, which is no graph", HINT)
     if section == "":
-        raise mistake(file, (1, 1), "holds no graph", hint=HINT)
+        raise draft.wrong((1, 1), "holds no graph", HINT)
     return draft.graph()
 
 
-def _read_link(line: str, draft: GraphDraft, *, place: tuple[int, int]) -> None:
+def _read_link(line: str, draft: GraphDraft, *, place: Place) -> None:
     number = _NUMBER.match(line)
     match = _MARK.search(line, number.end()) if number else None
     behind = _BEHIND.search(line, match.end()) if match else None
     end = behind.start() if behind else len(line)
     if number is None or match is None or not _ALL_BEHIND.fullmatch(line, end):
-        raise mistake(
-            draft.file,
-            place,
-            f"got {line.strip()!r} where a link must stand",
-            hint=f"such as  1. a --> b; links are {', '.join(LINKS)}",
-        )
+        hint = f"such as  1. a --> b; links are {', '.join(LINKS)}"
+        raise draft.wrong(place, f"got {line.strip()!r} where a link must stand", hint)
     at = (place[0], match.start(1) + 1)
     mark = LINKS.get(match[1], match[1])
     if mark not in (*LINKS.values(), *CIRCLES):
-        raise mistake(draft.file, at, f"a link {mark}", hint=f"links are {', '.join(LINKS)}")
+        raise draft.wrong(at, f"a link {mark}", f"links are {', '.join(LINKS)}")
     ends = (line[number.end() : match.start()].strip(), line[match.end() : end].strip())
     draft.join(ends, {}, mark=mark, place=at)

@@ -1,14 +1,15 @@
-"""GML, as networkx, DoWhy, igraph and yEd write it.
+"""GML and GraphML, as networkx, DoWhy, igraph and yEd write them, and graphs in JSON.
 
-A node's name is its label, else its identifier. What an edge's arrows say counts, also inside
-`graphics`, where yEd has them. Reference: M. Himsolt, GML: a portable graph file format.
+In GML a node's name is its label, else its identifier. What an edge's arrows say counts, also
+inside `graphics`, where yEd has them. References: M. Himsolt, GML: a portable graph file format;
+graphml.graphdrawing.org. JSON is the `graph.json` of a bundle, or networkx' node-link form.
 """
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from typing import Any
 from xml.sax import SAXParseException
@@ -17,9 +18,8 @@ from xml.sax.handler import ContentHandler
 from synthdp import files as untrusted
 from synthdp.errors import OutputError, SynthdpError, install
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.formats.dot import Cursor, Language
-from synthdp.graph.formats.draft import GraphDraft
-from synthdp.graph.formats.meaning import TRUE, GraphFileError, Place, mistake
+from synthdp.graph.formats.draft import TRUE, GraphDraft
+from synthdp.graph.formats.tokens import Cursor, GraphFileError, Language, Place, mistake
 
 # DoWhy writes `directed 1node [`: a number ends where a key begins.
 GML = Language(
@@ -34,6 +34,10 @@ MAX_NESTED = 50  # lists in each other
 YED_ARROWS = {"sourcearrow": "arrowtail", "targetarrow": "arrowhead"}
 PLAIN = {"dir": "both", "arrowtail": "none", "arrowhead": "none"}  # yEd, where it says no arrow
 WAYS = {"first": "back", "last": "forward", "both": "both", "none": "none"}
+HINT = (
+    "expected a bundle's graph.json, with nodes, edges, groups and latent; or networkx' node-link"
+    " form, with directed, nodes, and links or edges"
+)
 
 
 def read_gml(text: str, *, file: str) -> CausalGraph:
@@ -42,7 +46,7 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
     Raises:
         GraphFileError: with file, line, column and what is allowed.
     """
-    return _GmlReader(text, file=file, language=GML).graph()
+    return _GmlReader(text, file=file).graph()
 
 
 class _Entry(dict[str, str]):
@@ -52,6 +56,7 @@ class _Entry(dict[str, str]):
 
 
 class _GmlReader(Cursor):
+    language = GML
     hint = 'expected  graph [ directed 1 node [ id 0 label "a" ] edge [ source 0 target 1 ] ]'
 
     def graph(self) -> CausalGraph:
@@ -64,7 +69,10 @@ class _GmlReader(Cursor):
         edges: list[_Entry] = []
         while not self.take_mark("]"):
             if self.token.says("node", "edge"):
-                (nodes if self.token.says("node") else edges).append(self.entry())
+                entry, listed = _Entry(), nodes if self.token.says("node") else edges
+                entry.place = self.take().place
+                self.list_of(entry, 0)
+                listed.append(entry)
             else:
                 self.key_and_value(own, 0)
         while self.token.kind != "end":
@@ -81,12 +89,6 @@ class _GmlReader(Cursor):
             draft.join(ends, usual | edge, mark=mark, place=edge.place)
         return draft.graph()
 
-    def entry(self) -> _Entry:
-        entry = _Entry()
-        entry.place = self.take().place
-        self.list_of(entry, 0)
-        return entry
-
     def list_of(self, told: dict[str, str], depth: int) -> None:
         self.expect("[")
         if depth > MAX_NESTED:
@@ -97,7 +99,7 @@ class _GmlReader(Cursor):
     def key_and_value(self, told: dict[str, str], depth: int) -> None:
         """Take `key value`; a list's keys are told as if they stood outside it."""
         if self.token.kind != "word" or not self.token.text[0].isalpha():
-            raise self.wrong(f"got {self.token.text!r} where a key must stand")
+            raise self.wanted("a key")
         key = self.take().text.lower()
         if self.token.marks("["):
             self.list_of(told, depth + 1)
@@ -111,16 +113,10 @@ class _GmlReader(Cursor):
             told[key] = value
 
 
-# --- graphml ---
-#
-# GraphML, as networkx, igraph and yEd write it.
-#
-# A file is a stranger's: defusedxml parses it, which refuses entities and declarations of types.
-# Reference: graphml.graphdrawing.org.
-
-
 def read_graphml(text: str, *, file: str) -> CausalGraph:
     """Read a graph in GraphML.
+
+    A file is a stranger's: defusedxml parses it, which refuses entities and declarations of types.
 
     Raises:
         GraphFileError: with file, line, column and what is allowed.
@@ -136,16 +132,11 @@ def read_graphml(text: str, *, file: str) -> CausalGraph:
         parse(StringIO(text), reader, forbid_dtd=True)
     except SAXParseException as error:
         place = (error.getLineNumber() or 1, (error.getColumnNumber() or 0) + 1)
-        raise mistake(
-            file, place, f"this is not XML: {error.getMessage()}", hint="expected GraphML"
-        ) from None
+        message = f"this is not XML: {error.getMessage()}"
+        raise mistake(file, place, message, hint="expected GraphML") from None
     except DefusedXmlException:
-        raise mistake(
-            file,
-            None,
-            "declares types or entities, which are not read",
-            hint="take the DOCTYPE out of the file",
-        ) from None
+        message = "declares types or entities, which are not read"
+        raise mistake(file, None, message, hint="take the DOCTYPE out of the file") from None
     if not reader.begun:
         raise mistake(file, None, "holds no graph", hint="expected GraphML: graphml, graph, node")
     return reader.draft.graph()
@@ -216,17 +207,6 @@ class _GraphmlReader(ContentHandler):
         return mistake(self.file, self.here, message, hint=hint)
 
 
-# --- json graphs ---
-#
-# Graphs in JSON: the `graph.json` of a bundle, and networkx' node-link form.
-
-
-HINT = (
-    "expected a bundle's graph.json, with nodes, edges, groups and latent; or networkx' node-link"
-    " form, with directed, nodes, and links or edges"
-)
-
-
 def read_json(text: str, *, file: str) -> CausalGraph:
     """The graph of a bundle's `graph.json`, or in networkx' node-link form.
 
@@ -261,38 +241,29 @@ def _node_link(data: Mapping[str, Any], file: str) -> CausalGraph:
     if not isinstance(directed, bool):
         raise mistake(file, None, "does not say whether it is directed", hint=HINT)
     draft = GraphDraft(file)
-    for i, told in _entries(data, "nodes", file):
-        if not _is_name(told.get("id")):
-            raise _wrong(file, "nodes", i, "has no id: a text or a number")
-        draft.add(str(told["id"]), _attributes(told))
-    for i, told in _entries(data, links, file):
-        ends = (told.get("source"), told.get("target"))
-        if not all(map(_is_name, ends)):
-            raise _wrong(file, links, i, "has no source or no target: a node's id")
-        mark = "->" if directed else "--"
-        draft.join((str(ends[0]), str(ends[1])), _attributes(told), mark=mark)
+    for (name,), told in _entries(data, "nodes", ("id",), "id: a text or a number", file):
+        draft.add(name, told)
+    ends = ("source", "target")
+    for (a, b), told in _entries(data, links, ends, "source or no target: a node's id", file):
+        draft.join((a, b), told, mark="->" if directed else "--")
     return draft.graph()
 
 
-def _entries(data: Mapping[str, Any], key: str, file: str) -> list[tuple[int, Mapping[str, Any]]]:
+def _entries(
+    data: Mapping[str, Any], key: str, needed: tuple[str, ...], what: str, file: str
+) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
+    """The `needed` names of each entry of a list, and what it tells in texts, numbers and truth
+    values; true is `true`.
+    """
     listed = data.get(key)
     if not isinstance(listed, list):
         raise mistake(file, None, f"has no list {key!r}", hint=HINT)
-    wrong = next((i for i, told in enumerate(listed) if not isinstance(told, dict)), None)
-    if wrong is not None:
-        raise _wrong(file, key, wrong, "is no map of names")
-    return list(enumerate(listed))
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
-
-
-def _attributes(told: Mapping[str, Any]) -> dict[str, str]:
-    """What is told in texts, numbers and truth values; true is `true`."""
-    plain = {k.lower(): v for k, v in told.items() if isinstance(v, str | int | float)}
-    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in plain.items()}
-
-
-def _wrong(file: str, key: str, entry: int, message: str) -> GraphFileError:
-    return mistake(file, None, f"{key} #{entry + 1} {message}", hint=HINT)
+    for i, told in enumerate(listed, start=1):
+        if not isinstance(told, dict):
+            raise mistake(file, None, f"{key} #{i} is no map of names", hint=HINT)
+        names = [told.get(name) for name in needed]
+        if not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
+            raise mistake(file, None, f"{key} #{i} has no {what}", hint=HINT)
+        plain = {k.lower(): v for k, v in told.items() if isinstance(v, str | int | float)}
+        texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in plain.items()}
+        yield tuple(map(str, names)), texts
