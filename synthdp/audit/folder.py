@@ -31,7 +31,7 @@ from synthdp import __version__
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.files import lock_file, read_text, write_whole
-from synthdp.graph.predict import ALL, MAX_PAIRS
+from synthdp.graph.predict import ALL, PredictSettings
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.chance import DECLARED, provable
 from synthdp.spec.model import ReleaseSpec
@@ -257,7 +257,7 @@ def _measured(domain: Domain, plan: ReleasePlan) -> tuple[int, int]:
     """
     planned = [table for paid in (plan.measure, plan.pairs) if paid for table in paid.tables]
     cells = sum(math.prod(domain[name].levels for name in columns) for columns in planned)
-    pairs = min(MAX_PAIRS, math.comb(len(domain), 2)) if ALL in plan.graph else 0
+    pairs = min(PredictSettings.max_pairs, math.comb(len(domain), 2)) if ALL in plan.graph else 0
     return len(planned) + 2 * pairs, cells
 
 

@@ -1,24 +1,94 @@
-"""Margins of noisy tables as probabilities. All of it is post-processing of released values."""
+"""Margins of noisy tables as probabilities, without most of their noise.
+
+All of it is free post-processing of released counts. Three models of a margin compete. The shares
+are a Gaussian process along the bins; or their logarithm is smooth, and the first and last bins may
+be empty; both with heaps on top: single bins that hold far more than their neighbours, such as
+round numbers. Or bins have nothing in common: most are empty, and the others hold any share. The
+margin is the mean over all models, weighted by their likelihoods.
+
+A smooth logarithm makes tails decline towards nothing, whatever the bounds: it is a sum of cosines
+with normal weights, of which slow ones may be large and fast ones may not [Kooperberg and Stone,
+"Logspline density estimation" (1991), has splines in their place]. Bins beyond a first or a last
+one may be empty: then nothing but noise was counted there. Where bounds are generous this is most
+of what there is to know, for the noise of many empty bins adds up to a tail. The weights are those
+of the largest posterior density, by Newton's method; Laplace's approximation gives the likelihood
+of the noisy shares [Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
+Section 3.4].
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, combinations, product
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.graph.knowledge import Pair
+from synthdp.graph.missing_patterns import with_common_shares
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Floats = npt.NDArray[np.float64]
 Probabilities = npt.NDArray[np.float64]
 """Probabilities over levels; the last axis sums to 1."""
+Model = tuple[float, Floats]
+"""Log likelihood of noisy shares, and the shares that are expected where they were seen."""
+FEW_LEVELS = 6
+"""Up to so many ordered levels a margin is not smoothed: there is nothing to pool."""
+
+
+@dataclass(frozen=True)
+class SmoothingSettings:
+    """Tuning of the models of a margin.
+
+    Gaussian process: `ranges` of the correlation along a column, as shares of its length;
+    `roughness`: shares of a margin's variance that neighbours do not have in common; `strengths`:
+    variances of a margin, in squares of its mean. `no_noise`: noise of a bin, in mean shares of a
+    bin, below which nothing is smoothed.
+
+    Bins with nothing in common: `filled`: shares of them that are not empty; `sizes`: mean shares
+    of such bins, in means over all bins.
+
+    Heaps: `heap`: standard deviations above the smooth margin at which a bin is one; `heap_cost`:
+    nats that it costs, for where it is and how large; `heap_rounds`: rounds in which heaps are
+    found and taken out.
+
+    Smooth logarithm: `cosines`: how many, and `decay` of their variance: by this power of the
+    frequency; `variances` of the slowest cosine's weight, the smoothest margin first; `places`:
+    bins end at one of so many parts of a column, and at least `least` are left; `end_cost`: nats
+    that an end costs; `worse`: nats below the best at which no rougher margin is tried. Newton:
+    `steps` at most, `gain` in nats that is too small, `leap`: largest change of a logarithm,
+    `never_singular`: share of the curvature's trace that is added to each of its diagonal's
+    entries.
+    """
+
+    ranges: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.6, 1.5)
+    roughness: tuple[float, ...] = (0.0, 0.02, 0.1, 0.4)
+    strengths: tuple[float, ...] = tuple(4.0**k for k in range(-4, 5))
+    no_noise: float = 1e-4
+    filled: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+    sizes: tuple[float, ...] = tuple(2.0**k for k in range(-1, 8))
+    heap: float = 4.0
+    heap_cost: float = 6.0
+    heap_rounds: int = 4
+    cosines: int = 32
+    decay: int = 4
+    variances: tuple[float, ...] = tuple(4.0**k for k in range(-2, 7))
+    places: int = 8
+    least: int = 6
+    end_cost: float = 1.0
+    worse: float = 8.0
+    steps: int = 25
+    gain: float = 0.01
+    leap: float = 3.0
+    never_singular: float = 1e-12
+
+
+SETTINGS = SmoothingSettings()
 
 
 def one_way_probabilities(
@@ -33,12 +103,11 @@ def one_way_probabilities(
     one share of the rows.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
-    margins = [(column, with_group_sums(tables, column.name)) for column in columns]
-    alone = [
-        margin_probabilities(column, noisy.counts / total, noisy.sigma / total)
-        for column, noisy in margins
-    ]
-    return with_common_shares(alone, tables, columns)
+    margins = []
+    for column in columns:
+        noisy = with_group_sums(tables, column.name)
+        margins.append(margin_probabilities(column, noisy.counts / total, noisy.sigma / total))
+    return with_common_shares(margins, tables, columns)
 
 
 def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable:
@@ -90,39 +159,6 @@ def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
     return normal
 
 
-# --- margin smoothing ---
-#
-# Noisy margins without most of their noise: free post-processing of released counts.
-#
-# Three models of a margin compete. The shares are a Gaussian process along the bins; or their
-# logarithm is, and the first and last bins may be empty (`log_density`); both with heaps on top:
-# single bins that hold far more than their neighbours, such as round numbers. Or bins have nothing
-# in common: most are empty, and the others hold any share. The margin is the mean over all models,
-# weighted by their likelihoods.
-
-
-FEW_LEVELS = 6
-"""Up to so many ordered levels a margin is not smoothed: there is nothing to pool."""
-RANGES = (0.02, 0.05, 0.1, 0.25, 0.6, 1.5)
-"""Ranges of the correlation along a column, as shares of its length."""
-ROUGHNESS = (0.0, 0.02, 0.1, 0.4)
-"""Shares of a margin's variance that neighbours do not have in common."""
-STRENGTHS = 4.0 ** np.arange(-4, 5)
-"""Variances of a margin, in squares of its mean."""
-HEAP_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-"""Shares of the bins that are not empty, where bins have nothing in common."""
-HEAP_SIZES = 2.0 ** np.arange(-1, 8)
-"""Mean shares of such bins, in means over all bins."""
-NO_NOISE = 1e-4
-"""Noise of a bin, in mean shares of a bin, below which nothing is smoothed."""
-HEAP = 4.0
-"""Standard deviations above the smooth margin at which a bin is a heap."""
-HEAP_COST = 6.0
-"""Nats that a heap costs: where it is, and how large."""
-HEAP_ROUNDS = 4
-"""Rounds in which heaps are found and taken out."""
-
-
 def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:
     """The noisy `shares` `[levels]` of a column, smoothed along its ordered bins.
 
@@ -135,7 +171,7 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
         return shares
     values, lacking = shares[body], 1 - float(shares.sum())
     total = max(float(values.sum()) + lacking * len(body) / len(shares), 1e-9)
-    if sigma * len(body) < NO_NOISE * total:
+    if sigma * len(body) < SETTINGS.no_noise * total:
         return shares
     models = [_separate(values, sigma, total)]
     for smooth in (_process_models, density_models):
@@ -195,14 +231,14 @@ def _with_heaps(
 ) -> Iterator[Model]:
     """Smooth models with more and more heaps, in rounds."""
     heaps, expected = np.zeros(len(values), bool), values
-    for _ in range(HEAP_ROUNDS):
+    for _ in range(SETTINGS.heap_rounds):
         # A heap says nothing of its neighbours.
         rest = max(total - float((values - expected)[heaps].sum()), 1e-9)
         models = smooth(np.where(heaps, expected, values), sigma, rest)
         for likelihood, shares in models:
-            yield likelihood - HEAP_COST * heaps.sum(), np.where(heaps, values, shares)
+            yield likelihood - SETTINGS.heap_cost * heaps.sum(), np.where(heaps, values, shares)
         expected = max(models, key=lambda model: model[0])[1]
-        found = values - expected > HEAP * sigma
+        found = values - expected > SETTINGS.heap * sigma
         if (found == heaps).all():
             return
         heaps = found
@@ -218,8 +254,8 @@ def _process_models(values: Floats, sigma: float, total: float) -> list[Model]:
     best: Model = -math.inf, values
     for spectrum, turn in _spectra(len(values)):
         turned, one = turn.T @ values, turn.sum(0)
-        for rough, strength in product(ROUGHNESS, scale**2 * STRENGTHS):
-            signal = strength * ((1 - rough) * spectrum + rough)
+        for rough, power in product(SETTINGS.roughness, SETTINGS.strengths):
+            signal = scale**2 * power * ((1 - rough) * spectrum + rough)
             likelihood, kept = shrunk(turned, signal, sigma**2)
             left = one * signal * sigma**2 / (signal + sigma**2)
             missed, spread = total - float(one @ kept), float(one @ left)
@@ -240,7 +276,7 @@ def _spectra(bins: int) -> list[tuple[Floats, Floats]]:
 
     The 1 in it is the unknown level of all.
     """
-    return [np.linalg.eigh(np.exp(-distances(bins) / reach) + 1.0) for reach in RANGES]
+    return [np.linalg.eigh(np.exp(-distances(bins) / reach) + 1.0) for reach in SETTINGS.ranges]
 
 
 def _separate(values: Floats, sigma: float, total: float) -> Model:
@@ -254,7 +290,8 @@ def _separate(values: Floats, sigma: float, total: float) -> Model:
     bins, scaled = len(values), values / sigma
     empty = -(scaled**2) / 2 - math.log(sigma)
     best: Model = -math.inf, values
-    for share, size in product(HEAP_SHARES, total / bins * HEAP_SIZES):
+    for share, mean_size in product(SETTINGS.filled, SETTINGS.sizes):
+        size = total / bins * mean_size
         centre = scaled - sigma / size
         below = np.minimum(centre, 0)  # erfcx is finite there, and log_ndtr exact above
         tail = np.log(erfcx(-below / math.sqrt(2)) / 2) - scaled**2 / 2
@@ -296,40 +333,6 @@ def distances(count: int) -> Floats:
     return np.abs(place[:, None] - place)
 
 
-# --- log density ---
-#
-# Margins whose logarithm is smooth: tails decline towards nothing, whatever the bounds.
-#
-# The logarithm of the shares of a column's bins is a sum of cosines with normal weights, of which
-# slow ones may be large and fast ones may not [Kooperberg and Stone, "Logspline density
-# estimation" (1991), has splines in their place]. Bins beyond a first or a last one may be empty:
-# then nothing but noise was counted there. Where bounds are generous this is most of what there is
-# to know, for the noise of many empty bins adds up to a tail.
-#
-# The weights are those of the largest posterior density, by Newton's method; Laplace's
-# approximation gives the likelihood of the noisy shares [Rasmussen and Williams, "Gaussian
-# Processes for Machine Learning" (2006), Section 3.4].
-
-
-Model = tuple[float, Floats]
-"""Log likelihood of noisy shares, and the shares that are expected where they were seen."""
-
-COSINES, DECAY = 32, 4
-"""How many cosines, and how fast their variance falls: by the fourth power of the frequency."""
-SMOOTHNESS = 4.0 ** np.arange(-2, 7)
-"""Variances of the slowest cosine's weight, the smoothest margin first."""
-PLACES, LEAST = 8, 6
-"""Bins end at one of the eighths of a column, and at least so many are left."""
-END_COST = 1.0
-"""Nats that an end costs: where it is."""
-WORSE = 8.0
-"""Nats below the best at which no rougher margin is tried."""
-NEVER_SINGULAR = 1e-12
-"""Share of the curvature's trace that is added to each of its diagonal's entries."""
-ROUNDS, GAIN, LEAP = 25, 0.01, 3.0
-"""Most of Newton's steps, the gain in nats that is too small, the largest change of a logarithm."""
-
-
 def density_models(values: Floats, sigma: float, total: float) -> list[Model]:
     """Margins of each smoothness, and with each end, for noisy shares `values` `[bins]`.
 
@@ -338,14 +341,16 @@ def density_models(values: Floats, sigma: float, total: float) -> list[Model]:
     """
     bins = len(values)
     models, start, stop = list(_densities(values, sigma, total)), 0, bins
-    ends = sorted({round(bins * i / PLACES) for i in range(1, PLACES)})
+    ends = sorted({round(bins * i / SETTINGS.places) for i in range(1, SETTINGS.places)})
     for last in (True, False):
         best, kept = max(likelihood for likelihood, _ in models), (start, stop)
         for end in ends:
             low, high = (start, end) if last else (end, stop)
-            if high - low < LEAST:
+            if high - low < SETTINGS.least:
                 continue
-            empty = _empty(np.append(values[:low], values[high:]), sigma) - END_COST
+            outside = np.append(values[:low], values[high:])
+            empty = -float(np.square(outside / sigma).sum()) / 2 - len(outside) * math.log(sigma)
+            empty -= SETTINGS.end_cost
             for likelihood, shares in _densities(values[low:high], sigma, total):
                 models.append((likelihood + empty, np.pad(shares, (low, bins - high))))
                 if likelihood + empty > best:
@@ -354,30 +359,24 @@ def density_models(values: Floats, sigma: float, total: float) -> list[Model]:
     return models
 
 
-def _empty(values: Floats, sigma: float) -> float:
-    """Log likelihood of bins that hold nothing, without the constant of each bin."""
-    return -float(np.square(values / sigma).sum()) / 2 - len(values) * math.log(sigma)
-
-
 def _densities(values: Floats, sigma: float, total: float) -> Iterator[Model]:
     """A margin of each smoothness, until rougher ones become unlikely."""
     basis = _cosines(len(values))
     weights, best = np.zeros(basis.shape[1]), -math.inf
-    decay = np.arange(1, basis.shape[1] + 1.0) ** DECAY
-    for variance in SMOOTHNESS:
-        likelihood, shares, weights = _fitted(
-            values, sigma, total, basis, decay / variance, weights
-        )
+    decay = np.arange(1, basis.shape[1] + 1.0) ** SETTINGS.decay
+    for variance in SETTINGS.variances:
+        precision = decay / variance
+        likelihood, shares, weights = _fitted(values, sigma, total, basis, precision, weights)
         yield likelihood, shares
         best = max(best, likelihood)
-        if likelihood < best - WORSE:
+        if likelihood < best - SETTINGS.worse:
             return
 
 
 @lru_cache(maxsize=256)
 def _cosines(bins: int) -> Floats:
     """The cosines at the middle of each bin, `[bins, cosines]`."""
-    frequency = np.arange(1, min(COSINES, bins - 1) + 1)
+    frequency = np.arange(1, min(SETTINGS.cosines, bins - 1) + 1)
     return math.sqrt(2) * np.cos(np.pi * np.outer(np.arange(bins) + 0.5, frequency) / bins)
 
 
@@ -408,13 +407,13 @@ def _fitted(
 
     shares = shares_of(weights)
     now = posterior(weights, shares)
-    for _ in range(ROUNDS):
+    for _ in range(SETTINGS.steps):
         slope = slopes(shares)
         gradient = slope.T @ ((values - shares) / sigma) - precision * weights
         curvature = slope.T @ slope + np.diag(precision)
-        curvature += NEVER_SINGULAR * curvature.trace() * np.eye(len(precision))
+        curvature += SETTINGS.never_singular * curvature.trace() * np.eye(len(precision))
         step = np.linalg.solve(curvature, gradient)
-        step *= min(1.0, LEAP / max(float(np.abs(basis @ step).max()), 1e-12))
+        step *= min(1.0, SETTINGS.leap / max(float(np.abs(basis @ step).max()), 1e-12))
         gain = 0.0
         for shorter in 0.5 ** np.arange(10):
             tried = weights + shorter * step
@@ -422,190 +421,8 @@ def _fitted(
             if (gain := posterior(tried, found) - now) > 0:
                 weights, shares, now = tried, found, now + gain
                 break
-        if gain < GAIN:
+        if gain < SETTINGS.gain:
             break
     scaled = slopes(shares) / np.sqrt(precision)
     volume = np.linalg.slogdet(scaled.T @ scaled + np.eye(len(precision)))[1]
     return now - float(volume) / 2 - len(values) * math.log(sigma), shares, weights
-
-
-# --- missing patterns ---
-#
-# Columns that are missing together, found in released tables: free post-processing.
-#
-# Questions of one page, or behind one filter, are all answered or all missing. Noise hides that: a
-# table of two such columns has rows where only one is missing, and a model follows it. So for each
-# pair of columns two hypotheses are compared: that they are missing together, or that they are
-# not, and then as often together as chance has it or more often, up to always. What is compared is
-# the cell in which both are missing, and the shares missing of each [Kass and Raftery, "Bayes
-# Factors" (1995), Section 2]. A pattern is a group of columns whose pairs, all in all, are
-# likelier together.
-
-
-VISIBLE = 3.0
-"""Standard deviations of its noise that a share missing needs, to be in a pattern."""
-MORE_THAN_CHANCE = 2.0
-"""Standard deviations above independence of the rows where both are missing."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A noisy count of rows and its standard deviation."""
-
-    mean: float
-    deviation: float
-
-
-@dataclass(frozen=True)
-class Compared:
-    """How much likelier a pair is missing together than not, in nats, and the z-score of the rows
-    that both lack above independence.
-    """
-
-    gain: float
-    above_chance: float
-
-
-def missing_patterns(
-    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
-) -> tuple[tuple[str, ...], ...]:
-    """Groups of two columns or more that are missing together, in the order of `columns`.
-
-    The missing level is the last of each column, on levels and on groups of them.
-    """
-    seen, likely = _likely_pairs(tables, columns)
-    groups, merged = [{name} for name in seen], True
-    while merged:
-        merged = False
-        for pair in sorted(likely, key=lambda pair: -likely[pair].gain):
-            first, second = (next(g for g in groups if name in g) for name in pair)
-            if first is not second and _together(first, second, likely):
-                groups = [g for g in groups if g is not first and g is not second]
-                groups, merged = [*groups, first | second], True
-                break
-    found = [tuple(n for n in seen if n in group) for group in groups if len(group) > 1]
-    return tuple(sorted(found, key=lambda group: seen.index(group[0])))
-
-
-def likely_partners(tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]) -> list[Pair]:
-    """For each column that is visibly missing, the pair that is likeliest missing together."""
-    seen, likely = _likely_pairs(tables, columns)
-    best = [
-        max((p for p in likely if name in p), key=lambda p: likely[p].gain, default=None)
-        for name in seen
-    ]
-    return sorted({pair for pair in best if pair is not None})
-
-
-def _likely_pairs(
-    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
-) -> tuple[list[str], dict[Pair, Compared]]:
-    """Columns that are visibly missing, and their pairs that were counted."""
-    holding = _by_columns(tables, {c.name for c in columns if c.missing})
-    names = [c.name for c in columns if frozenset({c.name}) in holding]
-    single = {name: _missing(holding, name) for name in names}
-    totals = [(float(t.counts.sum()), t.sigma**2 * t.counts.size) for t in tables]
-    seen = [name for name in names if single[name].mean > VISIBLE * single[name].deviation]
-    measured = [pair for pair in combinations(seen, 2) if frozenset(pair) in holding]
-    rows = max(1.0, _pooled(totals).mean) if measured else 1.0
-    likely = {
-        (a, b): _compared(single[a], single[b], _missing(holding, a, b), rows) for a, b in measured
-    }
-    return seen, likely
-
-
-def with_common_shares(
-    margins: Sequence[Floats], tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
-) -> list[Floats]:
-    """The `margins` `[levels]` of `columns`, with one share missing for all of a pattern."""
-    out, place = list(margins), {column.name: i for i, column in enumerate(columns)}
-    for pattern in missing_patterns(tables, columns):
-        holding = _by_columns(tables, pattern)
-        precision = [_missing(holding, name).deviation ** -2 for name in pattern]
-        places = [place[name] for name in pattern]
-        common = float(np.average([margins[i][-1] for i in places], weights=precision))
-        for i in places:
-            known = margins[i][:-1] / max(float(margins[i][:-1].sum()), 1e-12)
-            out[i] = np.append(known * (1 - common), common)
-    return out
-
-
-def missing_as_one(table: Floats, share: float) -> Floats:
-    """The `table` `[levels, levels]` of two columns that are missing together, in `share` of rows.
-
-    >>> missing_as_one(np.full((2, 2), 0.25), 0.4).tolist()
-    [[0.6, 0.0], [0.0, 0.4]]
-    """
-    out = np.zeros_like(table)
-    known = table[:-1, :-1]
-    out[:-1, :-1] = known * (1 - share) / max(float(known.sum()), 1e-12)
-    out[-1, -1] = share
-    return out
-
-
-def _by_columns(
-    tables: Sequence[NoisyTable], names: Collection[str]
-) -> dict[frozenset[str], list[NoisyTable]]:
-    """The tables that hold each of `names` and each two of them."""
-    found = dict[frozenset[str], list[NoisyTable]]()
-    for table in tables:
-        held = [name for name in table.columns if name in names]
-        for some in chain(combinations(held, 1), combinations(held, 2)):
-            found.setdefault(frozenset(some), []).append(table)
-    return found
-
-
-def _missing(holding: Mapping[frozenset[str], Sequence[NoisyTable]], *names: str) -> Estimate:
-    """Rows where all `names` are missing, by every table that has them."""
-    found = []
-    for table in holding[frozenset(names)]:
-        cells = table.counts[tuple(-1 if n in names else slice(None) for n in table.columns)]
-        found.append((float(cells.sum()), table.sigma**2 * cells.size))
-    return _pooled(found)
-
-
-def _pooled(found: Sequence[tuple[float, float]]) -> Estimate:
-    """The mean of least variance of counts, each with its variance."""
-    precision = [1 / variance for _, variance in found]
-    mean = float(np.average([count for count, _ in found], weights=precision))
-    return Estimate(mean, math.fsum(precision) ** -0.5)
-
-
-def _compared(first: Estimate, second: Estimate, both: Estimate, rows: float) -> Compared:
-    """Two columns as missing together, and as not.
-
-    Together, the counts of both columns and of the cell have one mean. Else the columns' differ by
-    anything up to the larger, and the cell's is that of independence, or anything from it up to the
-    smaller, with equal probability.
-    """
-    chance = first.mean * second.mean / rows
-    common = _pooled([(e.mean, e.deviation**2) for e in (first, second)])
-    apart = math.hypot(first.deviation, second.deviation)
-    together = _normal_weight(both.mean - common.mean, math.hypot(both.deviation, common.deviation))
-    together *= _normal_weight(first.mean - second.mean, apart)
-    larger, room = max(first.mean, second.mean), max(common.mean - chance, 1e-9)
-    z = [(both.mean - end) / both.deviation for end in (chance, common.mean)]
-    partly = float(ndtr(z[0]) - ndtr(z[1])) / room
-    otherwise = (_normal_weight(both.mean - chance, both.deviation) + partly) / 2 / (2 * larger)
-    return Compared(math.log(max(together, 1e-300)) - math.log(max(otherwise, 1e-300)), z[0])
-
-
-def _normal_weight(distance: float, deviation: float) -> float:
-    """Density of a normal law at a distance from its mean."""
-    return math.exp(-((distance / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
-
-
-def _together(
-    first: Collection[str], second: Collection[str], likely: Mapping[Pair, Compared]
-) -> bool:
-    """Whether all of `first` and all of `second` are missing together.
-
-    All their pairs must have been counted. The sum of z-scores over the root of their number is one
-    [Stouffer et al., "The American Soldier" (1949)].
-    """
-    pairs = [p if p in likely else p[::-1] for p in product(first, second)]
-    if not all(pair in likely for pair in pairs):
-        return False
-    gain = math.fsum(likely[pair].gain for pair in pairs)
-    above = math.fsum(likely[pair].above_chance for pair in pairs) / math.sqrt(len(pairs))
-    return gain > 0 and above > MORE_THAN_CHANCE

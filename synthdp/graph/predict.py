@@ -9,18 +9,33 @@ predicts nothing that could come before it.
 
 Both rounds count tables that are chosen from public or released facts
 (`privacy.mechanisms.marginals.AdaptiveMarginals`); all else is post-processing.
+
+Noisy two-way tables without most of their noise: free post-processing.
+
+A noisy table is a signal plus white noise of known size. The signal is taken to be a Gaussian
+process: the ratio of the table to the product of its margins is 1 plus a function g of mean
+zero, and g is alike at neighbouring levels where a column is ordered. The posterior mean is the
+smoothed table [Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Section
+2.2]. How strong and how smooth the signal is, the table says itself: the marginal likelihood
+chooses among a few kernels and strengths (empirical Bayes, Section 5.4 there). A table that
+shows no dependence beyond its noise becomes the product of its margins.
+
+With margins r and c, kernels K and L, strength s and noise v per cell, the signal's covariance
+is s (RKR) x (CLC), with R = diag(r) and C = diag(c): a Kronecker product, so that two small
+eigendecompositions solve all of it [Saatci, "Scalable Inference for Structured Gaussian Process
+Models" (2011), Chapter 5].
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
@@ -31,17 +46,15 @@ from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import equal_groups, groups_of, on_groups
 from synthdp.graph.margins import (
+    Floats,
     Probabilities,
     body_of,
     distances,
-    likely_partners,
-    missing_as_one,
-    missing_patterns,
     one_way_probabilities,
     pooled,
     shrunk,
 )
-from synthdp.graph.tables import cells
+from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
@@ -52,14 +65,41 @@ ALL, CHOSEN = "all pairs", "chosen pairs"
 """The two rounds."""
 PREDICTION_SHARES: Mapping[str, float] = {ALL: 0.35, CHOSEN: 0.65}
 """Shares of the graph budget. On five public tables .15 and .85 gave 3% more TV2, 1 and 0 6%."""
-TARGET_WEIGHT = 2.0
-"""How much more the error of a pair counts that holds a target."""
-MAX_PAIRS = 2000
-"""Most pairs of the first round: those of targets first, then those of columns side by side."""
-MAX_CELLS = 1 << 16
-"""Most cells of a table."""
-TRIED_COUNTS = 100
-"""Most numbers of tables that are tried for the second round, each a share above the last."""
+
+
+@dataclass(frozen=True)
+class PredictSettings:
+    """Tuning of the search and of the smoothing of pairs.
+
+    `max_pairs`: most pairs of the first round, those of targets first, then those of columns side
+    by side; `max_cells`: of a table; `target_weight`: how much more the error of a pair counts that
+    holds a target; `tried_counts`: most numbers of tables that are tried for the second round, each
+    a share above the last.
+
+    `min_evidence`: gain in log likelihood below which two columns count as independent, in nats: of
+    independent pairs, noise alone passes it with a probability of .03 (2 x 2 levels) to .17
+    (20 x 20 ordered levels); 2 would be passed by .005 to .05. `strengths`: variances of g.
+    `rough_range` and `rough_nugget`, `smooth_range` and `smooth_nugget`: of the two kernels of
+    ordered columns, Ornstein-Uhlenbeck and squared distance. `min_rows`: a margin in a table of two
+    columns is at least that of so many rows. `certain`: evidence of a pair that is missing
+    together, in nats: it is dependent, whatever else is.
+    """
+
+    max_pairs: int = 2000
+    max_cells: int = 1 << 16
+    target_weight: float = 2.0
+    tried_counts: int = 100
+    min_evidence: float = 1.0
+    strengths: tuple[float, ...] = tuple(4.0**k for k in range(-6, 3))
+    rough_range: float = 0.6
+    rough_nugget: float = 0.02
+    smooth_range: float = 0.35
+    smooth_nugget: float = 1e-4
+    min_rows: float = 2.0
+    certain: float = 100.0
+
+
+SETTINGS = PredictSettings()
 
 
 def prediction_rounds(domain: Domain) -> Mapping[str, MechanismFactory]:
@@ -95,18 +135,25 @@ def predict(
         second = measure_round(releaser, CHOSEN, again or pairs, groups)
         everything = everything.zip(second).map(lambda both: (*both[0], *both[1]))
     order = prediction_order(settings, domain.names, targets)
-    return everything.map(lambda tables: _graph(tables, domain, order))
+    place = {name: i for i, name in enumerate(order)}
+
+    def graph(tables: Sequence[NoisyTable]) -> CausalGraph:
+        arrows = (sorted(p, key=place.__getitem__) for p in pair_tables(tables, domain).dependent)
+        edges = (GraphEdge(a, b, directed=True, provenance="predictive") for a, b in arrows)
+        return CausalGraph(domain.names, tuple(edges))
+
+    return everything.map(graph)
 
 
 def possible_pairs(domain: Domain, targets: Collection[str]) -> list[Pair]:
     """The pairs of the first round, from public facts alone."""
     names = domain.names
-    small = [p for p in combinations(names, 2) if cells(domain, p) <= MAX_CELLS]
+    small = [p for p in combinations(names, 2) if domain.cells(p) <= SETTINGS.max_cells]
 
     def rank(pair: Pair) -> tuple[bool, int]:
         return targets_in(pair, targets) == 0, domain.index(pair[1]) - domain.index(pair[0])
 
-    return sorted(small, key=rank)[:MAX_PAIRS]
+    return sorted(small, key=rank)[: SETTINGS.max_pairs]
 
 
 def targets_in(pair: Pair, targets: Collection[str]) -> int:
@@ -121,30 +168,26 @@ def worth_measuring(
 
     k tables share the round's budget, so each gets noise `noise_multiplier` sqrt(k) per cell, which
     is pooled with the noise of the first round. For each k the k pairs with the largest expected
-    gain are taken; the best k wins. Of many k only `TRIED_COUNTS` are tried. Pairs with a target
+    gain are taken; the best k wins. Of many k only `tried_counts` are tried. Pairs with a target
     are measured again whatever the first round says: what it does not show may still predict.
     """
-    sure = [p for p in seen.pairs if targets_in(p, targets) and not seen.pairs[p].dependent]
+    predicting = {p for p in seen.pairs if targets_in(p, targets)}
+    sure = [p for p in seen.pairs if p in predicting and not seen.pairs[p].dependent]
     best, chosen = 0.0, list[Pair]()
     now = {p: seen.pairs[p].expected_error(seen.sigmas[p] / seen.rows) for p in seen.dependent}
-    counts = np.geomspace(1, len(now), TRIED_COUNTS).round() if now else ()
+    counts = np.geomspace(1, len(now), SETTINGS.tried_counts).round() if now else ()
     for count in map(int, np.unique(counts)):
         sigma = noise_multiplier * math.sqrt(count + len(sure))
-        gains = {
-            p: (error - seen.pairs[p].expected_error(_both(sigma, seen.sigmas[p]) / seen.rows))
-            * (TARGET_WEIGHT if targets_in(p, targets) else 1.0)
-            for p, error in now.items()
-        }
+        gains = dict[Pair, float]()
+        for p, error in now.items():
+            both = 1 / math.hypot(1 / sigma, 1 / seen.sigmas[p])
+            weight = SETTINGS.target_weight if p in predicting else 1.0
+            gains[p] = (error - seen.pairs[p].expected_error(both / seen.rows)) * weight
         largest = sorted(gains, key=lambda p: -gains[p])[:count]
         gain = math.fsum(gains[p] for p in largest)
         if gain > best:
             best, chosen = gain, largest
     return chosen + sure
-
-
-def _both(first: float, second: float) -> float:
-    """Noise of the pooled mean of two measurings."""
-    return 1 / math.hypot(1 / first, 1 / second)
 
 
 def prediction_order(
@@ -161,50 +204,7 @@ def prediction_order(
     return tuple(sorted(names, key=lambda n: (tier.get(n, last), n in targets, names.index(n))))
 
 
-def _graph(tables: Sequence[NoisyTable], domain: Domain, order: Sequence[str]) -> CausalGraph:
-    """An arrow for each dependent pair, along the order."""
-    place = {name: i for i, name in enumerate(order)}
-    arrows = [sorted(pair, key=place.__getitem__) for pair in pair_tables(tables, domain).dependent]
-    edges = (GraphEdge(a, b, directed=True, provenance="predictive") for a, b in arrows)
-    return CausalGraph(domain.names, tuple(edges))
-
-
-# --- smoothing ---
-#
-# Noisy two-way tables without most of their noise: free post-processing.
-#
-# A noisy table is a signal plus white noise of known size. The signal is taken to be a Gaussian
-# process: the ratio of the table to the product of its margins is 1 plus a function g of mean
-# zero, and g is alike at neighbouring levels where a column is ordered. The posterior mean is the
-# smoothed table [Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Section
-# 2.2]. How strong and how smooth the signal is, the table says itself: the marginal likelihood
-# chooses among a few kernels and strengths (empirical Bayes, Section 5.4 there). A table that
-# shows no dependence beyond its noise becomes the product of its margins.
-#
-# With margins r and c, kernels K and L, strength s and noise v per cell, the signal's covariance
-# is s (RKR) x (CLC), with R = diag(r) and C = diag(c): a Kronecker product, so that two small
-# eigendecompositions solve all of it [Saatci, "Scalable Inference for Structured Gaussian Process
-# Models" (2011), Chapter 5].
-
-
-Floats = npt.NDArray[np.float64]
-
-MIN_EVIDENCE = 1.0
-"""Gain in log likelihood below which two columns count as independent, in nats.
-
-Of independent pairs, noise alone passes it with a probability of .03 (2 x 2 levels) to .17 (20 x 20
-ordered levels); 2 would be passed by .005 to .05.
-"""
-STRENGTHS = 4.0 ** np.arange(-6, 3)
-"""Variances of g."""
-OU_RANGE, OU_ROUGHNESS, RBF_RANGE, RBF_ROUGHNESS = 0.6, 0.02, 0.35, 1e-4
-"""The two kernels of ordered columns: rough (Ornstein-Uhlenbeck), and smooth (squared distance)."""
-MIN_ROWS = 2.0
-"""A margin in a table of two columns is at least that of so many rows."""
-
-
-@dataclass(frozen=True)
-class Spectrum:
+class Spectrum(NamedTuple):
     """Eigenvalues `[levels]` and eigenvectors `[levels, levels]` of RKR, for one kernel K."""
 
     values: Floats
@@ -221,19 +221,19 @@ class Axis:
     @cached_property
     def spectra(self) -> tuple[Spectrum, ...]:
         """One for each kernel that a column of this type may have."""
-        return tuple(self._spectrum(kernel) for kernel in _kernels(self.column))
-
-    def _spectrum(self, kernel: Floats) -> Spectrum:
-        """g has mean zero under the margin: the kernel is centred before it is scaled."""
-        centre = np.eye(len(self.margin)) - self.margin
-        scaled = self.margin[:, None] * (centre @ kernel @ centre.T) * self.margin
-        values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-        return Spectrum(np.maximum(values, 0), vectors)
+        found = []
+        for kernel in _kernels(self.column):
+            # g has mean zero under the margin: the kernel is centred before it is scaled.
+            centre = np.eye(len(self.margin)) - self.margin
+            scaled = self.margin[:, None] * (centre @ kernel @ centre.T) * self.margin
+            values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+            found.append(Spectrum(np.maximum(values, 0), vectors))
+        return tuple(found)
 
 
 def axis(column: ColumnDomain, margin: Floats, rows: float) -> Axis:
     """The axis of a column with the `margin` `[levels]`, in a table of `rows` rows."""
-    raised = np.maximum(margin, MIN_ROWS / rows)
+    raised = np.maximum(margin, SETTINGS.min_rows / rows)
     return Axis(column, raised / raised.sum())
 
 
@@ -254,7 +254,7 @@ class SmoothPair:
     @property
     def dependent(self) -> bool:
         """Whether the table shows a dependence."""
-        return self.evidence > MIN_EVIDENCE
+        return self.evidence > SETTINGS.min_evidence
 
     def expected_error(self, sigma: float) -> float:
         """Expected total variation from the truth if it is measured with noise `sigma` per cell.
@@ -275,20 +275,19 @@ def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> Sm
 
     `sigma` is the standard deviation of a share.
     """
-    product = np.outer(first.margin, second.margin)
-    rest, noise = shares - product, sigma**2
+    apart = np.outer(first.margin, second.margin)
+    rest, noise = shares - apart, sigma**2
     nothing = -0.5 * float((math.log(noise) + rest**2 / noise).sum())
     best: SmoothPair | None = None
-    for a in first.spectra:
-        for b in second.spectra:
-            turned, spectrum = a.vectors.T @ rest @ b.vectors, np.outer(a.values, b.values)
-            for strength in STRENGTHS:
-                likelihood, kept = shrunk(turned, strength * spectrum, noise)
-                if best is None or likelihood - nothing > best.evidence:
-                    best = SmoothPair(kept, likelihood - nothing, float(strength), a, b)
+    for a, b in product(first.spectra, second.spectra):
+        turned, spectrum = a.vectors.T @ rest @ b.vectors, np.outer(a.values, b.values)
+        for strength in SETTINGS.strengths:
+            likelihood, kept = shrunk(turned, strength * spectrum, noise)
+            if best is None or likelihood - nothing > best.evidence:
+                best = SmoothPair(kept, likelihood - nothing, strength, a, b)
     assert best is not None
     signal = best.first.vectors @ best.probabilities @ best.second.vectors.T
-    table = np.maximum(product + signal, 0) if best.dependent else product
+    table = np.maximum(apart + signal, 0) if best.dependent else apart
     return replace(best, probabilities=table / table.sum())
 
 
@@ -308,22 +307,9 @@ def _kernels(column: ColumnDomain) -> Sequence[Floats]:
         return (alone,)
     distance, inner = distances(len(body)), np.ix_(body, body)
     rough, smooth = alone.copy(), alone.copy()
-    rough[inner] = np.exp(-distance / OU_RANGE)
-    smooth[inner] = np.exp(-((distance / RBF_RANGE) ** 2) / 2)
-    return (
-        alone,
-        rough + OU_ROUGHNESS * np.eye(column.levels),
-        smooth + RBF_ROUGHNESS * np.eye(column.levels),
-    )
-
-
-# --- pairs ---
-#
-# What all released tables say of single columns and of pairs of columns, smoothed.
-
-
-CERTAIN = 100.0
-"""Evidence of a pair that is missing together, in nats: it is dependent, whatever else is."""
+    rough[inner] = np.exp(-distance / SETTINGS.rough_range)
+    smooth[inner] = np.exp(-((distance / SETTINGS.smooth_range) ** 2) / 2)
+    return alone, rough + SETTINGS.rough_nugget * alone, smooth + SETTINGS.smooth_nugget * alone
 
 
 @dataclass(frozen=True)
@@ -368,9 +354,12 @@ def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
     axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}
     sigmas: dict[Pair, float] = {}
-    for pair, holding in _tables_by_pair(tables, domain).items():
-        containing = [replace(on_groups(table, groups), starts={}) for table in holding]
-        noisy = pooled(containing, pair)
+    holding: dict[Pair, list[NoisyTable]] = {}
+    for table in tables:
+        for pair in combinations(sorted(table.columns, key=domain.index), 2):
+            holding.setdefault(pair, []).append(table)
+    for pair in sorted(holding, key=lambda pair: (domain.index(pair[0]), domain.index(pair[1]))):
+        noisy = pooled([replace(on_groups(t, groups), starts={}) for t in holding[pair]], pair)
         first, second = (axes[name] for name in pair)
         pairs[pair] = smoothed_pair(first, second, noisy.counts / rows, noisy.sigma / rows)
         sigmas[pair] = noisy.sigma
@@ -378,15 +367,7 @@ def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
     for pair in (pair for pattern in patterns for pair in combinations(pattern, 2)):
         found = pairs[pair]
         as_one = missing_as_one(found.probabilities, float(margins[pair[0]][-1]))
-        pairs[pair] = replace(found, probabilities=as_one, evidence=max(found.evidence, CERTAIN))
+        pairs[pair] = replace(
+            found, probabilities=as_one, evidence=max(found.evidence, SETTINGS.certain)
+        )
     return PairTables(rows, margins, pairs, sigmas, patterns)
-
-
-def _tables_by_pair(tables: Iterable[NoisyTable], domain: Domain) -> dict[Pair, list[NoisyTable]]:
-    """The tables that hold each pair of columns, pairs in the order of the domain."""
-    found: dict[Pair, list[NoisyTable]] = {}
-    for table in tables:
-        for pair in combinations(sorted(table.columns, key=domain.index), 2):
-            found.setdefault(pair, []).append(table)
-    ordered = sorted(found, key=lambda pair: (domain.index(pair[0]), domain.index(pair[1])))
-    return {pair: found[pair] for pair in ordered}

@@ -10,13 +10,13 @@ import pytest
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.graph.margins import (
+from synthdp.graph.margins import one_way_probabilities
+from synthdp.graph.missing_patterns import (
     Compared,
     _together,
     likely_partners,
     missing_as_one,
     missing_patterns,
-    one_way_probabilities,
 )
 from synthdp.graph.predict import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -79,11 +80,11 @@ def test_pairs_of_targets_and_neighbours_are_measured_where_not_all_can_be(
 ) -> None:
     domain = domain_of("abcde")
     assert len(possible_pairs(domain, ())) == 10
-    monkeypatch.setattr(predict, "MAX_PAIRS", 6)
+    monkeypatch.setattr(predict, "SETTINGS", replace(predict.SETTINGS, max_pairs=6))
     chosen = possible_pairs(domain, {"e"})
     assert set(chosen[:4]) == {(n, "e") for n in "abcd"}
     assert set(chosen[4:]) < {("a", "b"), ("b", "c"), ("c", "d")}
-    monkeypatch.setattr(predict, "MAX_CELLS", 8)
+    monkeypatch.setattr(predict, "SETTINGS", replace(predict.SETTINGS, max_cells=8))
     assert possible_pairs(domain, {"e"}) == []
 
 
@@ -128,7 +129,7 @@ def test_strong_pairs_and_those_of_targets_come_first(monkeypatch: pytest.Monkey
     every = worth_measuring(tables, 200.0, ())
     assert every[0] == ("a", "b")
     assert worth_measuring(tables, 200.0, {"c"}).index(("c", "d")) < len(every)
-    monkeypatch.setattr(predict, "TARGET_WEIGHT", 50.0)
+    monkeypatch.setattr(predict, "SETTINGS", replace(predict.SETTINGS, target_weight=50.0))
     assert worth_measuring(tables, 200.0, {"f"})[0] == ("e", "f")
 
 
@@ -137,7 +138,6 @@ def test_the_gain_is_that_of_the_pooled_noise() -> None:
     tables = seen({"ab": 0.5})
     pair = tables.pairs["a", "b"]
     now, later = (pair.expected_error(s / tables.rows) for s in (30.0, 24.0))
-    assert predict._both(30.0, 40.0) == pytest.approx(24.0)
     assert 0 < later < now
     assert worth_measuring(tables, 40.0, ()) == [("a", "b")]
 
@@ -146,7 +146,7 @@ def test_of_very_many_pairs_not_every_number_is_tried(monkeypatch: pytest.Monkey
     """As good a choice, within the step to the next number."""
     strength = {f"{n}z": s for n, s in zip("abcdefghij", np.linspace(0.15, 0.7, 10), strict=True)}
     whole = worth_measuring(seen(strength), 200.0, ())
-    monkeypatch.setattr(predict, "TRIED_COUNTS", 5)
+    monkeypatch.setattr(predict, "SETTINGS", replace(predict.SETTINGS, tried_counts=5))
     fewer = worth_measuring(seen(strength), 200.0, ())
     assert abs(len(whole) - len(fewer)) <= 2
     shorter, longer = sorted([whole, fewer], key=len)

@@ -176,7 +176,7 @@ def test_another_noise_than_the_true_one_smooths_worse(told: float) -> None:
 def test_independent_columns_stay_independent(
     first: ColumnDomain, second: ColumnDomain, alarms: float
 ) -> None:
-    """The rate of false alarms of MIN_EVIDENCE. Over 1500 tables it is .025, .057, .087 and .166;
+    """The rate of false alarms of `min_evidence`. Over 1500 tables it is .025, .057, .087 and .166;
     here over 300, with 4 standard deviations of leeway. A table that is taken for dependent by
     mistake is still nearer the truth than without smoothing.
     """
