@@ -17,8 +17,8 @@ from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.diff import arc_f1
 from synthdp.graph.discovery.measured_pc import (
     JOINT_SHARES,
-    MAX_CANDIDATES,
     ROUND_SHARES,
+    SETTINGS,
     Effort,
     MeasurePlan,
     measured_pc,
@@ -201,7 +201,7 @@ def test_sharp_tests_try_more_and_ask_for_more_evidence() -> None:
     for weak in (0.03, float("inf"), float("nan")):
         assert Effort.of(weak, few) == Effort(1.0, few)
     sharp, sharper = Effort.of(0.018, few), Effort.of(0.006, few)
-    assert few[2] < sharp.candidates[2] < sharper.candidates[2] <= MAX_CANDIDATES[2]
+    assert few[2] < sharp.candidates[2] < sharper.candidates[2] <= SETTINGS.max_candidates[1]
     assert sharper.level == pytest.approx(sharp.level / 9)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork
-from synthdp.graph.discovery.orient import LEVEL, Gram, second_opinion
+from synthdp.graph.discovery.orient import SETTINGS, Gram, second_opinion
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag
 from synthdp.graph.tables import NoisyTables
@@ -82,11 +83,10 @@ def test_without_the_table_of_a_pair_there_is_no_opinion() -> None:
 def test_independent_columns_gain_no_more_than_stated(
     sigma: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a level of .05 in place of `LEVEL`, and a binomial bound of five deviations."""
+    """At a level of .05 in place of `level`, and a binomial bound of five deviations."""
     module = "synthdp.graph.discovery.orient"
-    assert LEVEL < 0.05
-    monkeypatch.setattr(f"{module}.LEVEL", 0.05)
-    monkeypatch.setattr(f"{module}.SPREAD", 1.0)
+    assert SETTINGS.level < 0.05
+    monkeypatch.setattr(f"{module}.SETTINGS", replace(SETTINGS, level=0.05, spread=1.0))
     domain, rng = network().domain(), np.random.default_rng(2)
     drawn, above = 400, 0
     for _ in range(drawn):

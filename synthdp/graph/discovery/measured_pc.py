@@ -14,8 +14,8 @@ Which tables a round measures depends on released tables only. Their number neve
 of the round, only the noise of each table (k tables of a round have k times the variance of one).
 
 Noise makes tests weak, so that this is not textbook PC. A pair once found dependent is separated
-only by a test that could have seen that again: not when its upper bound exceeds `BLUNT` times the
-effect found, or `MAX_SEPARATED_EFFECT`. A v-structure needs much evidence (`discovery.orient`).
+only by a test that could have seen that again: not when its upper bound exceeds `blunt` times the
+effect found, or `max_separated_effect`. A v-structure needs much evidence (`discovery.orient`).
 Unless tests are sharp, a score turns arrows on a clear gain (`discovery.orient`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
@@ -29,7 +29,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from statistics import median
 from types import MappingProxyType
 
@@ -50,13 +50,8 @@ from synthdp.graph.discovery.skeleton import (
 from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider, Pdag, oriented
-from synthdp.graph.tables import NoisyTables, cells
+from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-
-# --- measure plan ---
-#
-# What a search by tables may measure: public constants, which decide before any row is read.
-
 
 JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
 """Shares of the graph budget where the whole table is measured at once."""
@@ -109,17 +104,49 @@ class MeasurePlan:
         """
         open_pairs = 0 if self.joint(domain) else len(knowledge.undecided_pairs())
         if open_pairs > self.max_screened:
+            most = f"at most {self.max_screened} can be screened"
             raise SynthdpError(
-                f"graph: {open_pairs} pairs of columns are open, at most"
-                f" {self.max_screened} can be screened",
-                hint=(
-                    "decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
-                    " columns out"
-                ),
+                f"graph: {open_pairs} pairs of columns are open, {most}",
+                hint="decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
+                " columns out",
             )
 
 
-# --- measured pc ---
+@dataclass(frozen=True)
+class SearchSettings:
+    """Tuning of a search; tuples are by size of the conditioning set, 1 to 3.
+
+    `levels` of tests: the larger the sets, the more of them try to separate a pair, and each must
+    be more certain that no dependence is left. `blunt`: largest upper bound of a separating test,
+    in marginal effects of the pair, and `max_separated_effect` in Cohen's w, whatever the marginal
+    effect; `max_left`: the same, in marginal effects, of a test at the small level of sharp tests.
+
+    `sharp`: effect (Cohen's w) from which on tests count as sharp, if half of them see it, with
+    `sharp_level`, that of a dependence that is hardly there, and `max_candidates` (`Effort`).
+
+    `evidence`: ends of the classes of `link_probability`, and the share of true links in each,
+    `plain` where no column is ordered and `ordered` where one is: trend tests leave more behind
+    (`ci_tests.trend`). Below .9 the shares were .6 and .8 (.45 and .6), and less on networks that
+    nothing was counted on, so they are not told. Without a further test it is `weak` up to so much
+    evidence of the pair `alone`, and `clear` beyond.
+    """
+
+    levels: tuple[float, ...] = (0.01, 0.05, 0.1)
+    blunt: tuple[float, ...] = (2.0, 1.5, 1.0)
+    max_separated_effect: float = 0.6
+    max_left: float = 0.5
+    sharp: float = 0.02
+    sharp_level: float = 0.001
+    max_candidates: tuple[int, ...] = (24, 24, 16)
+    evidence: tuple[float, ...] = (0.3, 1.0, 2.0, 4.0)
+    plain: tuple[float | None, ...] = (None, None, 0.9, 0.95, 0.99)
+    ordered: tuple[float | None, ...] = (None, None, 0.7, 0.85, 0.95)
+    alone: float = 7.0
+    weak: float = 0.9
+    clear: float = 0.99
+
+
+SETTINGS = SearchSettings()
 
 
 Measure = Callable[[str, Sequence[tuple[str, ...]]], tuple[NoisyTable, ...]]
@@ -130,19 +157,6 @@ It is called at most once per round.
 
 ROUND_OF_ORDER = {0: "pairs", 2: "triples", 3: "quadruples"}
 """The round of the tests given so many columns; tests given one column need pairs alone."""
-
-SEPARATING_LEVELS: Mapping[int, float] = {1: 0.01, 2: 0.05, 3: 0.1}
-"""Level of tests by size of the conditioning set.
-
-The larger the sets, the more of them try to separate a pair. Each must then be more certain that no
-dependence is left.
-"""
-BLUNT: Mapping[int, float] = {1: 2.0, 2: 1.5, 3: 1.0}
-"""Largest upper bound of a separating test, in marginal effects of the pair; by size of the set."""
-MAX_LEFT = 0.5
-"""Largest upper bound of a test at the small level of sharp tests, in marginal effects."""
-MAX_SEPARATED_EFFECT = 0.6
-"""Largest upper bound (Cohen's w) of a separating test, whatever the marginal effect."""
 
 
 def measured_pc(
@@ -190,7 +204,7 @@ def measured_pc(
         unclear=skeleton.unclear(knowledge),
         strength=skeleton.effect,
         max_parents=plan.max_parents,
-        probability=search.probability_of(skeleton.evidence),
+        probability=partial(search.probability, skeleton.evidence),
     )
     return with_marks(read, skeleton, knowledge, sure, cache(search.verdict)) if unseen else read
 
@@ -205,10 +219,11 @@ def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -
     if answer is marginal:
         return answer.verdict != "dependent"
     if answer.verdict == "dependent":
-        small = answer.effect_upper <= MAX_LEFT * marginal.effect
+        small = answer.effect_upper <= SETTINGS.max_left * marginal.effect
         return small and answer.p_value > level
     order = next(len(given) for given, other in evidence if other is answer)
-    return answer.effect_upper <= min(BLUNT[order] * marginal.effect, MAX_SEPARATED_EFFECT)
+    most = min(SETTINGS.blunt[order - 1] * marginal.effect, SETTINGS.max_separated_effect)
+    return answer.effect_upper <= most
 
 
 @dataclass
@@ -237,7 +252,7 @@ class _Search:
         """
         if not self.joint and order in ROUND_OF_ORDER:
             self._measure(ROUND_OF_ORDER[order], queries)
-        level = SEPARATING_LEVELS[order] if order else self.plan.level / len(queries)
+        level = SETTINGS.levels[order - 1] if order else self.plan.level / len(queries)
         answers = self._answer(queries, level=level)
         self.effort = Effort.of(median(a.detectable for a in answers), self.plan.candidates)
         return answers
@@ -254,9 +269,9 @@ class _Search:
             return self.tables.answer(queries, level=level, margin=margin)
         ordered = [query for query in queries if self.ordered.applies(query)]
         others = [query for query in queries if not self.ordered.applies(query)]
-        partial = self.tables.average_partial(others, level=level, margin=margin)
+        plain = self.tables.average_partial(others, level=level, margin=margin)
         trends = self.ordered.answers(ordered, level=level, margin=margin)
-        found = dict(zip((*others, *ordered), (*partial, *trends), strict=True))
+        found = dict(zip((*others, *ordered), (*plain, *trends), strict=True))
         return [found[query] for query in queries]
 
     def _measure(self, round_: str, queries: Iterable[Query]) -> None:
@@ -268,7 +283,7 @@ class _Search:
                 continue  # the tables of pairs are enough
             needed = [self._sorted((end, *given)) for end in (a, b)] if given else [(a, b)]
             most = self.plan.max_cells if given else self.plan.max_pair_cells
-            if all(cells(self.domain, columns) <= most for columns in needed):
+            if all(self.domain.cells(columns) <= most for columns in needed):
                 for columns in needed:
                     rank[columns] = min(rank.get(columns, tried[a, b]), tried[a, b])
             tried[a, b] += 1
@@ -297,34 +312,24 @@ class _Search:
         both, either = adjacency[a] & adjacency[b], adjacency[a] | adjacency[b]
         candidates = self._sorted(both if order == 1 else either - {a, b})
         if not self.joint:
-            strength = {z: self._weaker_effect(z, pair, evidence) for z in candidates}
+            strength = dict[str, float]()  # the weaker effect on an end; infinite where it is fixed
+            for z in candidates:
+                tests = [evidence.get(self._pair(z, end)) for end in pair]
+                strength[z] = min(found[0][1].effect if found else math.inf for found in tests)
             strongest = sorted(candidates, key=lambda z: -strength[z])
             candidates = tuple(strongest[: self.effort.candidates[order]])
         for given in subsets_of_either(candidates, adjacency[a], adjacency[b], order):
             yield self._sorted(given)
 
-    def _weaker_effect(self, name: str, pair: Pair, evidence: Evidence) -> float:
-        """The weaker of a column's marginal effects on the columns of a pair."""
-        return min(self._marginal_effect(name, end, evidence) for end in pair)
-
-    def _marginal_effect(self, a: str, b: str, evidence: Evidence) -> float:
-        """Marginal effect between two columns; infinite where the spec fixes the pair."""
-        tests = evidence.get(self._pair(a, b))
-        return tests[0][1].effect if tests else math.inf
-
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
 
-    def probability_of(self, evidence: Evidence) -> Callable[[Pair], float | None]:
+    def probability(self, evidence: Evidence, pair: Pair) -> float | None:
         """The probability of a link; unknown where the whole table was measured at once."""
-
-        def told(pair: Pair) -> float | None:
-            tests = evidence.get(self._pair(*pair))
-            if self.joint or not tests:
-                return None
-            return link_probability(tests, ordered=self.ordered.applies((*pair, ())))
-
-        return told
+        tests = evidence.get(self._pair(*pair))
+        if self.joint or not tests:
+            return None
+        return link_probability(tests, ordered=self.ordered.applies((*pair, ())))
 
     def turned(self, graph: Pdag) -> Pdag:
         """With the arrows of a second opinion, where tests are blunt, and none uses an order."""
@@ -367,18 +372,6 @@ class _Search:
             yield (*pair, self._sorted((middle, other)))
 
 
-# --- effort ---
-#
-# How hard a search looks for a separating set, by what its tests can see.
-
-
-SHARP = 0.02
-"""Effect (Cohen's w) from which on tests count as sharp: half of them see it."""
-SHARP_LEVEL = 0.001
-"""Level of a dependence that is hardly there, where tests see `SHARP`."""
-MAX_CANDIDATES: Mapping[int, int] = {1: 24, 2: 24, 3: 16}
-
-
 @dataclass(frozen=True)
 class Effort:
     """How hard to look for a separator: the level of a dependence that is hardly there, and the
@@ -387,8 +380,8 @@ class Effort:
     Where noise hides much, each further test of a true link may separate it, so that few are made.
     Where tests are sharp, a false link stays because its separator was not tried, or because chance
     made that test significant. So what the tests of one size can see, `weakest` (Cohen's w; it
-    follows from the noise and the rows), decides on the next: below `SHARP`, the level is
-    `SHARP_LEVEL` times (weakest / SHARP)^2, and candidates grow with the square root of SHARP /
+    follows from the noise and the rows), decides on the next: below `sharp`, the level is
+    `sharp_level` times (weakest / sharp)^2, and candidates grow with the square root of sharp /
     weakest. The level then tends to 0 like 1 / rows, as a consistent search needs: what a link adds
     to a test's statistic grows like the rows, and its critical value only like their logarithm.
 
@@ -404,42 +397,26 @@ class Effort:
     @classmethod
     def of(cls, weakest: float, candidates: Mapping[int, int]) -> Effort:
         """The effort where half of the last tests see an effect of `weakest`."""
-        if not weakest <= SHARP:
+        sharp, most = SETTINGS.sharp, SETTINGS.max_candidates
+        if not weakest <= sharp:
             return cls(1.0, candidates)
-        more = 1.5 * math.sqrt(SHARP / max(weakest, SHARP / 100))
+        more = 1.5 * math.sqrt(sharp / max(weakest, sharp / 100))
         return cls(
-            SHARP_LEVEL * (weakest / SHARP) ** 2,
-            {n: min(round(more * tried), MAX_CANDIDATES[n]) for n, tried in candidates.items()},
+            SETTINGS.sharp_level * (weakest / sharp) ** 2,
+            {n: min(round(more * tried), most[n - 1]) for n, tried in candidates.items()},
         )
-
-
-# --- certainty ---
-#
-# How likely a link of `measured_pc` is a link of the truth: a class of its weakest evidence.
-#
-# The weakest evidence for a link is the largest p-value of all tests that might have separated it,
-# or that of the pair alone where none was made. On random networks and tables, whose truth is
-# known, the share of true links grows with it in steps. These are public constants: they were
-# counted on `benchmarks/random_networks.py`, seeds 1000 to 1159, and
-# `benchmarks/random_tables.py`, seeds 3000 to 3079, at epsilon .3, 1 and 3 and 2,000 to 200,000
-# rows. `python -m benchmarks.link_calibration` holds them against others.
-
-
-EVIDENCE = (0.3, 1.0, 2.0, 4.0)
-"""Ends of the classes: minus log10 of the largest p-value."""
-PLAIN = (None, None, 0.9, 0.95, 0.99)
-"""Share of true links in each class, where no column is ordered. Below .9 it was .6 and .8 there,
-and less on networks that nothing was counted on: so it is not told.
-"""
-ORDERED = (None, None, 0.7, 0.85, 0.95)
-"""The same where one is (.45 and .6): trend tests leave more behind (`ci_tests.trend`)."""
-ALONE, WEAK, CLEAR = 7.0, 0.9, 0.99
-"""Without a further test: up to so much evidence of the pair alone, and beyond."""
 
 
 def link_probability(tests: Sequence[Test], *, ordered: bool) -> float | None:
     """The probability that a pair with these tests, which found it linked, is linked; None where
     that is not known well.
+
+    It is that of a class of its weakest evidence: minus log10 of the largest p-value of all tests
+    that might have separated it, or of that of the pair alone where none was made. On random
+    networks and tables, whose truth is known, the share of true links grows with it in steps. These
+    are public constants: they were counted on `benchmarks/random_networks.py`, seeds 1000 to 1159,
+    and `benchmarks/random_tables.py`, seeds 3000 to 3079, at epsilon .3, 1 and 3 and 2,000 to
+    200,000 rows. `python -m benchmarks.link_calibration` holds them against others.
 
     >>> from synthdp.graph.ci_tests.chi_square import Answer
     >>> alone = Answer("dependent", 1e-20, 90.0, 0.3, 0.4, 0.02)
@@ -450,5 +427,6 @@ def link_probability(tests: Sequence[Test], *, ordered: bool) -> float | None:
     able = [answer.p_value for given, answer in tests if given and math.isfinite(answer.detectable)]
     weakest = -math.log10(max(*able, 1e-300) if able else max(tests[0][1].p_value, 1e-300))
     if not able:
-        return CLEAR if weakest >= ALONE else WEAK
-    return (ORDERED if ordered else PLAIN)[bisect_right(EVIDENCE, weakest)]
+        return SETTINGS.clear if weakest >= SETTINGS.alone else SETTINGS.weak
+    shares = SETTINGS.ordered if ordered else SETTINGS.plain
+    return shares[bisect_right(SETTINGS.evidence, weakest)]

@@ -1,4 +1,11 @@
-"""Measured PC as an algorithm of the graph stage: its rounds of tables as planned spends."""
+"""Measured PC as an algorithm of the graph stage: its rounds of tables as planned spends.
+
+Wide tables are screened. A table of each of very many open pairs would be buried in noise. So a
+share of the budget tells which pairs look most dependent (`privacy.mechanisms.pair_screen`), and
+the rounds of tables are spent on these. Each column is counted first: a large table is further from
+independence by chance than a small one, and that much is taken off its score. Pairs that are left
+out were not looked at: they stay undecided, and are never called absent.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,6 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
@@ -27,21 +33,22 @@ from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
-# --- screening ---
-#
-# The screen of wide tables: which of very many open pairs a search measures.
-#
-# A table of each pair would be buried in noise. So a share of the budget tells which pairs look
-# most dependent (`privacy.mechanisms.pair_screen`), and the rounds of tables are spent on these.
-# Each column is counted first: a large table is further from independence by chance than a small
-# one, and that much is taken off its score. Pairs that are left out were not looked at: they stay
-# undecided, and are never called absent.
-
-
-COLUMNS, SCREEN = "columns", "screen"
+COLUMNS, SCREEN, PAIRS = "columns", "screen", "pairs"
 SHARES: Mapping[str, float] = {COLUMNS: 0.05, SCREEN: 0.3}
 """Of the search's squared mu."""
+ORDERED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.95}
+"""Shares where every open pair has an ordered column: tables of pairs answer all questions."""
+MIXED_SHARES: Mapping[str, float] = {
+    COLUMNS: 0.05,
+    PAIRS: 0.7,
+    "triples": 0.15,
+    "quadruples": 0.1,
+}
+"""Shares where some column is counted on groups, and some pairs have no order."""
 KEPT_PER_COLUMN = 3
+"""How many pairs a screen tells, for each column."""
+MAX_CELLS = 4096
+"""Most cells of a table that a round measures."""
 
 
 def screens(plan: MeasurePlan, domain: Domain, open_pairs: int) -> bool:
@@ -60,22 +67,6 @@ def with_screen(shares: Mapping[str, float]) -> Mapping[str, float]:
     return {**SHARES, **{name: part * left for name, part in later.items()}}
 
 
-def kept_pairs(domain: Domain) -> int:
-    """How many pairs a screen tells.
-
-    >>> from synthdp.data.column_domain import ColumnDomain
-    >>> kept_pairs(Domain(tuple(ColumnDomain(n, "boolean", ("0", "1"), False) for n in "abcd")))
-    12
-    """
-    return KEPT_PER_COLUMN * len(domain)
-
-
-def screen_round(domain: Domain, part: float) -> MechanismFactory:
-    """The screen, for its part of the search's squared mu."""
-    kept = kept_pairs(domain)
-    return lambda mu: PairScreen(domain, kept, noise_for(mu * math.sqrt(part), kept))
-
-
 def screened(
     releaser: Releaser,
     knowledge: Knowledge,
@@ -92,19 +83,18 @@ def screened(
     planned = needed(releaser.plan.in_graph(SCREEN, PairScreen), purpose)
     small = [p for p in knowledge.undecided_pairs() if domain.cells(p) <= max_cells]
     rows = max(1.0, fmean(float(table.counts.sum()) for table in margins))
-    laws = {table.columns[0]: _law(table, groups, rows) for table in margins}
+    laws = dict[str, Floats]()  # of groups of levels, without most of their noise
+    for table in margins:
+        (name,) = table.columns
+        law = margin_probabilities(groups.domain[name], table.counts / rows, table.sigma / rows)
+        laws[name] = groups.sums(name, law)
     off = scores_by_chance(small, laws, rows)
-    told = releaser.release(planned.choose(small, groups, off), purpose=purpose)
-    return told.map(lambda pairs: _in_order(pairs, domain))
 
+    def in_order(pairs: Sequence[tuple[str, ...]]) -> tuple[Pair, ...]:
+        places = sorted(tuple(sorted(domain.index(name) for name in pair)) for pair in pairs)
+        return tuple((domain.names[a], domain.names[b]) for a, b in places)
 
-def _law(table: NoisyTable, groups: LevelGroups, rows: float) -> Floats:
-    """Probabilities of a column's groups of levels, without most of their noise."""
-    (name,) = table.columns
-    column = groups.domain[name]
-    law = margin_probabilities(column, table.counts / rows, table.sigma / rows)
-    starts = groups.starts.get(name)
-    return law if starts is None else np.add.reduceat(law, starts)
+    return releaser.release(planned.choose(small, groups, off), purpose=purpose).map(in_order)
 
 
 def scores_by_chance(
@@ -125,28 +115,6 @@ def scores_by_chance(
     return tuple(round(unit * spread[a] * spread[b]) for a, b in pairs)
 
 
-def _in_order(pairs: Sequence[tuple[str, ...]], domain: Domain) -> tuple[Pair, ...]:
-    places = sorted(tuple(sorted(domain.index(name) for name in pair)) for pair in pairs)
-    return tuple((domain.names[a], domain.names[b]) for a, b in places)
-
-
-# --- measuring ---
-
-
-MAX_CELLS = 4096
-"""Most cells of a table that a round measures."""
-PAIRS = "pairs"
-ORDERED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.95}
-"""Shares where every open pair has an ordered column: tables of pairs answer all questions."""
-MIXED_SHARES: Mapping[str, float] = {
-    COLUMNS: 0.05,
-    PAIRS: 0.7,
-    "triples": 0.15,
-    "quadruples": 0.1,
-}
-"""Shares where some column is counted on groups, and some pairs have no order."""
-
-
 def measure_round(
     releaser: Releaser,
     name: str,
@@ -156,11 +124,10 @@ def measure_round(
     """Release `tables` as the planned round `name`, counted on `groups` of levels if there are any.
 
     Raises:
-        SynthdpError: the plan has no such round.
+        BudgetError: the plan has no such round.
     """
-    purpose, planned = graph_purpose(name), releaser.plan.in_graph(name, AdaptiveMarginals)
-    if planned is None:
-        raise SynthdpError(f"the plan has no measuring round {purpose!r}")
+    purpose = graph_purpose(name)
+    planned = needed(releaser.plan.in_graph(name, AdaptiveMarginals), purpose)
     return releaser.release(planned.choose(tables, groups), purpose=purpose)
 
 
@@ -169,12 +136,13 @@ def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, Mechanism
     knowledge = Knowledge.from_spec(settings, domain.names)
     plan.refuse_too_many(domain, knowledge)
     shares = _shares(plan, settings, domain)
-    if not screens(plan, domain, len(knowledge.undecided_pairs())):
-        return {name: adaptive_round(domain, part) for name, part in shares.items()}
-    return {
-        name: (screen_round if name == SCREEN else adaptive_round)(domain, part)
-        for name, part in with_screen(shares).items()
-    }
+    if screens(plan, domain, len(knowledge.undecided_pairs())):
+        shares = with_screen(shares)
+    rounds = {name: adaptive_round(domain, part) for name, part in shares.items()}
+    if SCREEN in shares:
+        kept, part = KEPT_PER_COLUMN * len(domain), shares[SCREEN]
+        rounds[SCREEN] = lambda mu: PairScreen(domain, kept, noise_for(mu * math.sqrt(part), kept))
+    return rounds
 
 
 def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, float]:
@@ -199,7 +167,9 @@ def _search(
         counted = [(name,) for name in domain.names if wide or name in fine]
         counts = measure_round(releaser, COLUMNS, counted)
         paid.append(counts)
-        sigma = _noise_of_pairs(releaser, kept_pairs(domain) if wide else open_pairs)
+        planned = needed(releaser.plan.in_graph(PAIRS, AdaptiveMarginals), graph_purpose(PAIRS))
+        tables = KEPT_PER_COLUMN * len(domain) if wide else open_pairs
+        sigma = planned.noise_multiplier * math.sqrt(tables)
         groups = groups_by_noise(domain, [t for t in counts.value if fine & {*t.columns}], sigma)
         plan = replace(plan, joint_cells=0)
     if wide:
@@ -207,8 +177,8 @@ def _search(
         paid.append(told)
         chosen = told.value
 
-    def measure(name: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
-        told = measure_round(releaser, name, tables, groups)
+    def measure(name: str, wanted: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
+        told = measure_round(releaser, name, wanted, groups)
         paid.append(told)
         return tuple(replace(table, starts={}) for table in told.value)
 
@@ -227,11 +197,6 @@ def _search(
     for more in paid[1:]:
         together = together.zip(more).map(lambda pair: pair[0])
     return together
-
-
-def _noise_of_pairs(releaser: Releaser, pairs: int) -> float:
-    planned = needed(releaser.plan.in_graph(PAIRS, AdaptiveMarginals), graph_purpose(PAIRS))
-    return planned.noise_multiplier * math.sqrt(pairs)
 
 
 def _measure_plan(settings: Graph) -> MeasurePlan:

@@ -20,21 +20,33 @@ i and j are independent, an entry of their block has about the variance
 
 of sampling and of noise s per cell: a rotation leaves white noise white, and whitening divides it
 by the roots of the eigenvalues [derived here]. So n times the squared norm of the block is a
-weighted sum of chi-squares, whose upper quantile at `LEVEL` is found by its mean and variance
+weighted sum of chi-squares, whose upper quantile at `level` is found by its mean and variance
 [Satterthwaite 1946]. Half of it is the penalty of the link: a link between independent columns
-gains more with probability about `LEVEL`. Given other columns, noise of their tables comes on top:
-`SPREAD` times the variance is counted. Levels of less than `RARE` of the rows become one, since
+gains more with probability about `level`. Given other columns, noise of their tables comes on top:
+`spread` times the variance is counted. Levels of less than `rare` of the rows become one, since
 noise divided by their share would drown the rest.
 
 The score sees dependence that adds up over parents. Where parents interact it errs, and by an
 amount that grows like the rows. So the links stay those of the tests, the search begins at their
-graph, and a move must gain `CLEAR` for each row. Two starts break ties in the order of the columns
+graph, and a move must gain `clear` for each row. Two starts break ties in the order of the columns
 and against it; the better score wins.
+
+V-structures by the evidence on their ends: the rule of Measured PC and of PC on moments.
+
+A v-structure a -> b <- c is claimed only if sets without b explain the independence of a and c
+much better than sets with b, by the ratio of their largest p-values (after PC-max: Ramsey 2016).
+The ratio scales with the noise by itself, so that one threshold serves high and low budgets.
+
+Two paths between a and c may nearly cancel, so that a and c look independent until one of them
+is closed. If b closes only one, the other is then seen, and b looks like the middle of a
+v-structure. Sets of b and one more column close both. So such sets have a veto: a v-structure
+stays only if sets without b explain the independence better than they do, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise
 from types import MappingProxyType
@@ -61,18 +73,34 @@ from synthdp.graph.tables import NoisyTables
 
 Floats = npt.NDArray[np.float64]
 
-LEVEL = 1e-5
-"""Probability that a link between independent columns raises the score."""
-SPREAD = 3.0
-"""Variance of noise that is counted, in that of one table."""
-RARE = 0.01
-"""Share of rows below which levels are joined."""
-LEAST = 0.01
-"""Least eigenvalue of R: what noise makes smaller is raised."""
-CLEAR = 0.008
-"""Nats per row by which a move must raise the score."""
-MAX_PARENTS = 6
-"""Most parents of a column in the score."""
+
+@dataclass(frozen=True)
+class OrientSettings:
+    """Tuning of the second opinion, and of v-structures.
+
+    `level`: probability that a link between independent columns raises the score; `spread`:
+    variance of noise that is counted, in that of one table; `rare`: share of rows below which
+    levels are joined; `least`: least eigenvalue of R, to which what noise makes smaller is raised;
+    `clear`: nats per row by which a move must raise the score; `max_parents`: of a column in the
+    score.
+
+    `odds`: how much better sets without the middle column of a v-structure must explain
+    independence, and `veto` the same against sets of that column and one more. It was chosen on the
+    network insurance, on alarm and on random networks (seeds 401 to 424): where a v-structure is
+    true, such sets often come near, since the average of its effect over their strata may be small.
+    """
+
+    level: float = 1e-5
+    spread: float = 3.0
+    rare: float = 0.01
+    least: float = 0.01
+    clear: float = 0.008
+    max_parents: int = 6
+    odds: float = 20.0
+    veto: float = 3.0
+
+
+SETTINGS = OrientSettings()
 
 
 class Gram:
@@ -101,8 +129,8 @@ class Gram:
             self.matrix[np.ix_(self.places[i], self.places[j])] = block
             self.matrix[np.ix_(self.places[j], self.places[i])] = block.T
             noise = view[1] ** 2 / self.rows * np.outer(noise_left, noise_right)
-            self.penalty[i, j] = self.penalty[j, i] = _quantile(1 + SPREAD * noise) / 2
-        short = max(LEAST - np.linalg.eigvalsh(self.matrix)[0], 0.0)
+            self.penalty[i, j] = self.penalty[j, i] = _quantile(1 + SETTINGS.spread * noise) / 2
+        short = max(SETTINGS.least - np.linalg.eigvalsh(self.matrix)[0], 0.0)
         self.matrix = (self.matrix + short * np.eye(starts[-1])) / (1 + short)
 
     def gain(self, column: int, parents: frozenset[int]) -> float:
@@ -134,7 +162,7 @@ def _whitened(shares: Floats) -> tuple[Floats, Floats]:
     """Axes `[coordinates, levels]` on which a column's indicators have the unit covariance, and the
     variance that white noise of its levels has on each.
     """
-    rare = shares < RARE
+    rare = shares < SETTINGS.rare
     joined = rare.astype(np.float64)[None][: int(rare.any())]
     groups = np.concatenate([np.eye(len(shares))[~rare], joined])
     share = groups @ shares
@@ -144,9 +172,9 @@ def _whitened(shares: Floats) -> tuple[Floats, Floats]:
 
 
 def _quantile(weights: Floats) -> float:
-    """The upper quantile at `LEVEL` of a sum of chi-squares with these weights."""
+    """The upper quantile at `level` of a sum of chi-squares with these weights."""
     mean, variance = weights.sum(), 2 * (weights**2).sum()
-    return float(gamma.isf(LEVEL, mean**2 / variance, scale=variance / mean))
+    return float(gamma.isf(SETTINGS.level, mean**2 / variance, scale=variance / mean))
 
 
 class _Orders:
@@ -171,7 +199,7 @@ class _Orders:
     def _best(self, column: int, earlier: frozenset[int]) -> float:
         """What the best of the earlier columns add: they grow one by one, and then shrink."""
         chosen: frozenset[int] = frozenset()
-        while len(chosen) < MAX_PARENTS:
+        while len(chosen) < SETTINGS.max_parents:
             more = [chosen | {c} for c in sorted(earlier - chosen)]
             grown = max(more, key=lambda s: self.gain(column, s), default=chosen)
             if self.gain(column, grown) <= self.gain(column, chosen):
@@ -227,7 +255,7 @@ class _Orders:
                 seen.add(other)
         now = order.index(column)
         place = max(range(first, last + 1), key=scores.__getitem__, default=now)
-        return place if scores[place] > scores[now] + CLEAR * self.gram.rows else None
+        return place if scores[place] > scores[now] + SETTINGS.clear * self.gram.rows else None
 
 
 def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: Knowledge) -> Pdag:
@@ -265,28 +293,6 @@ def _order(graph: Pdag, nodes: Sequence[str]) -> list[int]:
     return [rank[name] for name in order]
 
 
-# --- colliders ---
-#
-# V-structures by the evidence on their ends: the rule of Measured PC and of PC on moments.
-#
-# A v-structure a -> b <- c is claimed only if sets without b explain the independence of a and c
-# much better than sets with b, by the ratio of their largest p-values (after PC-max: Ramsey 2016).
-# The ratio scales with the noise by itself, so that one threshold serves high and low budgets.
-#
-# Two paths between a and c may nearly cancel, so that a and c look independent until one of them
-# is closed. If b closes only one, the other is then seen, and b looks like the middle of a
-# v-structure. Sets of b and one more column close both. So such sets have a veto: a v-structure
-# stays only if sets without b explain the independence better than they do, too.
-
-
-ODDS = 20.0
-"""How much better sets without the middle column of a v-structure must explain independence."""
-VETO = 3.0
-"""The same against sets of that column and one more. Chosen on the network insurance, on alarm and
-on random networks (seeds 401 to 424): where a v-structure is true, such sets often come near, since
-the average of its effect over their strata may be small.
-"""
-
 Tests = Mapping[tuple[str, ...], Answer]
 """Answers of one pair by conditioning set."""
 
@@ -306,11 +312,11 @@ def surest_colliders(
     `larger` are tests given the middle column and one more, for their veto.
     """
     odds = {(a, b, c): collider_odds(tests[a, c], b) for a, b, c in triples}
-    sure = [triple for triple, value in odds.items() if value > np.log(ODDS)]
+    sure = [triple for triple, value in odds.items() if value > np.log(SETTINGS.odds)]
     kept = [
         (a, b, c)
         for a, b, c in sure
-        if collider_odds({**tests[a, c], **larger.get((a, c), {})}, b) > np.log(VETO)
+        if collider_odds({**tests[a, c], **larger.get((a, c), {})}, b) > np.log(SETTINGS.veto)
     ]
     return sorted(kept, key=lambda triple: -odds[triple])
 

@@ -10,6 +10,34 @@ The marks come from the tables that the search paid for. The spec's knowledge co
 
 Arrows of a chain may join linked pairs and undecided ones: a pair that a test found independent has
 no arrow. Undecided pairs separate nothing, and say nothing about triples that they close.
+
+From separating sets to marks, with no assumption that all common causes are seen.
+
+No row is looked at: links, separating sets and further answers come from tables that were
+released. There are no Possible-D-SEP questions, so links may be left that FCI would remove, as
+in the anytime FCI (Spirtes 2001) and RFCI (Colombo, Maathuis, Kalisch, Richardson 2012,
+arXiv:1104.5617). A mark is sound all the same, if the answers are right: it says who is an
+ancestor of whom, whether or not the link would stay. Each mark follows by one of these, where a
+and c are independent given Y:
+
+    collider      b not in Y, and a - b and b - c dependent given Y: b is no ancestor of a or c.
+                  Otherwise paths a..b and b..c would join to one that Y leaves open [RFCI, lemma
+                  3.1; Spirtes, Meek, Richardson 1999].
+    non-collider  b in Y, and no member of Y can be left out: each is an ancestor of a or c.
+    R1            a *-> b o-* c, non-collider: b is an ancestor of c, and so b -> c.
+    R2            a -> b *-> c or a *-> b -> c: an arrowhead at c of a *-o c.
+    R3            a *-> b <-* c, and a - d - c a non-collider: an arrowhead at b of d *-o b.
+    R8            a -> b -> c: a tail at a of a o-> c.
+    R9, R10       m - a - n a non-collider, and m and n lead from a to c: a tail at a of a -* c.
+                  n leads from a to c if n is c or a cause of it, or if a - n - o is a
+                  non-collider
+                  and o leads from n to c. If a is a cause of n, then n is none of a, and so n is
+                  one of o, and so on to c. And a is a cause of m or of n.
+
+These are Zhang's rules (2008, "On the completeness of orientation rules", Artificial
+Intelligence 172) with the RFCI's checks; R9 and R10 as one, for triples that were tested. R4 is
+left out: it asks about sets of a whole path's columns, for which there are no tables. Fewer ends
+get a mark, none a false one. R5 to R7 matter only where rows were selected.
 """
 
 from __future__ import annotations
@@ -85,37 +113,6 @@ def _reached(nodes: Sequence[str], skeleton: Skeleton, knowledge: Knowledge) -> 
     return reach
 
 
-# --- orient ---
-#
-# From separating sets to marks, with no assumption that all common causes are seen.
-#
-# No row is looked at: links, separating sets and further answers come from tables that were
-# released. There are no Possible-D-SEP questions, so links may be left that FCI would remove, as
-# in the anytime FCI (Spirtes 2001) and RFCI (Colombo, Maathuis, Kalisch, Richardson 2012,
-# arXiv:1104.5617). A mark is sound all the same, if the answers are right: it says who is an
-# ancestor of whom, whether or not the link would stay. Each mark follows by one of these, where a
-# and c are independent given Y:
-#
-#     collider      b not in Y, and a - b and b - c dependent given Y: b is no ancestor of a or c.
-#                   Otherwise paths a..b and b..c would join to one that Y leaves open [RFCI, lemma
-#                   3.1; Spirtes, Meek, Richardson 1999].
-#     non-collider  b in Y, and no member of Y can be left out: each is an ancestor of a or c.
-#     R1            a *-> b o-* c, non-collider: b is an ancestor of c, and so b -> c.
-#     R2            a -> b *-> c or a *-> b -> c: an arrowhead at c of a *-o c.
-#     R3            a *-> b <-* c, and a - d - c a non-collider: an arrowhead at b of d *-o b.
-#     R8            a -> b -> c: a tail at a of a o-> c.
-#     R9, R10       m - a - n a non-collider, and m and n lead from a to c: a tail at a of a -* c.
-#                   n leads from a to c if n is c or a cause of it, or if a - n - o is a
-#                   non-collider
-#                   and o leads from n to c. If a is a cause of n, then n is none of a, and so n is
-#                   one of o, and so on to c. And a is a cause of m or of n.
-#
-# These are Zhang's rules (2008, "On the completeness of orientation rules", Artificial
-# Intelligence 172) with the RFCI's checks; R9 and R10 as one, for triples that were tested. R4 is
-# left out: it asks about sets of a whole path's columns, for which there are no tables. Fewer ends
-# get a mark, none a false one. R5 to R7 matter only where rows were selected.
-
-
 Ask = Callable[[Query], Verdict]
 """Answers from tables that were released; `undecided` where they do not tell."""
 Triple = tuple[str, str, str]
@@ -123,12 +120,11 @@ Separators = Mapping[frozenset[str], Sequence[tuple[str, ...]]]
 """Sets by which a test found a pair independent, the smallest first. No other pair has an entry."""
 
 
-def _any(*_: str) -> bool:
-    return True
-
-
 def orient(
-    pag: Pag, separators: Separators, ask: Ask, clear: Callable[[str, str, str], bool] = _any
+    pag: Pag,
+    separators: Separators,
+    ask: Ask,
+    clear: Callable[[str, str, str], bool] = lambda a, b, c: True,
 ) -> None:
     """Set the marks that follow. Those that are set before, by what is known, stay.
 
