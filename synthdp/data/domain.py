@@ -7,7 +7,8 @@ ever see levels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -80,9 +81,9 @@ class Domain:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def cells(self, names: Sequence[str]) -> int:
-        """Number of cells of the table over `names`."""
-        return int(np.prod([self[n].levels for n in names], dtype=np.int64))
+    def cells(self, names: Iterable[str]) -> int:
+        """Number of cells of the table over `names`; exact, however large."""
+        return math.prod(self[n].levels for n in names)
 
 
 def _column(name: str, column: Column) -> ColumnDomain:

@@ -19,11 +19,6 @@ from synthdp.graph.pag import PagLink, links_of_json
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import Graph
 
-# --- edge ---
-#
-# A link of a causal graph: its columns, its direction, and where it comes from.
-
-
 Provenance = Literal[
     "given", "required", "learned", "supported", "refuted", "undecided", "predictive"
 ]
@@ -104,9 +99,6 @@ class GraphEdge:
         )
 
 
-# --- causal ---
-
-
 @dataclass(frozen=True)
 class CausalGraph:
     """Nodes are columns. Directed links form no cycle; without undirected links the graph is a DAG.
@@ -142,17 +134,13 @@ class CausalGraph:
             raise SynthdpError(
                 f"graph: unknown columns {', '.join(unknown)}; columns: {', '.join(self.nodes)}"
             )
-        self._refuse_repeated_links()
-        refuse_cycle(self.directed, self.nodes)
-
-    def _refuse_repeated_links(self) -> None:
         counts = Counter(frozenset(e.pair) for e in self.edges)
         wrong = [pair for pair, count in counts.items() if count > 1 or len(pair) != 2]
         if wrong:
             named = sorted(" and ".join(sorted(pair)) for pair in wrong)
-            raise SynthdpError(
-                f"graph: more than one link, or a link to itself: {', '.join(named)}"
-            )
+            message = f"graph: more than one link, or a link to itself: {', '.join(named)}"
+            raise SynthdpError(message)
+        refuse_cycle(self.directed, self.nodes)
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> CausalGraph:
@@ -244,14 +232,14 @@ class CausalGraph:
 
         Links keep their provenance.
         """
-        return replace(self, edges=tuple(map(self._oriented, self.edges)))
 
-    def _oriented(self, edge: GraphEdge) -> GraphEdge:
-        """The link with the direction that the extended DAG gives it."""
-        if edge.directed or not edge.structural:
-            return edge
-        cause, effect = edge.pair if self.dag.has_edge(*edge.pair) else edge.pair[::-1]
-        return replace(edge, cause=cause, effect=effect, directed=True)
+        def oriented(edge: GraphEdge) -> GraphEdge:
+            if edge.directed or not edge.structural:
+                return edge
+            cause, effect = edge.pair if self.dag.has_edge(*edge.pair) else edge.pair[::-1]
+            return replace(edge, cause=cause, effect=effect, directed=True)
+
+        return replace(self, edges=tuple(map(oriented, self.edges)))
 
     def order(self) -> tuple[str, ...]:
         """Columns with causes before effects; ties in column order."""
@@ -312,20 +300,13 @@ class CausalGraph:
         """
         graph = cpdag_of(Pdag(self.nodes, directed=self.dag.edges, shielded=self.confounded))
         provenance = {frozenset(e.pair): e.provenance for e in self.edges}
-
-        def link(pair: Pair, *, directed: bool) -> GraphEdge:
-            return GraphEdge(*pair, directed=directed, provenance=provenance[frozenset(pair)])
-
-        arrows = [link(pair, directed=True) for pair in graph.directed()]
-        others = [link(pair, directed=False) for pair in graph.undirected()]
-        return replace(self, edges=(*arrows, *others))
-
-    def with_provenance(self, new: Mapping[Pair, Provenance]) -> CausalGraph:
-        """The same links, some with another provenance."""
-        return replace(
-            self,
-            edges=tuple(replace(e, provenance=new.get(e.pair, e.provenance)) for e in self.edges),
+        links = [(pair, True) for pair in graph.directed()]
+        links += [(pair, False) for pair in graph.undirected()]
+        edges = (
+            GraphEdge(*pair, directed=directed, provenance=provenance[frozenset(pair)])
+            for pair, directed in links
         )
+        return replace(self, edges=tuple(edges))
 
     def to_json(self) -> dict[str, Any]:
         """The content of the bundle's graph.json.
@@ -372,11 +353,6 @@ class CausalGraph:
         )
 
 
-# --- open pairs ---
-#
-# Many pairs without an answer, in few bytes: for each column, which later ones, as ranges.
-
-
 LISTED = 25_000
 """Up to so many pairs are listed one by one."""
 MAX_PAIRS = 500_000
@@ -386,24 +362,20 @@ MAX_PAIRS = 500_000
 def as_ranges(pairs: Iterable[Pair], nodes: Sequence[str]) -> dict[str, str]:
     """`pairs` by their earlier column: positions of the later ones, first and last of each range.
 
+    Many pairs without an answer take few bytes so.
+
     >>> as_ranges([("a", "b"), ("a", "c"), ("e", "a"), ("b", "d")], "abcde")
     {'a': '1-2 4-4', 'b': '3-3'}
     """
     place = {name: i for i, name in enumerate(nodes)}
-    later: dict[int, list[int]] = {}
+    ranges: dict[int, list[list[int]]] = {}
     for first, second in sorted(sorted((place[a], place[b])) for a, b in pairs):
-        later.setdefault(first, []).append(second)
-    return {nodes[first]: " ".join(_ranges(after)) for first, after in later.items()}
-
-
-def _ranges(ascending: Sequence[int]) -> Iterator[str]:
-    start = last = ascending[0]
-    for position in ascending[1:]:
-        if position != last + 1:
-            yield f"{start}-{last}"
-            start = position
-        last = position
-    yield f"{start}-{last}"
+        found = ranges.setdefault(first, [])
+        if found and found[-1][1] == second - 1:
+            found[-1][1] = second
+        else:
+            found.append([second, second])
+    return {nodes[i]: " ".join(f"{a}-{b}" for a, b in found) for i, found in ranges.items()}
 
 
 def from_ranges(stated: Mapping[str, Any], nodes: Sequence[str]) -> Iterator[Pair]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge, Provenance
-from synthdp.graph.knowledge import Pair
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class GraphDifference:
     @property
     def distance(self) -> int:
         """Structural Hamming distance: one for each pair of columns whose link differs."""
-        return hamming_distance(self.before, self.after)
+        return len(self.added) + len(self.removed) + len(self.turned)
 
     @property
     def f1(self) -> float:
@@ -44,11 +43,15 @@ class GraphDifference:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
+
+        def link(edge: GraphEdge) -> dict[str, Any]:
+            return replace(edge, probability=None).to_json()
+
         return {
             "same": self.same,
-            "added": [_link(e) for e in self.added],
-            "removed": [_link(e) for e in self.removed],
-            "turned": [{"before": _link(a), "after": _link(b)} for a, b in self.turned],
+            "added": [link(e) for e in self.added],
+            "removed": [link(e) for e in self.removed],
+            "turned": [{"before": link(a), "after": link(b)} for a, b in self.turned],
             "common": self.common,
             "columns": {side: list(names) for side, names in self.columns.items()},
             "hamming_distance": self.distance,
@@ -87,9 +90,13 @@ def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
     >>> found.distance, [e.pair for e in found.removed], [e.pair for _, e in found.turned]
     (2, [('b', 'c')], [('b', 'a')])
     """
-    old, new = _structural_links(before), _structural_links(after)
-    shared = [p for p in old if p in new]
-    turned = tuple((old[p], new[p]) for p in shared if _way(old[p]) != _way(new[p]))
+    old, new = (
+        {frozenset(e.pair): e for e in graph.edges if e.structural} for graph in (before, after)
+    )
+    shared = [(old[p], new[p]) for p in old if p in new]
+    turned = tuple(
+        (a, b) for a, b in shared if a.directed != b.directed or (a.directed and a.pair != b.pair)
+    )
     return GraphDifference(
         before,
         after,
@@ -104,28 +111,6 @@ def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
     )
 
 
-def _structural_links(graph: CausalGraph) -> dict[frozenset[str], GraphEdge]:
-    return {frozenset(e.pair): e for e in graph.edges if e.structural}
-
-
-def _way(edge: GraphEdge) -> tuple[str, str] | None:
-    return edge.pair if edge.directed else None
-
-
-def _link(edge: GraphEdge) -> dict[str, Any]:
-    return {
-        "from": edge.cause,
-        "to": edge.effect,
-        "directed": edge.directed,
-        "provenance": edge.provenance,
-    }
-
-
-# --- metrics ---
-#
-# The distance of a graph from the truth: structural Hamming distance and F1 of arcs.
-
-
 def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
     """Structural Hamming distance: pairs whose link is missing, extra or of another direction.
 
@@ -134,8 +119,7 @@ def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
     >>> hamming_distance(CausalGraph(("a", "b"), (arrow,)), CausalGraph(("a", "b")))
     1
     """
-    links_a, links_b = _links(a), _links(b)
-    return sum(links_a.get(pair) != links_b.get(pair) for pair in links_a.keys() | links_b.keys())
+    return difference(a, b).distance
 
 
 def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:
@@ -143,19 +127,10 @@ def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:
 
     Compare CPDAGs, because observational data cannot distinguish more.
     """
-    estimated, true = _arcs(estimate), _arcs(truth)
+    estimated, true = (
+        {*graph.directed, *graph.undirected, *((b, a) for a, b in graph.undirected)}
+        for graph in (estimate, truth)
+    )
     if not estimated and not true:
         return 1.0
     return 2 * len(estimated & true) / (len(estimated) + len(true))
-
-
-def _links(graph: CausalGraph) -> dict[frozenset[str], Pair | Literal["undirected"]]:
-    links: dict[frozenset[str], Pair | Literal["undirected"]] = {
-        frozenset(p): p for p in graph.directed
-    }
-    links.update({frozenset(p): "undirected" for p in graph.undirected})
-    return links
-
-
-def _arcs(graph: CausalGraph) -> set[Pair]:
-    return {*graph.directed, *graph.undirected, *((b, a) for a, b in graph.undirected)}

@@ -15,7 +15,6 @@ from typing import Literal
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.tables import cells
 
 ClaimKind = Literal["arrow", "independence"]
 MAX_TABLES = 10_000
@@ -117,7 +116,7 @@ def _in_order(tables: Iterable[frozenset[str]], domain: Domain) -> tuple[tuple[s
 
 
 def _fits(claim: Implication, domain: Domain, max_cells: int) -> bool:
-    return all(cells(domain, columns) <= max_cells for columns in claim.tables)
+    return all(domain.cells(columns) <= max_cells for columns in claim.tables)
 
 
 def _arrows(graph: CausalGraph) -> Iterator[Implication]:
@@ -150,13 +149,13 @@ def _separator(
 
     The set is empty or one column of `near` where that separates, else one with few cells.
     """
-    single = sorted(((n,) for n in near - {a, b}), key=lambda given: (cells(domain, given), given))
+    single = sorted(((n,) for n in near - {a, b}), key=lambda given: (domain.cells(given), given))
     for given in ((), *single):
         if graph.d_separated(a, b, given):
             return given
     sets = [s for s in (graph.parents(b), graph.separator(a, b)) if s is not None]
     valid = [s for s in sets if a not in s and graph.d_separated(a, b, s)]
-    return min(valid, key=lambda given: cells(domain, given), default=None)
+    return min(valid, key=lambda given: domain.cells(given), default=None)
 
 
 def _silent_pairs(graph: CausalGraph) -> set[frozenset[str]]:

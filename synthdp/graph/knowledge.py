@@ -55,16 +55,14 @@ class Knowledge:
         """
         known = tuple(columns)
         groups = check_groups(graph.groups, known)
-        tiers = tuple(expand(tier, groups, known) for tier in graph.tiers)
-        latent = tuple(expand(names, groups, known) for names in graph.latent)
-        return cls(
-            known,
-            arrows(graph.edges, groups, known),
-            arrows(graph.forbidden, groups, known),
-            tiers,
-            groups,
-            latent,
+        required, forbidden = (
+            arrows(edges, groups, known) for edges in (graph.edges, graph.forbidden)
         )
+        tiers, latent = (
+            tuple(expand(names, groups, known) for names in sets)
+            for sets in (graph.tiers, graph.latent)
+        )
+        return cls(known, required, forbidden, tiers, groups, latent)
 
     @cached_property
     def inner(self) -> frozenset[Pair]:

@@ -1,7 +1,10 @@
 """Groups of levels on which pairs of columns are counted: post-processing of one-way tables.
 
 A group holds about as many rows as any other, so that cells of a pair are neither empty nor crowded
-where both columns are spread out. A heavy level is a group of its own.
+where both columns are spread out. A heavy level is a group of its own. A search counts ordered
+columns of many levels so: a cell of a table of two fine columns is mostly noise. How fine is fine
+enough follows from the noise, which is public, and from the columns' own noisy tables, a first
+round of the search.
 """
 
 from __future__ import annotations
@@ -25,11 +28,27 @@ from synthdp.graph.margins import (
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-MAX_GROUPS = 16
-"""About so many groups share the rows in bins. On five public tables 24 gave 3% more TV of pairs;
-on three of them 12 as much."""
-FEW_BINS = 32
-"""Up to so many bins stay as they are. With 16, Adult on the bins of its spec has 10% more."""
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """Tuning of groups.
+
+    `max_groups`: about so many share the rows in bins: on five public tables 24 gave 3% more TV of
+    pairs; on three of them 12 as much. `few_bins`: up to so many bins stay as they are: with 16,
+    Adult on the bins of its spec has 10% more.
+
+    Of a search: `few_coarse_bins` stay as they are; `min_groups`; `rows_per_noise`: rows over noise
+    of a cell and groups cubed.
+    """
+
+    max_groups: int = 16
+    few_bins: int = 32
+    few_coarse_bins: int = 8
+    min_groups: int = 5
+    rows_per_noise: float = 0.6
+
+
+SETTINGS = GroupSettings()
 
 
 def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroups:
@@ -37,12 +56,14 @@ def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroup
     fine = [
         (column, margin)
         for column, margin in zip(domain.columns, margins, strict=True)
-        if column.ranged and len(body_of(column)) > FEW_BINS
+        if column.ranged and len(body_of(column)) > SETTINGS.few_bins
     ]
     return LevelGroups(domain, {column.name: starts_of(column, p) for column, p in fine})
 
 
-def starts_of(column: ColumnDomain, margin: Probabilities, *, groups: int = MAX_GROUPS) -> Starts:
+def starts_of(
+    column: ColumnDomain, margin: Probabilities, *, groups: int = SETTINGS.max_groups
+) -> Starts:
     """The first level of each group of a column with the probabilities `margin` `[levels]`.
 
     About so many `groups` share the rows in bins.
@@ -132,24 +153,9 @@ def on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:
     return NoisyTable(table.columns, counts, table.sigma * cells**0.5, starts)
 
 
-# --- coarsening ---
-#
-# Groups of levels on which a search counts ordered columns of many levels.
-#
-# A cell of a table of two fine columns is mostly noise. How fine is fine enough follows from the
-# noise, which is public, and from the columns' own noisy tables, a first round of the search.
-
-
-FEW_COARSE_BINS = 8
-"""Up to so many bins stay as they are."""
-MIN_GROUPS, MAX_COARSE_GROUPS = 5, 16
-ROWS_PER_NOISE = 0.6
-"""Rows over noise of a cell and groups cubed."""
-
-
 def fine_columns(domain: Domain) -> list[ColumnDomain]:
     """The columns that a search may count on groups: public facts."""
-    return [c for c in domain.columns if c.ranged and len(body_of(c)) > FEW_COARSE_BINS]
+    return [c for c in domain.columns if c.ranged and len(body_of(c)) > SETTINGS.few_coarse_bins]
 
 
 def how_many(rows: float, sigma: float) -> int:
@@ -162,8 +168,8 @@ def how_many(rows: float, sigma: float) -> int:
     >>> how_many(10_000, 46), how_many(100_000, 46)
     (7, 15)
     """
-    wanted = math.cbrt(rows / (ROWS_PER_NOISE * sigma))
-    return min(max(math.floor(wanted), MIN_GROUPS), MAX_COARSE_GROUPS)
+    wanted = math.floor(math.cbrt(rows / (SETTINGS.rows_per_noise * sigma)))
+    return min(max(wanted, SETTINGS.min_groups), SETTINGS.max_groups)
 
 
 def groups_by_noise(domain: Domain, margins: Sequence[NoisyTable], sigma: float) -> LevelGroups:

@@ -237,17 +237,16 @@ def extend(graph: Pdag) -> Pdag:
     [('a', 'b'), ('b', 'c')]
     """
     done, rest = graph.copy(), graph.copy()
+
+    def clean(node: str) -> bool:
+        """Whether pointing every link at a sink makes no new v-structure."""
+        near, around = rest.neighbours[node], rest.around(node)
+        return all(rest.adjacent(x, y) for x in near for y in around if x != y)
+
     while rest.nodes:
         sinks = [n for n in reversed(rest.nodes) if not rest.children[n]]
-        node = next((n for n in sinks if _clean_sink(rest, n)), sinks[0])
+        node = next((n for n in sinks if clean(n)), sinks[0])
         for other in rest.ordered(rest.neighbours[node]):
             done.orient(other, node)
         rest.remove(node)
     return done
-
-
-def _clean_sink(graph: Pdag, node: str) -> bool:
-    """Whether pointing every link at `node` makes no new v-structure."""
-    return all(
-        graph.adjacent(x, y) for x in graph.neighbours[node] for y in graph.around(node) if x != y
-    )

@@ -8,7 +8,8 @@ not `visible`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any, Literal, get_args
 
 from synthdp.errors import SynthdpError
@@ -41,13 +42,7 @@ class PagLink:
 
     def to_json(self) -> dict[str, str | bool]:
         """Its form in graph.json."""
-        marks: dict[str, str | bool] = {
-            "a": self.a,
-            "b": self.b,
-            "at_a": self.at_a,
-            "at_b": self.at_b,
-        }
-        return marks | ({"visible": True} if self.visible else {})
+        return {k: v for k, v in asdict(self).items() if k != "visible" or v}
 
 
 class Pag:
@@ -71,21 +66,12 @@ class Pag:
 
     def links(self, apart: Container[frozenset[str]]) -> tuple[PagLink, ...]:
         """All links, in the order of the nodes; `apart` as in `visible`."""
-        place = {n: i for i, n in enumerate(self.nodes)}
-        pairs = sorted(
-            (p for p in self._marks if place[p[0]] < place[p[1]]),
-            key=lambda p: (place[p[0]], place[p[1]]),
-        )
-        return tuple(
-            PagLink(
-                a,
-                b,
-                self._marks[a, b],
-                self._marks[b, a],
-                self.visible(a, b, apart) or self.visible(b, a, apart),
-            )
-            for a, b in pairs
-        )
+        found = []
+        for a, b in combinations(self.nodes, 2):
+            if b in self.around[a]:
+                visible = self.visible(a, b, apart) or self.visible(b, a, apart)
+                found.append(PagLink(a, b, self._marks[a, b], self._marks[b, a], visible))
+        return tuple(found)
 
     def mark(self, *, at: str, other: str) -> Mark:
         """The mark at one end of a link."""
@@ -160,21 +146,16 @@ def _link(data: Any) -> PagLink:
     return PagLink(data["a"], data["b"], data["at_a"], data["at_b"], bool(visible))
 
 
-# --- effects ---
-#
-# Whether a partial ancestral graph settles what an intervention on a column does.
-#
-# It does in the simple sense: each link of the column x is p -> x, or an arrow x -> y that is
-# `visible`. The p then block every back door of x. A path into x passes a p, from which an arrow
-# leads to x, so that p blocks it. A path out of x that is not directed has an effect of x where
-# arrows meet, which is no cause of a p, since arrows form no cycle. An unseen common cause of x
-# and an effect would be a path of neither kind, and no visible arrow has one [generalised
-# adjustment: Perković, Textor, Kalisch, Maathuis 2018, JMLR 18(220), of which this is a special
-# case].
-
-
 def unsettled(links: Iterable[PagLink], column: str) -> tuple[PagLink, ...]:
     """Links of a column that an unseen common cause may join so that effects of it are open.
+
+    Without any, the graph settles what an intervention on the column does, in the simple sense:
+    each link of the column x is p -> x, or an arrow x -> y that is `visible`. The p then block
+    every back door of x. A path into x passes a p, from which an arrow leads to x, so that p blocks
+    it. A path out of x that is not directed has an effect of x where arrows meet, which is no cause
+    of a p, since arrows form no cycle. An unseen common cause of x and an effect would be a path of
+    neither kind, and no visible arrow has one [generalised adjustment: Perković, Textor, Kalisch,
+    Maathuis 2018, JMLR 18(220), of which this is a special case].
 
     >>> age = PagLink("age", "dose", "tail", "arrow")
     >>> known = [age, PagLink("dose", "pain", "circle", "arrow")]

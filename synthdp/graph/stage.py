@@ -109,9 +109,16 @@ def find_graph(
     """
     collector = _TableCollector(releaser)
     if settings.mode == "validate":
-        return replace(_validated(collector, settings, domain), tables=collector.tables)
+        given = CausalGraph.from_spec(settings, domain.names)
+        report = validated(collector, given, domain, level=settings.level)
+        judged = report.map(lambda r: r.apply(settings.on_refuted))
+        return GraphResult(judged.value, report, judged, collector.tables)
     if settings.mode == "learn":
-        learned = replace(_learned(collector, settings, domain), tables=collector.tables)
+        found = algorithm_named(settings.algorithm).search(collector, settings, domain)
+        if isinstance(found, CausalGraph):
+            return GraphResult(found.extension(), tables=collector.tables)
+        directed = found.map(lambda graph: graph.extension())
+        learned = GraphResult(directed.value, released=directed, tables=collector.tables)
         return learned if known is None else _kept(learned, settings, domain, known, targets)
     if settings.mode == "predict" and known is not None:
         graph = predict(collector, settings, domain, known, targets)
@@ -143,14 +150,6 @@ class _TableCollector:
         return released
 
 
-def _validated(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
-    report = validated(
-        releaser, CausalGraph.from_spec(settings, domain.names), domain, level=settings.level
-    )
-    graph = report.map(lambda r: r.apply(settings.on_refuted))
-    return GraphResult(graph.value, report, graph)
-
-
 def validated(
     releaser: Releaser, given: CausalGraph, domain: Domain, *, level: float
 ) -> Released[ValidationReport]:
@@ -178,14 +177,6 @@ def validated(
     )
 
 
-def _learned(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
-    learned = algorithm_named(settings.algorithm).search(releaser, settings, domain)
-    if isinstance(learned, CausalGraph):
-        return GraphResult(learned.extension())
-    directed = learned.map(lambda graph: graph.extension())
-    return GraphResult(directed.value, released=directed)
-
-
 def _kept(
     learned: GraphResult,
     settings: Graph,
@@ -205,18 +196,6 @@ def _kept(
     return replace(learned, graph=graph.value, released=graph)
 
 
-# --- undecided ---
-#
-# Undecided is not absent: pairs on which a search has no answer stay in the model.
-#
-# A search leaves a pair undecided where noise hides what it asks. A model without a link holds the
-# two columns for independent given their causes, which no evidence says. So where noisy tables of
-# the pair show a dependence, it becomes an arrow along an order that the learned graph allows. The
-# arrow predicts, and claims no cause. Pairs whose tables show none stay undecided and without an
-# arrow: the best estimate of their table is that of independent columns, so that an arrow would
-# change nothing. All of it is post-processing of released tables.
-
-
 MAX_PREDICTORS = 24
 """Most predictive arrows to one column: those with the most evidence."""
 
@@ -232,6 +211,13 @@ def with_predictive_arrows(
 
     `tables` hold one-way tables of all columns. A pair without a table stays as it is. Targets
     come late in the order: they are predicted.
+
+    Undecided is not absent. A search leaves a pair undecided where noise hides what it asks. A
+    model without a link holds the two columns for independent given their causes, which no evidence
+    says. So where noisy tables of the pair show a dependence, it becomes an arrow along an order
+    that the learned graph allows. The arrow predicts, and claims no cause. Pairs whose tables show
+    none stay undecided and without an arrow: the best estimate of their table is that of
+    independent columns, so that an arrow would change nothing. All of it is post-processing.
     """
     evidence = _evidence(graph.open_pairs, tables, domain)
     place = {name: i for i, name in enumerate(_order(graph, knowledge, targets))}
@@ -242,7 +228,13 @@ def with_predictive_arrows(
         if knowledge.allows(cause, effect) and predictors[effect] < MAX_PREDICTORS:
             arrows[frozenset(pair)] = (cause, effect)
             predictors[effect] += 1
-    return replace(graph, edges=tuple(_turned(e, arrows) for e in graph.edges))
+    turned = [
+        GraphEdge(*arrows[frozenset(e.pair)], directed=True, provenance="predictive")
+        if not e.structural and frozenset(e.pair) in arrows
+        else e
+        for e in graph.edges
+    ]
+    return replace(graph, edges=tuple(turned))
 
 
 def _evidence(
@@ -252,14 +244,14 @@ def _evidence(
     if not pairs:
         return {}
     asked = {frozenset(pair): pair for pair in pairs}
-    wanted = [t for t in tables if len(t.columns) == 1 or _holds_one(t, asked)]
+    wanted = [
+        t
+        for t in tables
+        if len(t.columns) == 1 or any(frozenset(p) in asked for p in combinations(t.columns, 2))
+    ]
     known = pair_tables(wanted, domain).pairs
     found = {asked[frozenset(p)]: t for p, t in known.items() if frozenset(p) in asked}
     return {pair: table.evidence for pair, table in found.items() if table.dependent}
-
-
-def _holds_one(table: NoisyTable, pairs: Collection[frozenset[str]]) -> bool:
-    return any(frozenset(pair) in pairs for pair in combinations(table.columns, 2))
 
 
 def _order(graph: CausalGraph, knowledge: Knowledge, targets: Collection[str]) -> list[str]:
@@ -279,10 +271,3 @@ def _order(graph: CausalGraph, knowledge: Knowledge, targets: Collection[str]) -
         return first[name], name in targets, rank[name]
 
     return list(nx.lexicographical_topological_sort(graph.dag, key=early))
-
-
-def _turned(edge: GraphEdge, arrows: Mapping[frozenset[str], Pair]) -> GraphEdge:
-    if edge.structural or frozenset(edge.pair) not in arrows:
-        return edge
-    cause, effect = arrows[frozenset(edge.pair)]
-    return GraphEdge(cause, effect, directed=True, provenance="predictive")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.domain import Domain
 from synthdp.graph.ci_tests import chi_square, mantel_haenszel
 from synthdp.graph.ci_tests.chi_square import Answer, Mixture, Query, weakest_effects
 from synthdp.graph.ci_tests.chi_square import answers as answers_of
@@ -21,20 +21,13 @@ Counts = npt.NDArray[np.float64]
 View = tuple[Counts, float]
 """Counts, one axis per column, and the standard deviation of the noise per cell."""
 
-Placed = tuple[int, tuple[View, ...]]
-"""The position of a query in its batch, and the views that answer it."""
+T = TypeVar("T")
+Placed = tuple[int, T]
+"""The position of a query in its batch, and what answers it."""
+Views = Placed[tuple[View, ...]]
 Weakest = npt.NDArray[np.float64]
-Shapes = tuple[tuple[int, ...], ...]
-"""Shape of each view of a test."""
-BATCH = 512
-"""Tests that are answered at once, so that their tables fit the processor's cache."""
 UNDECIDED = Answer("undecided", 1.0, 0.0, 0.0, float("inf"), float("inf"))
 """The answer where no table contains the columns."""
-
-
-def cells(domain: Domain, names: Iterable[str]) -> int:
-    """Number of cells of a table; exact, however large."""
-    return math.prod(domain[n].levels for n in names)
 
 
 class NoisyTables:
@@ -68,7 +61,11 @@ class NoisyTables:
         containing = [self._positions.get(name, set()) for name in columns]
         positions = set.intersection(*containing) - self._positions.get(without or "", set())
         tables = [self.tables[i] for i in sorted(positions)]
-        views = [(table, _margin_noise(table, columns)) for table in tables]
+        views = []
+        for table in tables:
+            sizes = zip(table.columns, table.counts.shape, strict=True)
+            summed = math.prod(size for name, size in sizes if name not in columns)
+            views.append((table, table.sigma * math.sqrt(summed)))
         return min(views, key=lambda view: view[1], default=None)
 
     def margin(self, columns: tuple[str, ...], *, without: str | None = None) -> View | None:
@@ -94,7 +91,7 @@ class NoisyTables:
         """
         answers = [UNDECIDED] * len(queries)
         for batch, mixture in self._whole(queries):
-            _place(answers, batch, answers_of(mixture, level=level, margin=margin))
+            place(answers, batch, answers_of(mixture, level=level, margin=margin))
         return answers
 
     def average_partial(
@@ -108,11 +105,10 @@ class NoisyTables:
         same test then.
         """
         answers = [UNDECIDED] * len(queries)
-        plain: list[Placed] = [(i, ()) for i, (_, _, given) in enumerate(queries) if not given]
-        plain_queries = [queries[i] for i, _ in plain]
-        _place(answers, plain, self.answer(plain_queries, level=level, margin=margin))
+        plain = [(i, query) for i, query in enumerate(queries) if not query[2]]
+        place(answers, plain, self.answer([q for _, q in plain], level=level, margin=margin))
         for batch, mixture in self._partial(queries):
-            _place(answers, batch, answers_of(mixture, level=level, margin=margin))
+            place(answers, batch, answers_of(mixture, level=level, margin=margin))
         return answers
 
     def weakest(self, queries: Sequence[Query], *, level: float, partial: bool = False) -> Weakest:
@@ -132,27 +128,27 @@ class NoisyTables:
             found[places] = weakest_effects(mixture, level=level, rng=rng)
         return found
 
-    def _whole(self, queries: Sequence[Query]) -> Iterator[tuple[list[Placed], Mixture]]:
+    def _whole(self, queries: Sequence[Query]) -> Iterator[tuple[list[Views], Mixture]]:
         """Chi-square statistics of the queries that some table holds, batched by shape."""
-        by_shape: dict[Shapes, list[Placed]] = {}
+        by_shape: dict[Hashable, list[Views]] = {}
         for i, (a, b, given) in enumerate(queries):
             view = self.margin((*given, a, b))
             if view is not None:
                 counts = view[0].reshape(-1, *view[0].shape[-2:])
-                by_shape.setdefault((counts.shape,), []).append((i, ((counts, view[1]),)))
-        for batch in _batches(by_shape):
+                by_shape.setdefault(counts.shape, []).append((i, ((counts, view[1]),)))
+        for batch in batches(by_shape):
             ((counts, sigma),) = _stacked(batch)
             yield batch, chi_square.mixture_of(counts, sigma)
 
-    def _partial(self, queries: Sequence[Query]) -> Iterator[tuple[list[Placed], Mixture]]:
+    def _partial(self, queries: Sequence[Query]) -> Iterator[tuple[list[Views], Mixture]]:
         """Mantel-Haenszel statistics of the queries with given columns, batched by shape."""
-        by_shape: dict[Shapes, list[Placed]] = {}
+        by_shape: dict[Hashable, list[Views]] = {}
         for i, query in enumerate(queries):
             views = self._three_margins(query)
             if views is not None:
                 shapes = tuple(counts.shape for counts, _ in views)
                 by_shape.setdefault(shapes, []).append((i, views))
-        for batch in _batches(by_shape):
+        for batch in batches(by_shape):
             (pair, pair_noise), (left, left_noise), (right, right_noise) = _stacked(batch)
             tables = Tables(pair, left, right, (pair_noise, left_noise, right_noise))
             yield batch, mantel_haenszel.mixture_of(tables)
@@ -166,21 +162,18 @@ class NoisyTables:
         left, right = self.margin((*given, a), without=b), self.margin((*given, b), without=a)
         if both is None or left is None or right is None:
             return None
-        return both, _by_stratum(left), _by_stratum(right)
+        by_stratum = [(n.reshape(-1, n.shape[-1]), noise) for n, noise in (left, right)]
+        return both, by_stratum[0], by_stratum[1]
 
 
-def _by_stratum(view: View) -> View:
-    return view[0].reshape(-1, view[0].shape[-1]), view[1]
-
-
-def _batches(by_shape: Mapping[Shapes, list[Placed]]) -> Iterator[list[Placed]]:
-    """Tests of one shape, `BATCH` at a time."""
+def batches(by_shape: Mapping[Any, list[Placed[T]]], most: int = 512) -> Iterator[list[Placed[T]]]:
+    """Tests of one shape, so few at a time that their tables fit the processor's cache."""
     for batch in by_shape.values():
-        for start in range(0, len(batch), BATCH):
-            yield batch[start : start + BATCH]
+        for start in range(0, len(batch), most):
+            yield batch[start : start + most]
 
 
-def _stacked(batch: Sequence[Placed]) -> list[tuple[Counts, Counts]]:
+def _stacked(batch: Sequence[Views]) -> list[tuple[Counts, Counts]]:
     """For each view of a test: counts `[tests, ...]` and noise `[tests]` of the whole batch."""
     by_view = zip(*(views for _, views in batch), strict=True)
     return [
@@ -189,7 +182,8 @@ def _stacked(batch: Sequence[Placed]) -> list[tuple[Counts, Counts]]:
     ]
 
 
-def _place(answers: list[Answer], batch: Sequence[Placed], results: Sequence[Answer]) -> None:
+def place(answers: list[Answer], batch: Sequence[Placed[Any]], results: Sequence[Answer]) -> None:
+    """Put the results of a batch where its queries are."""
     for (i, _), answer in zip(batch, results, strict=True):
         answers[i] = answer
 
@@ -200,13 +194,3 @@ def _project(table: NoisyTable, columns: Sequence[str]) -> npt.NDArray[np.float6
     rest = [i for i, n in enumerate(table.columns) if n not in columns]
     moved = table.counts.transpose(*axes, *rest)
     return moved.sum(tuple(range(len(axes), moved.ndim))) if rest else moved
-
-
-def _margin_noise(table: NoisyTable, columns: Sequence[str]) -> float:
-    """Noise per cell after a sum of `table` over all other columns."""
-    summed = [
-        size
-        for name, size in zip(table.columns, table.counts.shape, strict=True)
-        if name not in columns
-    ]
-    return table.sigma * math.sqrt(math.prod(summed))

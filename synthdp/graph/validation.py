@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Literal, get_args
 
@@ -58,14 +58,9 @@ class ClaimEvidence:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
-        claim = {
-            "x": self.claim.x,
-            "y": self.claim.y,
-            "given": list(self.claim.given),
-            "kind": self.claim.kind,
-        }
         answer = self.answer.to_json()
         del answer["verdict"]
+        claim = asdict(self.claim) | {"given": list(self.claim.given)}
         return {**claim, "status": self.status, **answer}
 
 
@@ -118,10 +113,10 @@ class ValidationReport:
         if on_refuted == "fail" and self.refuted:
             raise GraphRefuted(self)
         status: dict[Pair, Provenance] = dict(self.arrow_status().items())
-        marked = self.graph.with_provenance(status)
-        if on_refuted != "drop":
-            return marked
-        return replace(marked, edges=tuple(e for e in marked.edges if e.provenance != "refuted"))
+        marked = [replace(e, provenance=status.get(e.pair, e.provenance)) for e in self.graph.edges]
+        if on_refuted == "drop":
+            marked = [e for e in marked if e.provenance != "refuted"]
+        return replace(self.graph, edges=tuple(marked))
 
     def counts(self) -> dict[str, dict[Status, int]]:
         """Number of claims by kind (arrow, independence) and status."""
@@ -216,11 +211,6 @@ def _status(claim: Implication, answer: Answer) -> Status:
         return "undecided"
     claims_dependence = claim.kind == "arrow"
     return "supported" if claims_dependence == (answer.verdict == "dependent") else "refuted"
-
-
-# --- validation words ---
-#
-# A validation in words: what it found, what it excluded, and what to do about the rest.
 
 
 SIZES = {"small": 0.1, "medium": 0.3, "large": 0.5}  # Cohen's w

@@ -36,7 +36,7 @@ from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import equal_groups, fine_columns, groups_by_noise
 from synthdp.graph.margins import FEW_LEVELS, Floats, Probabilities, body_of, project_to_simplex
 from synthdp.graph.predict import ALL, CHOSEN, possible_pairs
-from synthdp.graph.tables import NoisyTables, Weakest, cells
+from synthdp.graph.tables import NoisyTables, Weakest
 from synthdp.graph.validation import retested
 from synthdp.inference.estimands import clipped_text, regression_figures
 from synthdp.inference.figures import Rows, Z
@@ -186,7 +186,7 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
     measured = min(screen.kept, len(open_pairs)) if screen else len(open_pairs)
     if fine_columns(domain) and plan.in_graph(COLUMNS, AdaptiveMarginals) is not None:
         domain = counted = _on_groups(domain, rows, planned.choose(open_pairs[:measured]).sigma)
-    small = tuple(p for p in open_pairs if cells(domain, p) <= MAX_CELLS)
+    small = tuple(p for p in open_pairs if domain.cells(p) <= MAX_CELLS)
     if not small:
         return None
     if screen:

@@ -18,10 +18,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Answer
-from synthdp.graph.ci_tests.trend import ORDER, OrderedTests, Scores, has_order, together
+from synthdp.graph.ci_tests.trend import SETTINGS, OrderedTests, Scores, has_order, together
 from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.discovery.measuring import MIXED_SHARES, ORDERED_SHARES
-from synthdp.graph.level_groups import MAX_COARSE_GROUPS, MIN_GROUPS, how_many
+from synthdp.graph.level_groups import GroupSettings, how_many
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -154,7 +154,7 @@ def test_scores_are_orthonormal_and_of_mean_zero() -> None:
         inner = scores.values.T @ (held[:, None] * scores.values)
         assert np.allclose(inner, np.eye(len(scores.weights)), atol=1e-8)
         assert np.allclose(held @ scores.values, 0, atol=1e-9) and (scores.kept == 1).all()
-    assert len(Scores.of(number("a"), share, np.zeros(8, bool)).weights) == ORDER
+    assert len(Scores.of(number("a"), share, np.zeros(8, bool)).weights) == SETTINGS.order
     assert not has_order(number("a", 4)) and not has_order(town("a", 40))
     kept = Scores.of(number("a"), np.full(8, 1 / 8), np.ones(8, bool)).kept
     assert kept == pytest.approx([1 - 1 / 64, 1 - 5 / 64, 1 - 14 / 64])
@@ -171,7 +171,10 @@ def test_two_tests_share_one_level() -> None:
 
 
 def test_groups_follow_the_noise() -> None:
-    assert how_many(100, 1e6) == MIN_GROUPS and how_many(1e9, 1.0) == MAX_COARSE_GROUPS
+    assert (
+        how_many(100, 1e6) == GroupSettings.min_groups
+        and how_many(1e9, 1.0) == GroupSettings.max_groups
+    )
     assert how_many(10_000, 46.0) < how_many(100_000, 46.0)
 
 

@@ -13,7 +13,7 @@ diag(a) to S_a and a to 0].
 Diagonalising S against M on each side gives (rows-1)(columns-1) uncorrelated coordinates y_ij of
 variance v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / v_ij over
 coordinates and strata, with w = n l m / v: coordinates that are mostly noise get little weight, and
-without noise it is Pearson's statistic. `mixture` has its null law.
+without noise it is Pearson's statistic. `Mixture` says its null law.
 
 Sparse coordinates get a variance of at least one count, and all get the second-order term of the
 margins' noise; both can only make the test conservative. Effects assume a dependence that is spread
@@ -25,18 +25,48 @@ the table, the test never claims independence. All of this is post-processing of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
-STRATUM_SNR = 3.0
-"""A stratum counts if its noisy total is so many standard deviations of its noise."""
-STRATUM_ROWS = 5.0
-"""A stratum counts if its noisy total is so many rows."""
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+POWER = 0.8
+"""Probability of detection that defines a detectable effect."""
+Verdict = Literal["dependent", "independent", "undecided"]
+Query = tuple[str, str, tuple[str, ...]]
+"""Are the first two columns independent given the columns of the third?"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Result of one test: dependent, independent up to a stated effect, or undecided.
+
+    Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium, .5 large. `effect_upper`
+    is an approximate upper confidence bound of the effect. `detectable` is about the smallest
+    effect that this test, at its noise, finds with probability .8. Both rest on a normal
+    approximation that takes a dependence to be spread over the test's coordinates: one that sits in
+    the coordinates of largest weight varies more, and may lie above `effect_upper` more often than
+    the test's level says (`shift`). Both are infinite where the tables give no
+    information.
+    """
+
+    verdict: Verdict
+    p_value: float
+    statistic: float
+    effect: float
+    effect_upper: float
+    detectable: float
+
+    def to_json(self) -> dict[str, float | str | None]:
+        """JSON object; infinite bounds become null."""
+        fields = asdict(self)
+        fields["smallest_detectable_effect"] = fields.pop("detectable")
+        return {k: v if k == "verdict" or math.isfinite(v) else None for k, v in fields.items()}
 
 
 def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
@@ -55,8 +85,8 @@ def mixture_of(tables: Floats, sigma: Floats) -> Mixture:
     rows, columns = tables.shape[-2:]
     noise = np.broadcast_to(sigma[:, None], tables.shape[:2])
     total = tables.sum((-2, -1))
-    min_total = np.maximum(STRATUM_SNR * noise * np.sqrt(rows * columns), STRATUM_ROWS)
-    counted = total >= min_total
+    # A stratum counts if its noisy total is 3 standard deviations of its noise, and 5 rows.
+    counted = total >= np.maximum(3 * noise * np.sqrt(rows * columns), 5)
     n = np.where(counted, total, 1.0)
     by_row, by_column = _shares(tables, n, noise)
     residual = (
@@ -115,81 +145,18 @@ def _axes(share: Floats) -> tuple[Floats, Floats]:
     return np.swapaxes(u, -1, -2) @ lower @ basis.T, np.maximum(lam, 0.0)
 
 
-# --- answer ---
-#
-# The answer of a conditional independence test: dependent, independent or undecided.
-#
-# Independent means: up to a stated effect.
-
-
-Verdict = Literal["dependent", "independent", "undecided"]
-Query = tuple[str, str, tuple[str, ...]]
-"""Are the first two columns independent given the columns of the third?"""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Result of one test.
-
-    Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium, .5 large. `effect_upper`
-    is an approximate upper confidence bound of the effect. `detectable` is about the smallest
-    effect that this test, at its noise, finds with probability .8. Both rest on a normal
-    approximation that takes a dependence to be spread over the test's coordinates: one that sits in
-    the coordinates of largest weight varies more, and may lie above `effect_upper` more often than
-    the test's level says (`shift`). Both are infinite where the tables give no
-    information.
-    """
-
-    verdict: Verdict
-    p_value: float
-    statistic: float
-    effect: float
-    effect_upper: float
-    detectable: float
-
-    def to_json(self) -> dict[str, float | str | None]:
-        """JSON object; infinite bounds become null."""
-        fields: dict[str, float | str | None] = {
-            "verdict": self.verdict,
-            "p_value": self.p_value,
-            "statistic": self.statistic,
-            "effect": self.effect,
-        }
-        bounds = {"effect_upper": self.effect_upper, "smallest_detectable_effect": self.detectable}
-        fields.update({k: v if math.isfinite(v) else None for k, v in bounds.items()})
-        return fields
-
-
-# --- mixture ---
-#
-# Statistics that are weighted sums of squares: their null law, and the test's answer.
-#
-# Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a share f_i
-# is sampling and the rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates that
-# are mostly noise get little weight. Its null law, a weighted sum of chi-squares, is matched in
-# three moments [Buckley and Eagleson, "An approximation to the distribution of quadratic forms in
-# normal random variables", Australian Journal of Statistics 30A (1988)]. Far out in the tail,
-# where the largest weight dominates and three moments make a rare value too rare, the tail is the
-# saddlepoint approximation [Kuonen, "Saddlepoint approximations for distributions of quadratic
-# forms in normal variables", Biometrika 86 (1999), section 2].
-
-
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-
-FAR_OUT = 0.02
-"""P-values below this come from the saddlepoint approximation."""
-POWER = 0.8
-"""Probability of detection that defines a detectable effect."""
-DIRECTIONS = 200
-"""Draws from which a weakest effect is found: its power is known to .03 (one sd)."""
-COVERAGE = 0.8
-"""Independence is claimed only if the strata that count contain this share of the table."""
-
-
 @dataclass(frozen=True)
 class Mixture:
-    """Statistics of many tests and their weights.
+    """Statistics that are weighted sums of squares, of many tests, and their weights.
+
+    Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a share f_i
+    is sampling and the rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates
+    that are mostly noise get little weight. Its null law, a weighted sum of chi-squares, is matched
+    in three moments [Buckley and Eagleson, "An approximation to the distribution of quadratic forms
+    in normal random variables", Australian Journal of Statistics 30A (1988)]. Far out in the tail,
+    where the largest weight dominates and three moments make a rare value too rare, the tail is the
+    saddlepoint approximation [Kuonen, "Saddlepoint approximations for distributions of quadratic
+    forms in normal variables", Biometrika 86 (1999), section 2].
 
     `statistic` `[tests]`; `weights` `[tests, coordinates]`; `gain` `[tests]`: what a squared effect
     of 1 adds to the statistic (0: the test is undecided); `coverage` `[tests]`: the share of the
@@ -220,7 +187,7 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         p = np.where(m.gain > 0, chdtrc(nu, np.maximum(nu + excess / scale, 0.0)), 1.0)
         # Equal weights are a chi-square, which three moments match exactly.
         unequal = second**2 < (1 - 1e-9) * first * third
-        far = (p < FAR_OUT) & unequal
+        far = (p < 0.02) & unequal
         p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
         effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
@@ -229,7 +196,8 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
     silent = ~(m.gain > 0)
     effect = np.where(silent, 0.0, effect)
     upper, detectable = (np.where(silent, np.inf, bound) for bound in (upper, detectable))
-    independent = (upper <= margin) & (m.coverage >= COVERAGE)
+    # Independence is claimed only if the strata that count contain most of the table.
+    independent = (upper <= margin) & (m.coverage >= 0.8)
     return listed(p <= level, independent, (p, m.statistic, effect, upper, detectable))
 
 
@@ -252,14 +220,21 @@ def upper_tail(x: Floats, weights: Floats) -> Floats:
     sum log(1 - 2 t w_i) and K'(t) = x it is 1 - Phi(r + log(v / r) / r), r = sqrt(2 (t x - K)), v =
     t sqrt(K'').
     """
-    w = weights / weights.max(1, keepdims=True)
-    x = x / weights.max(1)
-    low, high = np.zeros(len(x)), np.full(len(x), 0.5)  # K' grows from the mean to infinity
+    top = weights.max(1)
+    w, x = weights / top[:, None], x / top
+    t = _halved(len(x), lambda t: (w / (1 - 2 * t[:, None] * w)).sum(1) < x)
+    return _saddlepoint(w, t)[1]
+
+
+def _halved(tests: int, below: Callable[[Floats], Mask]) -> Floats:
+    """Where `below` ends on [0, 1/2], on which K' grows from the mean to infinity, `[tests]`."""
+    low, high = np.zeros(tests), np.full(tests, 0.5)
     for _ in range(60):
         t = (low + high) / 2
-        below = (w / (1 - 2 * t[:, None] * w)).sum(1) < x
-        low, high = np.where(below, t, low), np.where(below, high, t)
-    return _saddlepoint(w, (low + high) / 2)[1]
+        still = below(t)
+        low, high = np.where(still, t, low), np.where(still, high, t)
+    middle: Floats = (low + high) / 2
+    return middle
 
 
 def weakest_effects(m: Mixture, *, level: float, rng: np.random.Generator) -> Floats:
@@ -269,12 +244,12 @@ def weakest_effects(m: Mixture, *, level: float, rng: np.random.Generator) -> Fl
     w it shifts coordinate i by w sqrt(n f_i) c_i, where c is uniform on the unit sphere, and n
     follows from `gain`. The statistic is then A + 2 B w + C w^2, with A = sum f_i z_i^2, B = sum
     f_i^(3/2) sqrt(n) c_i z_i, C = n sum f_i^2 c_i^2 and normal z [derived here], so that each of
-    `DIRECTIONS` draws of z and c has a least w at which it passes the critical value. The answer is
-    the .8 quantile of these: `Answer.detectable` is its normal approximation, and is too low where
-    few coordinates have most of the weight.
+    200 draws of z and c has a least w at which it passes the critical value. The answer is the .8
+    quantile of these, whose power is known to .03 (one sd): `Answer.detectable` is its normal
+    approximation, and is too low where few coordinates have most of the weight.
     """
     f, count = m.weights, m.weights.shape[1]
-    z, c = rng.standard_normal((2, DIRECTIONS, count))
+    z, c = rng.standard_normal((2, 200, count))
     c /= np.linalg.norm(c, axis=1, keepdims=True)
     silent = ~(m.gain > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -291,12 +266,8 @@ def _critical(weights: Floats, level: float) -> Floats:
     """The value that sum_i w_i chi^2_i exceeds with the probability `level`, `[tests]`."""
     top = weights.max(1)
     w = weights / top[:, None]
-    low, high = np.zeros(len(w)), np.full(len(w), 0.5)
-    for _ in range(60):
-        t = (low + high) / 2
-        x, tail = _saddlepoint(w, t)
-        low, high = np.where(tail > level, t, low), np.where(tail > level, high, t)
-    critical: Floats = top * x
+    t = _halved(len(w), lambda t: _saddlepoint(w, t)[1] > level)
+    critical: Floats = top * _saddlepoint(w, t)[0]
     return critical
 
 
@@ -342,3 +313,16 @@ def contrasts(levels: int) -> Floats:
         basis[k, k - 1] = -k
         basis[:, k - 1] /= np.sqrt(k * (k + 1))
     return basis
+
+
+def kron(left: Floats, right: Floats) -> Floats:
+    """Kronecker products of matrices `[tests, i, i]` and `[tests, k, k]`."""
+    size = left.shape[1] * right.shape[1]
+    return np.einsum("tij,tkl->tikjl", left, right).reshape(len(left), size, size)
+
+
+def with_eigenvalues(matrices: Floats, change: Callable[[Floats], Floats]) -> Floats:
+    """Symmetric matrices `[tests, i, i]` with their eigenvalues changed."""
+    values, vectors = np.linalg.eigh(matrices)
+    changed: Floats = (vectors * change(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return changed

@@ -40,11 +40,6 @@ import numpy as np
 
 from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, answers, contrasts, normal
 
-MIN_SNR = 3.0
-"""A stratum counts as covered if its noisy size is so many standard deviations of its noise.
-
-A test needs at least one such stratum.
-"""
 MAX_CONTRASTS = 144
 """Most contrasts of a test: products of those of both columns."""
 
@@ -96,7 +91,8 @@ def mixture_of(t: Tables) -> Mixture:
     variance += np.maximum(plain, 1e-6)[:, None, None] * np.eye(r.shape[1])
     part, axes = _against(sampling, variance)
     y = (axes @ r[..., None])[..., 0]
-    covered = (size * (size >= MIN_SNR * np.sqrt(np.maximum(error_left, error_right)))).sum(1)
+    # A stratum is covered if its noisy size is 3 standard deviations of its noise.
+    covered = (size * (size >= 3 * np.sqrt(np.maximum(error_left, error_right)))).sum(1)
     counted, contrasts_in_all = size.sum(1), (rows - 1) * (columns - 1)
     # Where no stratum stands out of the noise, what looks like rows is noise, and so would be any
     # answer: the test is undecided.

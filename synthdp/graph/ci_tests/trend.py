@@ -3,7 +3,7 @@
 A chi-square test of two columns of r and c levels has (r - 1)(c - 1) degrees of freedom, and the
 noise of as many coordinates. Most dependence of ordered columns lies in a few of them: straight
 trends and bends. So a column is described by a few scores of its levels: polynomials of its ridits
-up to order `ORDER`, and whether a value is missing; a column without an order, or of few levels, by
+up to order `order`, and whether a value is missing; a column without an order, or of few levels, by
 one score per level but one. Scores P are orthonormal under the column's shares a: P' diag(a) P = I
 and P' a = 0. A noisy table N of two columns then gives their correlations S = P' N Q / n, which do
 not change to first order with errors of a and b, and whose noise has the covariance (s / n)^2
@@ -27,6 +27,13 @@ and Darling, which cumulative chi-squared tests have [Hirotsu, "Cumulative chi-s
 a tool for testing goodness of fit", Biometrika 73 (1986)]. Its null law is the mixture with the
 eigenvalues of the scores' covariance under these weights. Effects are (partial) correlations of
 straight trends.
+
+Tests of pairs of which a column is ordered and has many levels, beside the tests of all others.
+
+Such a pair is tested twice: for trends (`ci_tests.trend`), and for dependence of any shape by
+chi-square. Each test has half of the level, so that together they hold it (Bonferroni). Given
+other columns it is tested for trends alone, and only a test that was able to see the pair's own
+trend may say that hardly any is left: one that was not says "undecided", whatever it saw.
 """
 
 from __future__ import annotations
@@ -42,24 +49,52 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, Query, normal
+from synthdp.graph.ci_tests.chi_square import (
+    Answer,
+    Floats,
+    Mixture,
+    Query,
+    kron,
+    normal,
+    with_eigenvalues,
+)
 from synthdp.graph.ci_tests.chi_square import answers as answers_of
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.margins import pooled
-from synthdp.graph.tables import UNDECIDED, NoisyTables
+from synthdp.graph.tables import UNDECIDED, NoisyTables, batches, place
 
-FEW_LEVELS = 4
-"""Up to so many levels a column of numbers is described by all of them, as any other."""
-ORDER = 3
-"""Largest order of the polynomials."""
-MIN_VARIANCE = 0.1
-"""Least variance that is left to a combination of scores: noise can make it negative."""
 Places = npt.NDArray[np.intp]
+Shared = Mapping[str, npt.NDArray[np.bool_]]
+"""For each column that is counted on groups: which of them hold several levels, `[groups]`."""
+
+
+@dataclass(frozen=True)
+class TrendSettings:
+    """Tuning of the tests.
+
+    `few_levels`: up to so many levels a column of numbers is described by all of them, as any
+    other; `order`: largest of the polynomials; `min_variance`: least variance that is left to a
+    combination of scores, since noise can make it negative. `able`: a test given other columns is
+    able if it sees so much of the pair's trend with probability .8; `less`: largest upper bound of
+    a test that separates, in trends of the pair alone; `left`: so much of a pair's trend may be
+    left by what scores and groups of the given columns miss. `batch`: tests answered at once.
+    """
+
+    few_levels: int = 4
+    order: int = 3
+    min_variance: float = 0.1
+    able: float = 1.0
+    less: float = 1.0
+    left: float = 0.3
+    batch: int = 256
+
+
+SETTINGS = TrendSettings()
 
 
 def has_order(column: ColumnDomain) -> bool:
     """Whether the order of a column's levels is used."""
-    return column.ranged and len(column.centres) > FEW_LEVELS
+    return column.ranged and len(column.centres) > SETTINGS.few_levels
 
 
 @dataclass(frozen=True)
@@ -83,11 +118,11 @@ class Scores:
             ones = np.ones(raw.shape[1])
             return cls(_orthonormal(raw, share), ones, ones)
         present = np.arange(column.levels) < len(column.centres)
-        place = np.argsort(column.centres)
-        held = share[place] / share[present].sum()
+        ascending = np.argsort(column.centres)
+        held = share[ascending] / share[present].sum()
         ridit = np.zeros(column.levels)
-        ridit[place] = held.cumsum() - held / 2 - 0.5
-        order = np.arange(1, ORDER + 1)
+        ridit[ascending] = held.cumsum() - held / 2 - 0.5
+        order = np.arange(1, SETTINGS.order + 1)
         raw = np.where(present[:, None], ridit[:, None] ** order, 0.0)
         lost = (share[shared] ** 3).sum() * order * (order + 1) * (2 * order + 1) / 6
         weights, kept = 2 / (order * (order + 1)), np.maximum(1 - lost, 0.5)
@@ -102,15 +137,6 @@ def _orthonormal(raw: Floats, share: Floats) -> Floats:
     root = np.sqrt(share)[:, None]
     basis: Floats = np.linalg.qr(np.hstack([root, root * raw]))[0][:, 1:] / root
     return basis
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Tests of one shape: positions of columns, `[tests]` each and `[tests, given]`."""
-
-    x: Places
-    y: Places
-    given: Places
 
 
 class ScoreSums:
@@ -145,10 +171,9 @@ class ScoreSums:
         lacking = any(np.isnan(self._noise[a, b]) for a in names for b in names if a < b)
         return None if lacking else tuple(len(self._places[i]) for i in names)
 
-    def mixture_of(self, asked: Asked) -> Mixture:
-        """The statistic and weights of tests of one shape."""
-        x, y = self._at(asked.x), self._at(asked.y)
-        z = [self._at(column) for column in asked.given.T]
+    def mixture_of(self, asked: Places) -> Mixture:
+        """The statistic and weights of tests of one shape; x, y, given are `[columns, tests]`."""
+        x, y, *z = (np.stack([self._places[i] for i in column]) for column in asked)
         every = np.concatenate(z, axis=1) if z else np.zeros((len(x), 0), np.intp)
         inverse = self._inverse(every)
         to_x, to_y = (inverse @ self._block(every, side) for side in (x, y))
@@ -160,16 +185,13 @@ class ScoreSums:
         ends = np.cumsum([0, *(places.shape[1] for places in z)])
         parts = [slice(a, b) for a, b in pairwise(ends)]
         noise = self._noise_of(asked, [to_x[:, p] for p in parts], [to_y[:, p] for p in parts])
-        sampling = _kron(own_x, own_y) * self.rows
+        sampling = kron(own_x, own_y) * self.rows
         covariance = sampling + noise * self.rows**2
         weights = np.stack(
             [np.outer(self.scores[i].weights, self.scores[j].weights).ravel()
-             for i, j in zip(asked.x, asked.y, strict=True)]
+             for i, j in zip(asked[0], asked[1], strict=True)]
         )  # fmt: skip
         return self._mixture((left * self.rows).reshape(len(x), -1), sampling, covariance, weights)
-
-    def _at(self, columns: Places) -> Places:
-        return np.stack([self._places[i] for i in columns])
 
     def _block(self, first: Places, second: Places) -> Floats:
         return self._sums[first[:, :, None], second[:, None, :]]
@@ -180,31 +202,27 @@ class ScoreSums:
         diagonal = np.arange(every.shape[1])
         whole[:, diagonal, diagonal] = self._kept[every]
         values, vectors = np.linalg.eigh(whole)
-        spread = vectors / np.maximum(values, MIN_VARIANCE)[:, None, :]
+        spread = vectors / np.maximum(values, SETTINGS.min_variance)[:, None, :]
         inverse: Floats = spread @ np.swapaxes(vectors, 1, 2)
         return inverse
 
-    def _noise_of(self, asked: Asked, to_x: Sequence[Floats], to_y: Sequence[Floats]) -> Floats:
+    def _noise_of(self, asked: Places, to_x: Sequence[Floats], to_y: Sequence[Floats]) -> Floats:
         """Covariance of the partial sums' noise, `[tests, products, products]`."""
-        of_x, of_y = (np.stack([self._inner[i] for i in side]) for side in (asked.x, asked.y))
-
-        def through(place: int, to: Floats) -> Floats:
-            inner = np.stack([self._inner[i] for i in asked.given[:, place]])
-            moved: Floats = np.swapaxes(to, 1, 2) @ inner @ to
-            return moved
+        x, y, *z = asked
+        of_x, of_y, *inner = (np.stack([self._inner[i] for i in column]) for column in asked)
 
         def size(first: Places, second: Places) -> Floats:
             return np.asarray(self._noise[first, second][:, None, None], dtype=np.float64)
 
-        by_x = [through(i, to) for i, to in enumerate(to_x)]
-        by_y = [through(i, to) for i, to in enumerate(to_y)]
-        noise = size(asked.x, asked.y) * _kron(of_x, of_y)
-        for i, column in enumerate(asked.given.T):
-            noise += size(column, asked.y) * _kron(by_x[i], of_y)
-            noise += size(asked.x, column) * _kron(of_x, by_y[i])
+        by_x = [np.swapaxes(to, 1, 2) @ own @ to for own, to in zip(inner, to_x, strict=True)]
+        by_y = [np.swapaxes(to, 1, 2) @ own @ to for own, to in zip(inner, to_y, strict=True)]
+        noise = size(x, y) * kron(of_x, of_y)
+        for i, column in enumerate(z):
+            noise += size(column, y) * kron(by_x[i], of_y)
+            noise += size(x, column) * kron(of_x, by_y[i])
             for j in range(i):
-                both = _kron(by_x[i], by_y[j]) + _kron(by_x[j], by_y[i])
-                noise += 2 * size(column, asked.given[:, j]) * both
+                both = kron(by_x[i], by_y[j]) + kron(by_x[j], by_y[i])
+                noise += 2 * size(column, z[j]) * both
         return noise
 
     def _mixture(self, y: Floats, sampling: Floats, covariance: Floats, weights: Floats) -> Mixture:
@@ -221,38 +239,9 @@ class ScoreSums:
 
 
 def _positive(matrices: Floats) -> Floats:
-    """Symmetric matrices with no eigenvalue below a tenth of `MIN_VARIANCE`."""
-    values, vectors = np.linalg.eigh((matrices + np.swapaxes(matrices, 1, 2)) / 2)
-    raised = np.maximum(values, MIN_VARIANCE / 10)[:, None, :]
-    positive: Floats = (vectors * raised) @ np.swapaxes(vectors, 1, 2)
-    return positive
-
-
-def _kron(left: Floats, right: Floats) -> Floats:
-    tests, i, k = len(left), left.shape[1], right.shape[1]
-    product = left[:, :, None, :, None] * right[:, None, :, None, :]
-    return product.reshape(tests, i * k, i * k)
-
-
-# --- ordered tests ---
-#
-# Tests of pairs of which a column is ordered and has many levels, beside the tests of all others.
-#
-# Such a pair is tested twice: for trends (`ci_tests.trend`), and for dependence of any shape by
-# chi-square. Each test has half of the level, so that together they hold it (Bonferroni). Given
-# other columns it is tested for trends alone, and only a test that was able to see the pair's own
-# trend may say that hardly any is left: one that was not says "undecided", whatever it saw.
-
-
-ABLE = 1.0
-"""A test given other columns is able if it sees so much of the pair's trend with probability .8."""
-LESS = 1.0
-"""Largest upper bound of a test that separates, in trends of the pair alone."""
-LEFT = 0.3
-"""So much of a pair's trend may be left by what scores and groups of the given columns miss."""
-BATCH = 256
-Shared = Mapping[str, npt.NDArray[np.bool_]]
-"""For each column that is counted on groups: which of them hold several levels, `[groups]`."""
+    """Symmetric matrices with no eigenvalue below a tenth of `min_variance`."""
+    symmetric = (matrices + np.swapaxes(matrices, 1, 2)) / 2
+    return with_eigenvalues(symmetric, lambda v: np.maximum(v, SETTINGS.min_variance / 10))
 
 
 @dataclass
@@ -288,8 +277,9 @@ class OrderedTests:
 
     def _if_able(self, query: Query, answer: Answer) -> Answer:
         trend = self.trends.get(query[:2], 0.0)
-        if answer.detectable <= ABLE * trend and answer.effect_upper <= LESS * trend:
-            left = answer.verdict == "dependent" and answer.effect_upper <= LEFT * trend
+        able, upper = answer.detectable <= SETTINGS.able * trend, answer.effect_upper
+        if able and upper <= SETTINGS.less * trend:
+            left = answer.verdict == "dependent" and upper <= SETTINGS.left * trend
             return replace(answer, verdict="undecided") if left else answer
         if answer.verdict == "dependent":
             return answer
@@ -325,15 +315,9 @@ class OrderedTests:
             shape = self._sums.shape(x, y, z)
             if shape is not None:
                 by_shape.setdefault(shape, []).append((i, [x, y, *z]))
-        for placed in by_shape.values():
-            for start in range(0, len(placed), BATCH):
-                batch = placed[start : start + BATCH]
-                columns = np.array([columns for _, columns in batch])
-                asked = Asked(columns[:, 0], columns[:, 1], columns[:, 2:])
-                mixture = self._sums.mixture_of(asked)
-                got = answers_of(mixture, level=level, margin=margin)
-                for (i, _), answer in zip(batch, got, strict=True):
-                    found[i] = answer
+        for batch in batches(by_shape, SETTINGS.batch):
+            mixture = self._sums.mixture_of(np.array([columns for _, columns in batch]).T)
+            place(found, batch, answers_of(mixture, level=level, margin=margin))
         return found
 
 

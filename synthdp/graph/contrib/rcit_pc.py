@@ -18,7 +18,7 @@ additive noise models.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -29,7 +29,15 @@ from scipy.stats import chi2, norm
 from synthdp.data.basis import Basis, Scale, rank_scale
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import POWER, Answer, Floats, Query, listed, shift
+from synthdp.graph.ci_tests.chi_square import (
+    POWER,
+    Answer,
+    Floats,
+    Query,
+    listed,
+    shift,
+    with_eigenvalues,
+)
 from synthdp.graph.contrib.anm_direction import ORIENT, orient, turn
 from synthdp.graph.discovery.orient import surest_colliders, tested_triples
 from synthdp.graph.discovery.skeleton import (
@@ -354,8 +362,8 @@ def residuals(
         np.maximum(least * before[:, ends].min(1), 1e-9)[:, None]
         for ends in (slice(k), slice(k, both))
     ]
-    s_x = _changed(covariance[:, :k, :k], lambda values: np.maximum(values, lower[0]))
-    s_y = _changed(covariance[:, k:, k:], lambda values: np.maximum(values, lower[1]))
+    s_x = with_eigenvalues(covariance[:, :k, :k], lambda values: np.maximum(values, lower[0]))
+    s_y = with_eigenvalues(covariance[:, k:, k:], lambda values: np.maximum(values, lower[1]))
     size = (len(x), k * y.shape[1], k * y.shape[1])
     scale = np.einsum("qik,qjl->qijkl", s_x, s_y).reshape(size)
     noise = _noise(left[:, :k], left[:, k:], inverse, sigma / rows).reshape(size)
@@ -387,16 +395,9 @@ def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
     return covariance
 
 
-def _changed(matrices: Floats, change: Callable[[Floats], Floats]) -> Floats:
-    """Symmetric matrices with their eigenvalues changed."""
-    values, vectors = np.linalg.eigh(matrices)
-    changed: Floats = (vectors * change(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return changed
-
-
 def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -> list[Answer]:
     """Verdict of each query; see the module for the null."""
-    root = _changed(left.scale, lambda values: np.sqrt(np.maximum(values, 0.0)))
+    root = with_eigenvalues(left.scale, lambda values: np.sqrt(np.maximum(values, 0.0)))
     inner = root @ np.linalg.solve(left.variance, root)
     lam = np.maximum(np.linalg.eigvalsh(inner), 0.0)
     whitened = np.linalg.solve(left.variance, left.covariance[..., None])

@@ -8,8 +8,7 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.level_groups import (
-    FEW_BINS,
-    MAX_GROUPS,
+    SETTINGS,
     LevelLaw,
     equal_groups,
     groups_of,
@@ -41,12 +40,12 @@ def test_groups_have_about_equal_mass_and_heavy_levels_are_alone() -> None:
         assert {79, 80} <= set(starts), "level 77 of the bins is a group"
         grouped = np.add.reduceat(margin, starts)[2:-1] / 0.6
         most = np.maximum.reduceat(margin[2:-1], np.array(starts[2:-1]) - 2) / 0.6
-        assert len(grouped) <= 2 * MAX_GROUPS
-        assert (grouped <= 1.5 / MAX_GROUPS + most).all()
+        assert len(grouped) <= 2 * SETTINGS.max_groups
+        assert (grouped <= 1.5 / SETTINGS.max_groups + most).all()
 
 
 def test_few_levels_and_categories_stay() -> None:
-    few, many = numeric("few", FEW_BINS), numeric("many", FEW_BINS + 1)
+    few, many = numeric("few", SETTINGS.few_bins), numeric("many", SETTINGS.few_bins + 1)
     words = ColumnDomain("words", "categorical", tuple(map(str, range(50))), False)
     domain = Domain((few, many, words))
     groups = equal_groups(domain, [np.full(size, 1 / size) for size in domain.sizes])
