@@ -71,11 +71,9 @@ def claimed(graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells
     This is one look-up, where `implications` lists all claims.
     """
     names = (claim.x, claim.y, *claim.given)
-    if len(set(names)) != len(names) or not set(names) <= set(graph.nodes):
-        return False
-    if frozenset((claim.x, claim.y)) in _silent_pairs(graph):
-        return False
-    if not _fits(claim, domain, max_cells):
+    known = len(set(names)) == len(names) and set(names) <= set(graph.nodes)
+    silent = frozenset((claim.x, claim.y)) in _silent_pairs(graph)
+    if not known or silent or not _fits(claim, domain, max_cells):
         return False
     if claim.kind == "independence":
         return graph.d_separated(claim.x, claim.y, claim.given)

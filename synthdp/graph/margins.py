@@ -229,7 +229,6 @@ def _with_heaps(
     total: float,
     smooth: Callable[[Floats, float, float], Sequence[Model]],
 ) -> Iterator[Model]:
-    """Smooth models with more and more heaps, in rounds."""
     heaps, expected = np.zeros(len(values), bool), values
     for _ in range(SETTINGS.heap_rounds):
         # A heap says nothing of its neighbours.

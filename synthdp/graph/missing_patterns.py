@@ -167,7 +167,6 @@ def _compared(first: Estimate, second: Estimate, both: Estimate, rows: float) ->
 
 
 def _density(distance: float, deviation: float) -> float:
-    """Density of a normal law at a distance from its mean."""
     return math.exp(-((distance / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
 
 

@@ -176,6 +176,5 @@ def causes(links: Iterable[PagLink], column: str) -> frozenset[str]:
 
 
 def _into(link: PagLink, column: str) -> bool:
-    """Whether the link is an arrow to the column."""
     here, there = (link.at_b, link.at_a) if link.b == column else (link.at_a, link.at_b)
     return (here, there) == ("arrow", "tail")

@@ -42,7 +42,6 @@ class NoisyTables:
 
     @cached_property
     def _positions(self) -> dict[str, set[int]]:
-        """Positions of the tables that contain each column."""
         positions: dict[str, set[int]] = {}
         for i, table in enumerate(self.tables):
             for name in table.columns:

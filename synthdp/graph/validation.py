@@ -194,27 +194,19 @@ def _test(
     """
     arrows = [claim for claim in claims if claim.kind == "arrow"]
     others = [claim for claim in claims if claim.kind == "independence"]
-    answers = tables.answer(_queries(arrows), level=level, margin=margin)
-    answers += tables.average_partial(_queries(others), level=level, margin=margin)
-    return {
-        claim: ClaimEvidence(claim, _status(claim, answer), answer)
-        for claim, answer in zip(arrows + others, answers, strict=True)
-    }
+    queries: dict[Implication, Query] = {claim: (claim.x, claim.y, claim.given) for claim in claims}
+    answers = tables.answer([queries[c] for c in arrows], level=level, margin=margin)
+    asked = [queries[c] for c in others]
+    answers += tables.average_partial(asked, level=level, margin=margin)
+    found = {}
+    for claim, answer in zip(arrows + others, answers, strict=True):
+        agrees = (claim.kind == "arrow") == (answer.verdict == "dependent")
+        status: Status = "supported" if agrees else "refuted"
+        status = "undecided" if answer.verdict == "undecided" else status
+        found[claim] = ClaimEvidence(claim, status, answer)
+    return found
 
 
-def _queries(claims: Sequence[Implication]) -> list[Query]:
-    return [(claim.x, claim.y, claim.given) for claim in claims]
-
-
-def _status(claim: Implication, answer: Answer) -> Status:
-    if answer.verdict == "undecided":
-        return "undecided"
-    claims_dependence = claim.kind == "arrow"
-    return "supported" if claims_dependence == (answer.verdict == "dependent") else "refuted"
-
-
-SIZES = {"small": 0.1, "medium": 0.3, "large": 0.5}  # Cohen's w
-MAX_TOLD = 3
 ADVICE = "more rows, fewer levels or a larger shares.graph exclude more"
 
 
@@ -249,8 +241,8 @@ def claim_text(finding: Mapping[str, Any]) -> str:
 
 
 def _refuted(refuted: Sequence[Mapping[str, Any]]) -> str:
-    first = sorted(refuted, key=lambda f: f["p_value"])[:MAX_TOLD]
-    more = f", and {len(refuted) - MAX_TOLD} more" if len(refuted) > MAX_TOLD else ""
+    first = sorted(refuted, key=lambda f: f["p_value"])[:3]
+    more = f", and {len(refuted) - 3} more" if len(refuted) > 3 else ""
     named = "; ".join(map(claim_text, first))
     missing = any(f["kind"] == "independence" for f in refuted)
     advice = ": each independence wants an arrow or a common cause more" if missing else ""
@@ -267,9 +259,9 @@ def _undecided(undecided: Sequence[Mapping[str, Any]], independences: int) -> st
     above = f"w = {median(known):.2g} (Cohen's w"
     if len(known) > 1:
         above += f", the median; {known[0]:.2g} in the best, {known[-1]:.2g} in the worst"
-    size, bound = next(
-        ((size, bound) for size, bound in SIZES.items() if known[0] <= bound), ("large", 0.5)
-    )
+    size, bound = "large", 0.5  # of Cohen's w
+    if known[0] <= 0.3:
+        size, bound = ("small", 0.1) if known[0] <= 0.1 else ("medium", 0.3)
     small = sum(value <= bound for value in known)
     return (
         f"{head}: an effect above {above}) is excluded, a {size} one ({bound:g}) in {small} of"

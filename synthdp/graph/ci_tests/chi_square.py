@@ -318,7 +318,8 @@ def contrasts(levels: int) -> Floats:
 def kron(left: Floats, right: Floats) -> Floats:
     """Kronecker products of matrices `[tests, i, i]` and `[tests, k, k]`."""
     size = left.shape[1] * right.shape[1]
-    return np.einsum("tij,tkl->tikjl", left, right).reshape(len(left), size, size)
+    product: Floats = np.einsum("tij,tkl->tikjl", left, right).reshape(len(left), size, size)
+    return product
 
 
 def with_eigenvalues(matrices: Floats, change: Callable[[Floats], Floats]) -> Floats:

@@ -139,7 +139,6 @@ def _contrasts(share: Floats, size: Floats, kept: int) -> tuple[Floats, Floats]:
 
 
 def _products(left: Floats, right: Floats) -> Floats:
-    """Sum over strata of outer products."""
     return np.swapaxes(left, 1, 2) @ right
 
 

@@ -75,14 +75,6 @@ def with_marks(
     links = {*map(frozenset, skeleton.linked), *map(frozenset, knowledge.confounded)}
     pairs = [p for p in combinations(graph.nodes, 2) if frozenset(p) in links]
     pag = Pag(graph.nodes, pairs)
-    _known(pag, skeleton, knowledge)
-    clear = {(frozenset((a, c)), b) for a, b, c in sure}
-    orient(pag, apart, ask, lambda a, b, c: (frozenset((a, c)), b) in clear)
-    return replace(graph, pag=pag.links(apart))
-
-
-def _known(pag: Pag, skeleton: Skeleton, knowledge: Knowledge) -> None:
-    """Set the marks that follow from the spec."""
     for a, b in sorted(knowledge.required):
         pag.put("tail", at=a, other=b)
         pag.put("arrow", at=b, other=a)
@@ -92,6 +84,9 @@ def _known(pag: Pag, skeleton: Skeleton, knowledge: Knowledge) -> None:
         for b in sorted(pag.around[a]):
             if not reach[place[a]] >> place[b] & 1:
                 pag.put("arrow", at=a, other=b)
+    clear = {(frozenset((a, c)), b) for a, b, c in sure}
+    orient(pag, apart, ask, lambda a, b, c: (frozenset((a, c)), b) in clear)
+    return replace(graph, pag=pag.links(apart))
 
 
 def _reached(nodes: Sequence[str], skeleton: Skeleton, knowledge: Knowledge) -> list[int]:

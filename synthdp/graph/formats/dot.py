@@ -274,7 +274,7 @@ def _look(edge: GraphEdge) -> str:
     )
 
 
-def _unseen_causes(graph: CausalGraph) -> tuple[list[tuple[str, ...]], dict[str, tuple[str, ...]]]:
+def _unseen_causes(graph: CausalGraph) -> tuple[list[tuple[str, str]], dict[str, tuple[str, ...]]]:
     """The pairs of columns with an unseen cause, and by a new node's name the larger sets."""
     free = (name for name in (f"U{i}" for i in count(1)) if name not in graph.nodes)
     sets = dict(zip(free, graph.latent, strict=False))

@@ -198,7 +198,6 @@ class GraphDraft:
         )
 
     def _names(self) -> dict[str, str]:
-        """By identifier: the node's name."""
         labels = {}
         for n, node in self._nodes.items():
             # Graphviz writes \N for the identifier; networkx repeats it where it has no label.

@@ -168,7 +168,6 @@ def write_yaml(graph: CausalGraph) -> str:
 
 
 def _node_of(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """By grouped column: its group."""
     return {name: group for group, names in groups.items() for name in names}
 
 
