@@ -84,7 +84,7 @@ def schema_problems(record: Any) -> Iterator[str]:
     from jsonschema import Draft202012Validator
 
     schema = json.loads(
-        files("synthdp.bundle.metadata")
+        files("synthdp.bundle")
         .joinpath("schemas/deployment.schema.json")
         .read_text(encoding="utf-8")
     )

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.certificate_text import about_column, code, in_words, plain, title_of
+from synthdp.bundle.certificate_text import about_column, code, in_words, plain, template, title_of
 from synthdp.bundle.table_files import PARQUET_NAME, citation
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -389,7 +388,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
     licence = "not stated: ask the publisher before you redistribute it"
     if spec.dataset.licence:
         licence = plain(spec.dataset.licence)
-    text: str = _template("README.md.j2").render(
+    text: str = template("README.md.j2").render(
         front_matter=front_matter(spec),
         title=plain(spec.dataset.title or spec.dataset.id),
         about=[f"> {plain(line)}".rstrip() for line in description],
@@ -435,18 +434,6 @@ def _example_question(spec: ReleaseSpec) -> str:
         if quoted(name) == name and isinstance(column, Integer | Number):
             return f"mean({name})"
     return "count()"
-
-
-def _template(name: str) -> Template:
-    """A Markdown template of this package. It escapes nothing: each value is quoted before."""
-    return Environment(
-        loader=PackageLoader("synthdp.bundle.metadata", "templates"),
-        autoescape=False,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    ).get_template(name)
 
 
 def graph_title(spec: ReleaseSpec) -> str:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from synthdp.bundle.certificate import EPSILONS, Certificate, PlannedSpend, profile_svg
-from synthdp.bundle.certificate_text import not_covered_markdown
+from synthdp.bundle.certificate_text import render
 from synthdp.bundle.deployment import (
     DEPLOYMENT,
     deployment_record,
@@ -96,7 +96,7 @@ class TestRegistryRecord:
                 for i, event in enumerate(planned)
             )
             own = stated.model_copy(update={"planned": spends})
-            limits = not_covered_markdown(own)
+            limits = render(own)
             assert (f"{told} is a 64-bit Gaussian rounded to a public lattice" in limits) is bool(
                 told
             )
@@ -113,7 +113,7 @@ class TestRegistryRecord:
         assert isinstance(content["basic"]["publication_date"], str)
         schema = json.loads(
             (
-                Path(__file__).parents[2] / "synthdp/bundle/metadata/schemas/deployment.schema.json"
+                Path(__file__).parents[2] / "synthdp/bundle/schemas/deployment.schema.json"
             ).read_text()
         )
         for name, section in content.items():
