@@ -74,11 +74,8 @@ def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFra
     )
 
 
-def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
-    """The content of `datapackage.json`.
-
-    It is a function of the spec, the run's id and the CSV's size and hash.
-    """
+def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, Any]:
+    """The content of `datapackage.json`."""
     dataset = spec.dataset
     package: dict[str, Any] = {
         "$schema": PROFILE,
@@ -103,8 +100,8 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) 
             "format": "csv",
             "mediatype": "text/csv",
             "encoding": "utf-8",
-            "bytes": csv_bytes,
-            "hash": f"sha256:{csv_sha256}",
+            "bytes": csv.bytes,
+            "hash": f"sha256:{csv.sha256}",
             **_blank_rows(spec),
             "schema": {
                 "$schema": SCHEMA_PROFILE,
@@ -379,11 +376,6 @@ def croissant(
         *(_labels(name, column) for name, column in spec.columns.items() if _named(column)),
     ]
     return content
-
-
-def written(path: Path, sha256: str) -> WrittenFile:
-    """Name, size and SHA-256 digest of a written file."""
-    return WrittenFile(path.name, path.stat().st_size, sha256)
 
 
 def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:

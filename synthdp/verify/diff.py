@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.derived import Bundle
 from synthdp.bundle.noisy_values import read_tables
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.column_domain import ColumnDomain
@@ -26,12 +27,8 @@ from synthdp.data.encoding import encode
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
-from synthdp.files import parse_json, read_text
-from synthdp.graph.causal import CausalGraph
 from synthdp.graph.diff import GraphDifference, difference
 from synthdp.progress import Advance, Reporter
-from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.checks import verify_bundle
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
@@ -75,22 +72,6 @@ class BundleDifference:
         }
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A verified bundle."""
-
-    folder: Path
-    spec: ReleaseSpec
-    certificate: Certificate
-    graph: CausalGraph
-    profile: dict[float, float]
-
-    @property
-    def domain(self) -> Domain:
-        """Its columns and levels."""
-        return Domain.from_spec(self.spec.columns)
-
-
 def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDifference:
     """Compare two bundles.
 
@@ -107,7 +88,7 @@ def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDiff
         return differences(first, second)
 
 
-def differences(a: Opened, b: Opened, *, rows: bool = True) -> BundleDifference:
+def differences(a: Bundle, b: Bundle, *, rows: bool = True) -> BundleDifference:
     """The findings on two bundles; those on their rows only where `rows` may be read."""
     graphs = difference(a.graph, b.graph)
     stated = (*_budget(a, b), *_graph(a, b, graphs), *_table(a, b))
@@ -116,7 +97,7 @@ def differences(a: Opened, b: Opened, *, rows: bool = True) -> BundleDifference:
     )
 
 
-def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
+def open_verified(folder: Path, progress: Advance | None = None) -> Bundle:
     """A bundle, once `verify` found nothing wrong with it.
 
     Raises:
@@ -132,28 +113,21 @@ def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
         ) from None
 
 
-def open_stated(folder: Path) -> Opened:
-    """What a bundle states, unverified.
+def open_stated(folder: Path) -> Bundle:
+    """What a bundle states, unverified; its graph and profile are read.
 
     Raises:
         OSError, ValueError, KeyError, TypeError, SynthdpError: it is not what it should be.
     """
-    return Opened(
-        folder,
-        parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml"),
-        Certificate.model_validate(parse_json(read_text(folder / "privacy/certificate.json"))),
-        CausalGraph.from_json(parse_json(read_text(folder / "graph.json"))),
-        {
-            p["epsilon"]: p["delta"]
-            for p in parse_json(read_text(folder / "privacy/profile.json"))["points"]
-        },
-    )
+    bundle = Bundle.stated(folder)
+    _ = bundle.graph, bundle.deltas
+    return bundle
 
 
 # --- budget ---
 
 
-def _budget(a: Opened, b: Opened) -> Iterator[Difference]:
+def _budget(a: Bundle, b: Bundle) -> Iterator[Difference]:
     one, two = a.certificate, b.certificate
     other = _other_promise(one, two)
     for what in ("adjacency", "unit_meaning", "unit_rows"):
@@ -181,14 +155,14 @@ def _other_promise(one: Certificate, two: Certificate) -> str:
     )
 
 
-def _trade_off(a: Opened, b: Opened, *, why: str) -> Difference:
+def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
     """The whole profile: better where delta is nowhere larger and somewhere smaller.
 
     It is compared at the epsilons of both.
     """
-    shared = sorted(a.profile.keys() & b.profile.keys())
-    above = any(b.profile[e] > a.profile[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
-    below = any(b.profile[e] < a.profile[e] * (1 - CLOSE_DELTA) - 1e-13 for e in shared)
+    shared = sorted(a.deltas.keys() & b.deltas.keys())
+    above = any(b.deltas[e] > a.deltas[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
+    below = any(b.deltas[e] < a.deltas[e] * (1 - CLOSE_DELTA) - 1e-13 for e in shared)
     at = (
         f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the"
         " whole trade-off"
@@ -196,7 +170,7 @@ def _trade_off(a: Opened, b: Opened, *, why: str) -> Difference:
         else "whole trade-off"
     )
     values = [
-        o.profile[min(shared, key=lambda e: abs(e - a.certificate.epsilon))] if shared else None
+        o.deltas[min(shared, key=lambda e: abs(e - a.certificate.epsilon))] if shared else None
         for o in (a, b)
     ]
     if why or (above and below) or not shared:
@@ -211,7 +185,7 @@ def _trade_off(a: Opened, b: Opened, *, why: str) -> Difference:
 # --- graph and table ---
 
 
-def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Difference]:
+def _graph(a: Bundle, b: Bundle, found: GraphDifference) -> Iterator[Difference]:
     yield _equal("graph", "mode", a.spec.graph.mode, b.spec.graph.mode)
     changes = (
         f"{len(found.added)} added, {len(found.removed)} removed, {len(found.turned)} turned;"
@@ -236,7 +210,7 @@ def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Difference]
         )
 
 
-def _table(a: Opened, b: Opened) -> Iterator[Difference]:
+def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     yield _equal("table", "dataset", a.spec.dataset.id, b.spec.dataset.id)
     gone, new = (
         [n for n in x.spec.columns if n not in y.spec.columns] for x, y in ((a, b), (b, a))
@@ -274,7 +248,7 @@ def _incomparable(why: str) -> Difference:
     return Difference("quality", "distance to the noisy tables", None, None, "not comparable", why)
 
 
-def _quality(a: Opened, b: Opened) -> Iterator[Difference]:
+def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
     """Distances to the noisy tables, where both describe one dataset by levels in common."""
     if a.spec.dataset.id != b.spec.dataset.id:
         yield _incomparable("they are of different datasets")

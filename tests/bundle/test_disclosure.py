@@ -24,10 +24,11 @@ from synthdp.bundle.deployment import (
     deployment_yaml,
     schema_problems,
 )
+from synthdp.bundle.derived import FILES, sha256
 from synthdp.bundle.descriptions import public_spec
 from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.report_page import REPORT, public_report
-from synthdp.bundle.write import FILES, sha256, write_bundle
+from synthdp.bundle.write import write_bundle
 from synthdp.files import SUMS
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
