@@ -33,7 +33,7 @@ from synthdp.privacy.events.kinds import (
 )
 from synthdp.privacy.noise import NoiseKind
 from synthdp.privacy.plan import SCORES
-from synthdp.spec.load.wording import up
+from synthdp.spec.load.wording import many, up
 from synthdp.spec.model import Column, Dataset, Gate, derived_of
 
 WAYS = {"tv1": "one-way", "tv2": "two-way"}
@@ -102,7 +102,10 @@ def template(name: str) -> Template:
         "g": lambda value: f"{value:g}",
         "gate": _gate,
         "interval": _interval,
+        "many": many,
         "plain": plain,
+        "quoted": quoted,
+        "score": in_words,
         "up": up,
         "value": _value,
         "what": what,
@@ -194,6 +197,11 @@ def plain(text: str) -> str:
     """
     words = " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "'")
     return re.sub(r"([|*_\[\]~])", r"\\\1", words)
+
+
+def quoted(text: str | None) -> list[str]:
+    """Lines of a Markdown quotation: a publisher's words cannot pass for what the page states."""
+    return [f"> {plain(line)}".rstrip() for line in (text or "").strip().splitlines()]
 
 
 def code(text: str) -> str:
