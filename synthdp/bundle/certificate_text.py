@@ -77,23 +77,29 @@ def audit_markdown(record: AuditRecord | None) -> str:
     return text.removesuffix("\n")
 
 
-@cache
 def template(name: str) -> Template:
-    """A Markdown template of this package. It escapes nothing: each value is quoted by a filter."""
+    """A Markdown template of this package."""
+    return environment().get_template(name)
 
-    def source(name: str) -> str:
-        text = files("synthdp.bundle").joinpath("templates", name).read_text(encoding="utf-8")
-        return re.sub(r"\\\n *", "", text)
 
-    environment = Environment(
-        loader=FunctionLoader(source),
+def template_text(name: str) -> str:
+    """The text of a template, its continued lines joined."""
+    text = files("synthdp.bundle").joinpath("templates", name).read_text(encoding="utf-8")
+    return re.sub(r"\\\n *", "", text)
+
+
+@cache
+def environment() -> Environment:
+    """What templates are made with. It escapes nothing: each value is quoted by a filter."""
+    made = Environment(
+        loader=FunctionLoader(template_text),
         autoescape=False,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "bound": lambda value: "no bound" if value is None else up(value),
         "code": code,
         "event": describe_event,
@@ -110,7 +116,7 @@ def template(name: str) -> Template:
         "value": _value,
         "what": what,
     }
-    return environment.get_template(name)
+    return made
 
 
 def describe_event(event: Mapping[str, Any]) -> str:
