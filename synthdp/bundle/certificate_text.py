@@ -22,6 +22,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from synthdp.bundle.audit_record import SANITY, Advantage, AuditRecord
 from synthdp.bundle.certificate import Certificate
+from synthdp.drawing.svg import safe, shortened
 from synthdp.errors import BudgetError
 from synthdp.evaluate.dp_scores import LEVEL, ChargedScore
 from synthdp.privacy.events.kinds import (
@@ -112,9 +113,11 @@ def environment() -> Environment:
         "plain": plain,
         "quoted": quoted,
         "score": in_words,
+        "shortened": shortened,
         "up": up,
         "value": _value,
         "what": what,
+        "xml": safe,
     }
     return made
 
@@ -165,6 +168,31 @@ def _gate(gate: Gate) -> str:
 
 def _interval(gap: Advantage) -> str:
     return f"{gap.value:.3f} ({gap.lower:.3f} to {gap.upper:.3f})"
+
+
+def effects_svg(certificate: Certificate) -> str:
+    """The causal diagram: effects of a data point, a status, and a group, jointly and in total.
+
+    Sections 5 and 6.3 of Tschantz, Sen and Datta, with the bounds of this release.
+    """
+    groups = {g.size: g for g in certificate.groups}
+
+    def joint(size: int) -> str:
+        group = groups.get(size)
+        if group is None:
+            return "not tabulated"
+        return _words(group.joint_epsilon, group.joint_delta)
+
+    two = groups.get(2)
+    total = "not tabulated" if two is None else _words(two.total_epsilon, two.total_delta)
+    return template("effects.svg.j2").render(
+        title=f"What the guarantee of {certificate.title or certificate.dataset} bounds",
+        bounds={"point": joint(1), "status": joint(2), "joint": joint(2), "total": total},
+    )
+
+
+def _words(epsilon: float | None, delta: float) -> str:
+    return "no bound" if epsilon is None else f"at most {up(epsilon)}, at delta {delta:g}"
 
 
 # --- scores ---

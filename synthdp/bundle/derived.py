@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.bundle.certificate import Certificate, profile_svg
-from synthdp.bundle.certificate_text import render
+from synthdp.bundle.certificate_text import effects_svg, render
 from synthdp.bundle.content import MODEL_FILES
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.descriptions import DATACARD, datacard, graph_title, readme
-from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.report_page import REPORT, link_strengths, public_report
 from synthdp.bundle.signing import STATEMENT

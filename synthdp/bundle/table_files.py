@@ -77,9 +77,10 @@ def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFra
 def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, Any]:
     """The content of `datapackage.json`."""
     dataset = spec.dataset
+    all_missing = all(column.missing for column in spec.columns.values())
     package: dict[str, Any] = {
         "$schema": PROFILE,
-        "name": _slug(f"{dataset.id}-synthetic"),
+        "name": re.sub(r"[^a-z0-9._-]+", "-", f"{dataset.id}-synthetic".lower()),
         "id": run,
         "title": title_of(dataset),
         "description": f"{dataset.description.strip()}\n\n{_NOTE}"
@@ -102,7 +103,8 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, An
             "encoding": "utf-8",
             "bytes": csv.bytes,
             "hash": f"sha256:{csv.sha256}",
-            **_blank_rows(spec),
+            # A row may miss all its columns, which Frictionless calls blank and invalid.
+            **({"dialect": {"skipBlankRows": True}} if all_missing else {}),
             "schema": {
                 "$schema": SCHEMA_PROFILE,
                 "fields": [_field(n, c) for n, c in spec.columns.items()],
@@ -114,19 +116,6 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, An
 
 
 _NOTE = "Synthetic rows under differential privacy; privacy/certificate.md states the guarantee."
-
-
-def _blank_rows(spec: ReleaseSpec) -> dict[str, Any]:
-    """Where each column may be missing, a row may miss all of them, which is no error of the file.
-
-    Frictionless calls such a row blank and invalid unless it is told to pass over it.
-    """
-    able = all(column.missing for column in spec.columns.values())
-    return {"dialect": {"skipBlankRows": True}} if able else {}
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower())
 
 
 def _contact(text: str) -> dict[str, Any]:
@@ -272,40 +261,13 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
 CROISSANT = "croissant.json"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 RECORDS = "rows"
+TERMS = """citeAs column equivalentProperty extract field fileProperty fileObject fileSet format
+includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace
+samplingRate separator source subField transform"""
 CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    **{
-        term: f"cr:{term}"
-        for term in (
-            *(
-                "citeAs",
-                "column",
-                "equivalentProperty",
-                "extract",
-                "field",
-                "fileProperty",
-                "fileObject",
-                "fileSet",
-                "format",
-                "includes",
-            ),
-            *(
-                "isLiveDataset",
-                "jsonPath",
-                "key",
-                "md5",
-                "parentField",
-                "path",
-                "recordSet",
-                "references",
-                "regex",
-                "repeated",
-                "replace",
-            ),
-            *("samplingRate", "separator", "source", "subField", "transform"),
-        )
-    },
+    **{term: f"cr:{term}" for term in TERMS.split()},
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",

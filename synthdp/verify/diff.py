@@ -163,23 +163,16 @@ def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
     shared = sorted(a.deltas.keys() & b.deltas.keys())
     above = any(b.deltas[e] > a.deltas[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
     below = any(b.deltas[e] < a.deltas[e] * (1 - CLOSE_DELTA) - 1e-13 for e in shared)
-    at = (
-        f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the"
-        " whole trade-off"
-        if shared
-        else "whole trade-off"
-    )
-    values = [
-        o.deltas[min(shared, key=lambda e: abs(e - a.certificate.epsilon))] if shared else None
-        for o in (a, b)
-    ]
+    at = "whole trade-off"
+    values: tuple[float | None, float | None] = (None, None)
+    if shared:
+        nearest = min(shared, key=lambda e: abs(e - a.certificate.epsilon))
+        at = f"delta at epsilon {nearest:g} of the whole trade-off"
+        values = (a.deltas[nearest], b.deltas[nearest])
     if why or (above and below) or not shared:
-        return Difference(
-            "budget", at, values[0], values[1], "not comparable", why or "the curves cross"
-        )
-    return Difference(
-        "budget", at, values[0], values[1], "worse" if above else "better" if below else "same"
-    )
+        why = why or "the curves cross"
+        return Difference("budget", at, *values, "not comparable", why)
+    return Difference("budget", at, *values, "worse" if above else "better" if below else "same")
 
 
 # --- graph and table ---
@@ -191,23 +184,11 @@ def _graph(a: Bundle, b: Bundle, found: GraphDifference) -> Iterator[Difference]
         f"{len(found.added)} added, {len(found.removed)} removed, {len(found.turned)} turned;"
         f" {found.common} in common"
     )
-    yield Difference(
-        "graph",
-        "links",
-        len(found.before.edges),
-        len(found.after.edges),
-        "same" if found.same else "different",
-        changes,
-    )
+    links = len(found.before.edges), len(found.after.edges)
+    yield _equal("graph", "links", *links, same=found.same, why=changes)
     counts = [sum(e.provenance == "refuted" for e in o.graph.edges) for o in (a, b)]
     if any(counts):
-        yield Difference(
-            "graph",
-            "refuted arrows",
-            counts[0],
-            counts[1],
-            "same" if counts[0] == counts[1] else "different",
-        )
+        yield _equal("graph", "refuted arrows", *counts)
 
 
 def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
@@ -220,22 +201,11 @@ def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     ]
     said = {"gone": gone, "new": new, "declared otherwise": changed}
     why = "; ".join(f"{how}: {_some(names)}" for how, names in said.items() if names)
-    yield Difference(
-        "table",
-        "columns",
-        len(a.spec.columns),
-        len(b.spec.columns),
-        "different" if why else "same",
-        why,
-    )
+    columns = len(a.spec.columns), len(b.spec.columns)
+    yield _equal("table", "columns", *columns, same=not why, why=why)
     yield _equal("table", "rows", a.spec.sampling.rows, b.spec.sampling.rows)
-    yield _equal(
-        "table",
-        "constraints",
-        len(a.spec.constraints),
-        len(b.spec.constraints),
-        same=a.spec.constraints == b.spec.constraints,
-    )
+    one, two = a.spec.constraints, b.spec.constraints
+    yield _equal("table", "constraints", len(one), len(two), same=one == two)
 
 
 def _some(names: list[str]) -> str:
@@ -244,18 +214,17 @@ def _some(names: list[str]) -> str:
     )
 
 
-def _incomparable(why: str) -> Difference:
-    return Difference("quality", "distance to the noisy tables", None, None, "not comparable", why)
-
-
 def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
     """Distances to the noisy tables, where both describe one dataset by levels in common."""
-    if a.spec.dataset.id != b.spec.dataset.id:
-        yield _incomparable("they are of different datasets")
-        return
     common = common_levels(a.domain, b.domain)
-    if not common.alike and not common.merged:
-        yield _incomparable("no column has levels in both that could be compared")
+    why = ""
+    if a.spec.dataset.id != b.spec.dataset.id:
+        why = "they are of different datasets"
+    elif not common.alike and not common.merged:
+        why = "no column has levels in both that could be compared"
+    if why:
+        what = "distance to the noisy tables"
+        yield Difference("quality", what, None, None, "not comparable", why)
         return
     only = "" if a.domain == b.domain else "; only of columns with the same levels"
     for found in distances(a.folder, b.folder, a.domain, b.domain):
@@ -263,29 +232,14 @@ def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
             f"mean total variation, {found.tables} tables; noise alone moves the difference by"
             f" {found.noise:.1g}{only}"
         )
-        yield Difference(
-            "quality",
-            f"distance to noisy {found.ways}-way tables",
-            found.a,
-            found.b,
-            _as_verdict(found.verdict),
-            why,
-        )
+        what = f"distance to noisy {found.ways}-way tables"
+        yield Difference("quality", what, found.a, found.b, found.verdict, why)
     between = apart(a.folder, b.folder, a.domain, b.domain)
     bins = f"; on the bins that both have: {_some([*common.merged])}" if common.merged else ""
     rest = f"; left out, other levels: {_some([*common.apart])}" if common.apart else ""
-    yield Difference(
-        "quality",
-        "distance between the two, 1-way",
-        None,
-        between,
-        "same" if between == 0 else "different",
-        f"mean total variation{bins}{rest}",
-    )
-
-
-def _as_verdict(text: str) -> Verdict:
-    return "better" if text == "better" else "worse" if text == "worse" else "same"
+    verdict: Verdict = "same" if between == 0 else "different"
+    why = f"mean total variation{bins}{rest}"
+    yield Difference("quality", "distance between the two, 1-way", None, between, verdict, why)
 
 
 def _equal(
@@ -295,10 +249,10 @@ def _equal(
     b: Any,
     *,
     same: bool | None = None,
+    why: str = "",
 ) -> Difference:
-    return Difference(
-        topic, what, a, b, "same" if (a == b if same is None else same) else "different"
-    )
+    equal = a == b if same is None else same
+    return Difference(topic, what, a, b, "same" if equal else "different", why)
 
 
 def _less(
@@ -308,9 +262,8 @@ def _less(
     if why:
         return Difference(topic, what, a, b, "not comparable", why)
     if a is None or b is None:
-        return Difference(
-            topic, what, a, b, "same" if a is b else "better" if a is None else "worse"
-        )
+        verdict: Verdict = "same" if a is b else "better" if a is None else "worse"
+        return Difference(topic, what, a, b, verdict)
     if abs(a - b) <= CLOSE * max(a, b):
         return Difference(topic, what, a, b, "same")
     return Difference(topic, what, a, b, "better" if b < a else "worse")
@@ -374,7 +327,7 @@ class Distance:
     noise: float
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """What the second is, compared with the first."""
         if abs(self.b - self.a) <= CLEAR * self.noise:
             return "same"
@@ -419,13 +372,8 @@ def distances(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> 
         chosen = [c for c in against if len(c.columns) == ways]
         true = {c: nearest_distribution(against[c].counts) for c in chosen}
         means = [float(np.mean([np.abs(s[c] - true[c]).sum() / 2 for c in chosen])) for s in shares]
-        yield Distance(
-            ways,
-            len(chosen),
-            means[0],
-            means[1],
-            _noise_of(shares, {c: against[c] for c in chosen}),
-        )
+        noise = _noise_of(shares, {c: against[c] for c in chosen})
+        yield Distance(ways, len(chosen), means[0], means[1], noise)
 
 
 def _noise_of(

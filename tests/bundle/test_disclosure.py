@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from synthdp.bundle.certificate import EPSILONS, Certificate, PlannedSpend, profile_svg
-from synthdp.bundle.certificate_text import render
+from synthdp.bundle.certificate_text import effects_svg, render
 from synthdp.bundle.deployment import (
     DEPLOYMENT,
     deployment_record,
@@ -26,7 +26,6 @@ from synthdp.bundle.deployment import (
 )
 from synthdp.bundle.derived import FILES, sha256
 from synthdp.bundle.descriptions import public_spec
-from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import write_bundle
 from synthdp.files import SUMS
