@@ -74,15 +74,13 @@ def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFra
     )
 
 
-def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
-    """The content of `datapackage.json`.
-
-    It is a function of the spec, the run's id and the CSV's size and hash.
-    """
+def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, Any]:
+    """The content of `datapackage.json`."""
     dataset = spec.dataset
+    all_missing = all(column.missing for column in spec.columns.values())
     package: dict[str, Any] = {
         "$schema": PROFILE,
-        "name": _slug(f"{dataset.id}-synthetic"),
+        "name": re.sub(r"[^a-z0-9._-]+", "-", f"{dataset.id}-synthetic".lower()),
         "id": run,
         "title": title_of(dataset),
         "description": f"{dataset.description.strip()}\n\n{_NOTE}"
@@ -103,9 +101,10 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) 
             "format": "csv",
             "mediatype": "text/csv",
             "encoding": "utf-8",
-            "bytes": csv_bytes,
-            "hash": f"sha256:{csv_sha256}",
-            **_blank_rows(spec),
+            "bytes": csv.bytes,
+            "hash": f"sha256:{csv.sha256}",
+            # A row may miss all its columns, which Frictionless calls blank and invalid.
+            **({"dialect": {"skipBlankRows": True}} if all_missing else {}),
             "schema": {
                 "$schema": SCHEMA_PROFILE,
                 "fields": [_field(n, c) for n, c in spec.columns.items()],
@@ -117,19 +116,6 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) 
 
 
 _NOTE = "Synthetic rows under differential privacy; privacy/certificate.md states the guarantee."
-
-
-def _blank_rows(spec: ReleaseSpec) -> dict[str, Any]:
-    """Where each column may be missing, a row may miss all of them, which is no error of the file.
-
-    Frictionless calls such a row blank and invalid unless it is told to pass over it.
-    """
-    able = all(column.missing for column in spec.columns.values())
-    return {"dialect": {"skipBlankRows": True}} if able else {}
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower())
 
 
 def _contact(text: str) -> dict[str, Any]:
@@ -275,40 +261,13 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
 CROISSANT = "croissant.json"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 RECORDS = "rows"
+TERMS = """citeAs column equivalentProperty extract field fileProperty fileObject fileSet format
+includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace
+samplingRate separator source subField transform"""
 CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    **{
-        term: f"cr:{term}"
-        for term in (
-            *(
-                "citeAs",
-                "column",
-                "equivalentProperty",
-                "extract",
-                "field",
-                "fileProperty",
-                "fileObject",
-                "fileSet",
-                "format",
-                "includes",
-            ),
-            *(
-                "isLiveDataset",
-                "jsonPath",
-                "key",
-                "md5",
-                "parentField",
-                "path",
-                "recordSet",
-                "references",
-                "regex",
-                "repeated",
-                "replace",
-            ),
-            *("samplingRate", "separator", "source", "subField", "transform"),
-        )
-    },
+    **{term: f"cr:{term}" for term in TERMS.split()},
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
@@ -379,11 +338,6 @@ def croissant(
         *(_labels(name, column) for name, column in spec.columns.items() if _named(column)),
     ]
     return content
-
-
-def written(path: Path, sha256: str) -> WrittenFile:
-    """Name, size and SHA-256 digest of a written file."""
-    return WrittenFile(path.name, path.stat().st_size, sha256)
 
 
 def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:

@@ -6,16 +6,13 @@ Everything that came out of rows must be `Released`, with receipts of charges in
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import Certificate, PlannedSpend, certify, profile_of, profile_svg
-from synthdp.bundle.certificate_text import render
+from synthdp.bundle.certificate import PlannedSpend, certify, profile_of, profile_svg
 from synthdp.bundle.content import (
     MODEL_FILES,
     BundleContent,
@@ -26,59 +23,19 @@ from synthdp.bundle.content import (
     receipts_of,
     refuse,
 )
-from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
-from synthdp.bundle.descriptions import (
-    DATACARD,
-    datacard,
-    graph_title,
-    public_spec,
-    readme,
-    spec_yaml,
-)
-from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.derived import DERIVED, Bundle, as_json, sha256
+from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.bundle.noisy_values import ESTIMANDS, tables_json
-from synthdp.bundle.report_page import REPORT, link_strengths, public_report
+from synthdp.bundle.report_page import REPORT
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
-from synthdp.bundle.table_files import (
-    CROISSANT,
-    CSV_NAME,
-    PARQUET_NAME,
-    croissant,
-    descriptor,
-    write_csv,
-    write_parquet,
-    written,
-)
+from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
-FILES = (
-    DATACARD,
-    "README.md",
-    CROISSANT,
-    "datapackage.json",
-    "graph.json",
-    "graph.svg",
-    "marginals.json",
-    *MODEL_FILES,
-    "privacy/certificate.json",
-    "privacy/certificate.md",
-    "privacy/effects.svg",
-    "privacy/ledger.json",
-    "privacy/profile.json",
-    "privacy/profile.svg",
-    REPORT,
-    "spec.yaml",
-    CSV_NAME,
-    PARQUET_NAME,
-)
-# In a bundle only where the spec states its publication, has estimands, or a key was given. SUMS
-# lists the first two and not the third: the statement names SUMS.
-BY_SPEC = (DEPLOYMENT, ESTIMANDS)
-OPTIONAL = (*BY_SPEC, STATEMENT)
 WRITING = (
     "certificate",
     "table",
@@ -130,8 +87,8 @@ def _write_all(
     signer: Signer | None,
     begin: Callable[[str], None],
 ) -> None:
-    certificate, table, description, page = WRITING
-    begin(certificate)
+    certifying, tabling, describing, showing = WRITING
+    begin(certifying)
     spec = public_spec(content.spec)
     facts = certify(
         spec,
@@ -144,49 +101,40 @@ def _write_all(
         audit=content.audit,
         scores=content.scores.value if content.scores else (),
     )
-    graph = content.graph.value if isinstance(content.graph, Released) else content.graph
+    begin(tabling)
     frame = content.synthetic.value
-    begin(table)
     order = fresh_generator().permutation(len(frame))  # row order must carry nothing
     write_csv(frame.iloc[order], spec.columns, draft / CSV_NAME)
     write_parquet(draft / CSV_NAME, spec.columns, draft / PARQUET_NAME)
     _write_model(draft, content.model.value)
-    begin(description)
-    csv, parquet = (written(draft / n, sha256(draft / n)) for n in (CSV_NAME, PARQUET_NAME))
-    day, tables = entries[-1].at[:10], content.tables.value
-    strengths = link_strengths(draft, spec, graph, tables)
-    texts = {
-        "spec.yaml": spec_yaml(spec),
-        "README.md": readme(spec, facts, day=day),
-        DATACARD: datacard(spec, facts, graph, tables, strengths, day=day),
-        CROISSANT: as_json(croissant(spec, facts, day=day, csv=csv, parquet=parquet)),
-        "graph.json": as_json(
-            graph.to_json()
-            | ({"validation": content.validation.value.to_json()} if content.validation else {})
-        ),
-        "graph.svg": graph.to_svg(title=graph_title(spec)),
-        "marginals.json": as_json(tables_json(tables)),
-        "datapackage.json": as_json(
-            descriptor(spec, run=content.run, csv_bytes=csv.bytes, csv_sha256=csv.sha256)
-        ),
-        "privacy/ledger.json": _ledger_json(content.run, balance, entries),
-        **({ESTIMANDS: as_json(content.estimands.value)} if content.estimands else {}),
-        **_disclosure(spec, facts, day=day),
-    }
-    for name, text in texts.items():
-        _write_text(draft / name, text)
-    begin(page)
-    _write_text(draft / REPORT, public_report(draft))  # of the files above alone
-    listed = sorted({*texts, CSV_NAME, PARQUET_NAME, REPORT, *MODEL_FILES})
-    _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in listed))
-    if signer is not None:
-        _write_text(draft / STATEMENT, _statement(draft, [*listed, SUMS], facts, signer))
-
-
-def _ledger_json(run: str, balance: Balance, entries: list[Entry]) -> str:
-    """The run's entries, and what all runs on the dataset had taken."""
+    begin(describing)
     told = [e.to_json() for e in entries]
-    return as_json({"run": run, "balance": asdict(balance), "entries": told})
+    ledger = {"run": content.run, "balance": asdict(balance), "entries": told}
+    graph = content.graph.value if isinstance(content.graph, Released) else content.graph
+    found = {"validation": content.validation.value.to_json()} if content.validation else {}
+    _write_text(draft / "spec.yaml", spec_yaml(spec))
+    for name, stated in {
+        "graph.json": graph.to_json() | found,
+        "marginals.json": tables_json(content.tables.value),
+        "privacy/ledger.json": ledger,
+        "privacy/certificate.json": facts.model_dump(mode="json"),
+        "privacy/profile.json": profile_of(facts.planned, spec),
+        **({ESTIMANDS: content.estimands.value} if content.estimands else {}),
+    }.items():
+        _write_text(draft / name, as_json(stated))
+    bundle = Bundle(draft, spec, facts, day=entries[-1].at[:10])
+    for name, derived in DERIVED.items():
+        if name == REPORT:
+            begin(showing)
+        text = derived.make(bundle)
+        if text is not None:
+            _write_text(draft / name, text)
+    names = sorted(p.relative_to(draft).as_posix() for p in draft.rglob("*") if p.is_file())
+    _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in names))
+    if signer is not None:
+        digests = {n: sha256(draft / n) for n in (*names, SUMS)}
+        statement = make_statement(digests, facts.model_dump(mode="json"))
+        _write_text(draft / STATEMENT, as_json(sign(statement, signer)))
 
 
 def foresee(
@@ -210,26 +158,10 @@ def foresee(
         receipts={},
         audit=audit,
     )
-    _disclosure(spec, facts, day="2000-01-01")
-
-
-def _disclosure(spec: ReleaseSpec, facts: Certificate, *, day: str) -> dict[str, str]:
-    """The certificate in all its forms, for people, programs and registers."""
-    profile = profile_of(facts.planned, spec)
-    record = deployment_record(spec, facts, day=day)
-    return {
-        "privacy/certificate.json": as_json(facts.model_dump(mode="json")),
-        "privacy/certificate.md": render(facts),
-        "privacy/effects.svg": effects_svg(facts),
-        "privacy/profile.json": as_json(profile),
-        "privacy/profile.svg": profile_svg(profile, facts),
-        **({DEPLOYMENT: deployment_yaml(record)} if record else {}),
-    }
-
-
-def _statement(draft: Path, names: list[str], facts: Certificate, signer: Signer) -> str:
-    statement = make_statement({n: sha256(draft / n) for n in names}, facts.model_dump(mode="json"))
-    return as_json(sign(statement, signer))
+    profile_svg(profile_of(facts.planned, spec), facts)
+    bundle = Bundle(Path(), spec, facts, day="2000-01-01")
+    for name in ("privacy/certificate.md", "privacy/effects.svg", DEPLOYMENT):
+        DERIVED[name].make(bundle)
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -247,14 +179,3 @@ def _write_model(draft: Path, model: Saves) -> None:
             f"wrote {', '.join(sorted(written))}; a bundle takes {', '.join(MODEL_FILES)} and"
             " nothing else",
         )
-
-
-def as_json(content: object) -> str:
-    """JSON for files: readable, stable, and never NaN or infinity."""
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

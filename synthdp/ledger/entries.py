@@ -10,9 +10,6 @@ What a dataset has spent, what it may spend, and whether a reservation fits.
 
 This is the filter of the proof in `ledger.ledger`, apart from the database: a plan where there is
 no ledger yet need not import the database's library.
-
-Apart, because whoever only plans where there is no ledger yet need not wait for the database's
-library.
 """
 
 from __future__ import annotations
@@ -164,6 +161,7 @@ def check_first(
 ) -> None:
     """Check that a ledger of this `balance` would accept (epsilon, delta) now.
 
+    It is the filter of the ledger's proof, and the agreement of spec and ledger on the cap.
     `cap` is the spec's, and becomes the dataset's where there was none.
 
     Raises:
@@ -171,13 +169,6 @@ def check_first(
     """
     if balance.cap_epsilon is None and cap is not None:
         balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
-    _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
-
-
-def _check_cap(
-    balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float
-) -> None:
-    """The filter of the ledger's proof, and the agreement of spec and ledger on the cap."""
     if cap is not None and cap != (balance.cap_epsilon, balance.cap_delta):
         raise BudgetError(
             f"the spec's cap for dataset {balance.dataset} is epsilon {cap[0]:g}, delta {cap[1]:g};"

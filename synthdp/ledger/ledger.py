@@ -225,11 +225,9 @@ class Ledger:
                         raise BudgetError(
                             f"run {run} already charged {purpose!r} with another event"
                         )
-                    return (
-                        entry
-                        if after is None
-                        else _append(connection, dataset, run, "charge", body, after)
-                    )
+                    if after is None:
+                        return entry
+                    return _append(connection, dataset, run, "charge", body, after)
             kinds = [e.kind for e in mine]
             if "reserve" not in kinds or "settle" in kinds:
                 raise _no_reservation(dataset, run)
@@ -352,9 +350,7 @@ def _no_reservation(dataset: str, run: str) -> BudgetError:
 class Lease:
     """The lease of this process on one run. The next process that opens the run takes it over.
 
-    The lease of one process on a run, kept in the ledger.
-
-    The ledger is the one place that all copies of a run's folder share.
+    It is kept in the ledger, the one place that all copies of a run's folder share.
 
     Claim [derived here]. Of everything that a run releases, one value for each charged purpose is
     ever used, and one checkpoint for each step, however often the run's folder is copied, set back

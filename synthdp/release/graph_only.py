@@ -251,7 +251,7 @@ def _run(job: Job, reporter: Reporter) -> GraphOutcome:
 
 def _write(out: Path, outcome: GraphOutcome) -> None:
     """`graph.json`, its picture, and the arrows as a spec's `graph` section."""
-    from synthdp.bundle.write import as_json
+    from synthdp.bundle.derived import as_json
 
     title = outcome.job.spec.dataset.title or outcome.job.spec.dataset.id
     files: Mapping[str, str] = {

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
 from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL, sha256
 from synthdp.bundle.signing import (
     ALGORITHM,
     PAYLOAD_TYPE,
@@ -35,7 +36,6 @@ from synthdp.bundle.signing import (
     open_envelope,
 )
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
-from synthdp.bundle.write import BY_SPEC, FILES, OPTIONAL, sha256
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.verify.content import CONTENT_CHECKS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,42 +39,6 @@ PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 # --- the table ---
 
 
-@dataclass
-class _TableCount:
-    """Rows of the table that were read, and the number of wrong values or rows by kind of error."""
-
-    rows: int
-    outside: dict[str, int]
-    violated: dict[str, int]
-    miscomputed: dict[str, int]
-
-    @classmethod
-    def of(cls, domain: Domain, constraints: Constraints, texts: Iterable[str]) -> _TableCount:
-        """Nothing read yet: zero for each column, constraint and derived column."""
-        return cls(
-            0,
-            dict.fromkeys(domain.names, 0),
-            dict.fromkeys(texts, 0),
-            dict.fromkeys(constraints.derived.names, 0),
-        )
-
-    def problems(self, expected: int | None) -> Iterator[str]:
-        """Each count that is not zero, in words; and another number of rows than `expected`."""
-        if self.rows != expected:
-            yield f"{CSV_NAME}: has {self.rows} rows; the spec says {expected}"
-        for name, count in self.outside.items():
-            if count:
-                yield f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain"
-        for name, count in self.miscomputed.items():
-            if count:
-                yield (
-                    f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows"
-                )
-        for text, count in self.violated.items():
-            if count:
-                yield f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}"
-
-
 def _check_csv(reader: Reader) -> Iterator[str]:
     """The table has the spec's header and number of rows, and fits its domain and constraints."""
     spec, path = reader.spec, reader.folder / CSV_NAME
@@ -88,17 +52,33 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     except VerifyError as error:
         yield str(error)
         return
-    count = _TableCount.of(domain, constraints, spec.constraints)
+    rows = 0
+    outside, miscomputed, violated = Counter[str](), Counter[str](), Counter[str]()
     try:
         for chunk in _chunks(path):
             if tuple(chunk.columns) != domain.names:
                 yield f"{CSV_NAME}: its header is not the spec's columns in order"
                 return
-            _count(chunk, count, reader, domain, constraints)
+            rows, codes = rows + len(chunk), {}
+            for column in domain.columns:
+                misfits, codes[column.name] = _misfits(column, chunk[column.name])
+                outside[column.name] += misfits
+            _keep(reader, np.column_stack([codes[name] for name in spec.modelled]))
+            for name, differs in constraints.derived.wrong_in(chunk).items():
+                miscomputed[name] += int(differs.sum())
+            for text, wrong in constraints.violated_in(chunk).items():
+                violated[text] += int(wrong.sum())
     except pd.errors.ParserWarning:
         yield f"{CSV_NAME}: a row has more fields than the header"
         return
-    yield from count.problems(spec.sampling.rows)
+    if rows != spec.sampling.rows:
+        yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
+    for name, count in (+outside).items():
+        yield f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain"
+    for name, count in (+miscomputed).items():
+        yield f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows"
+    for text, count in (+violated).items():
+        yield f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}"
 
 
 def _chunks(path: Path) -> Iterator[pd.DataFrame]:
@@ -107,38 +87,19 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
     Raises:
         pd.errors.ParserWarning: a row has more fields than the header.
     """
-    options: dict[str, Any] = {
-        "dtype": str,
-        "keep_default_na": False,
-        "na_filter": False,
-        "encoding": "utf-8",
-        "index_col": False,
-    }
+    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False}
     with warnings.catch_warnings():
         # By default pandas drops surplus fields with a warning only.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        with pd.read_csv(path, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
+        with pd.read_csv(
+            path,
+            chunksize=CHUNK_ROWS,
+            skip_blank_lines=False,
+            index_col=False,
+            encoding="utf-8",
+            **options,
+        ) as chunks:
             yield from chunks
-
-
-def _count(
-    chunk: pd.DataFrame,
-    count: _TableCount,
-    reader: Reader,
-    domain: Domain,
-    constraints: Constraints,
-) -> None:
-    """Add the rows of `chunk` to `count`, and some of them to the reader's sample."""
-    count.rows += len(chunk)
-    codes = {}
-    for column in domain.columns:
-        misfits, codes[column.name] = _misfits(column, chunk[column.name])
-        count.outside[column.name] += misfits
-    _keep(reader, np.column_stack([codes[name] for name in reader.spec.modelled]))
-    for text, violated in constraints.violated_in(chunk).items():
-        count.violated[text] += int(violated.sum())
-    for name, differs in constraints.derived.wrong_in(chunk).items():
-        count.miscomputed[name] += int(differs.sum())
 
 
 def most_bytes(domain: Domain, rows: int) -> int:

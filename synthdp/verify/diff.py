@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.derived import Bundle
 from synthdp.bundle.noisy_values import read_tables
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.column_domain import ColumnDomain
@@ -26,12 +27,8 @@ from synthdp.data.encoding import encode
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
-from synthdp.files import parse_json, read_text
-from synthdp.graph.causal import CausalGraph
 from synthdp.graph.diff import GraphDifference, difference
 from synthdp.progress import Advance, Reporter
-from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.checks import verify_bundle
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
@@ -75,22 +72,6 @@ class BundleDifference:
         }
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A verified bundle."""
-
-    folder: Path
-    spec: ReleaseSpec
-    certificate: Certificate
-    graph: CausalGraph
-    profile: dict[float, float]
-
-    @property
-    def domain(self) -> Domain:
-        """Its columns and levels."""
-        return Domain.from_spec(self.spec.columns)
-
-
 def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDifference:
     """Compare two bundles.
 
@@ -107,7 +88,7 @@ def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDiff
         return differences(first, second)
 
 
-def differences(a: Opened, b: Opened, *, rows: bool = True) -> BundleDifference:
+def differences(a: Bundle, b: Bundle, *, rows: bool = True) -> BundleDifference:
     """The findings on two bundles; those on their rows only where `rows` may be read."""
     graphs = difference(a.graph, b.graph)
     stated = (*_budget(a, b), *_graph(a, b, graphs), *_table(a, b))
@@ -116,7 +97,7 @@ def differences(a: Opened, b: Opened, *, rows: bool = True) -> BundleDifference:
     )
 
 
-def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
+def open_verified(folder: Path, progress: Advance | None = None) -> Bundle:
     """A bundle, once `verify` found nothing wrong with it.
 
     Raises:
@@ -132,28 +113,21 @@ def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
         ) from None
 
 
-def open_stated(folder: Path) -> Opened:
-    """What a bundle states, unverified.
+def open_stated(folder: Path) -> Bundle:
+    """What a bundle states, unverified; its graph and profile are read.
 
     Raises:
         OSError, ValueError, KeyError, TypeError, SynthdpError: it is not what it should be.
     """
-    return Opened(
-        folder,
-        parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml"),
-        Certificate.model_validate(parse_json(read_text(folder / "privacy/certificate.json"))),
-        CausalGraph.from_json(parse_json(read_text(folder / "graph.json"))),
-        {
-            p["epsilon"]: p["delta"]
-            for p in parse_json(read_text(folder / "privacy/profile.json"))["points"]
-        },
-    )
+    bundle = Bundle.stated(folder)
+    _ = bundle.graph, bundle.deltas
+    return bundle
 
 
 # --- budget ---
 
 
-def _budget(a: Opened, b: Opened) -> Iterator[Difference]:
+def _budget(a: Bundle, b: Bundle) -> Iterator[Difference]:
     one, two = a.certificate, b.certificate
     other = _other_promise(one, two)
     for what in ("adjacency", "unit_meaning", "unit_rows"):
@@ -181,62 +155,43 @@ def _other_promise(one: Certificate, two: Certificate) -> str:
     )
 
 
-def _trade_off(a: Opened, b: Opened, *, why: str) -> Difference:
+def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
     """The whole profile: better where delta is nowhere larger and somewhere smaller.
 
     It is compared at the epsilons of both.
     """
-    shared = sorted(a.profile.keys() & b.profile.keys())
-    above = any(b.profile[e] > a.profile[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
-    below = any(b.profile[e] < a.profile[e] * (1 - CLOSE_DELTA) - 1e-13 for e in shared)
-    at = (
-        f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the"
-        " whole trade-off"
-        if shared
-        else "whole trade-off"
-    )
-    values = [
-        o.profile[min(shared, key=lambda e: abs(e - a.certificate.epsilon))] if shared else None
-        for o in (a, b)
-    ]
+    shared = sorted(a.deltas.keys() & b.deltas.keys())
+    above = any(b.deltas[e] > a.deltas[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
+    below = any(b.deltas[e] < a.deltas[e] * (1 - CLOSE_DELTA) - 1e-13 for e in shared)
+    at = "whole trade-off"
+    values: tuple[float | None, float | None] = (None, None)
+    if shared:
+        nearest = min(shared, key=lambda e: abs(e - a.certificate.epsilon))
+        at = f"delta at epsilon {nearest:g} of the whole trade-off"
+        values = (a.deltas[nearest], b.deltas[nearest])
     if why or (above and below) or not shared:
-        return Difference(
-            "budget", at, values[0], values[1], "not comparable", why or "the curves cross"
-        )
-    return Difference(
-        "budget", at, values[0], values[1], "worse" if above else "better" if below else "same"
-    )
+        why = why or "the curves cross"
+        return Difference("budget", at, *values, "not comparable", why)
+    return Difference("budget", at, *values, "worse" if above else "better" if below else "same")
 
 
 # --- graph and table ---
 
 
-def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Difference]:
+def _graph(a: Bundle, b: Bundle, found: GraphDifference) -> Iterator[Difference]:
     yield _equal("graph", "mode", a.spec.graph.mode, b.spec.graph.mode)
     changes = (
         f"{len(found.added)} added, {len(found.removed)} removed, {len(found.turned)} turned;"
         f" {found.common} in common"
     )
-    yield Difference(
-        "graph",
-        "links",
-        len(found.before.edges),
-        len(found.after.edges),
-        "same" if found.same else "different",
-        changes,
-    )
+    links = len(found.before.edges), len(found.after.edges)
+    yield _equal("graph", "links", *links, same=found.same, why=changes)
     counts = [sum(e.provenance == "refuted" for e in o.graph.edges) for o in (a, b)]
     if any(counts):
-        yield Difference(
-            "graph",
-            "refuted arrows",
-            counts[0],
-            counts[1],
-            "same" if counts[0] == counts[1] else "different",
-        )
+        yield _equal("graph", "refuted arrows", *counts)
 
 
-def _table(a: Opened, b: Opened) -> Iterator[Difference]:
+def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     yield _equal("table", "dataset", a.spec.dataset.id, b.spec.dataset.id)
     gone, new = (
         [n for n in x.spec.columns if n not in y.spec.columns] for x, y in ((a, b), (b, a))
@@ -246,22 +201,11 @@ def _table(a: Opened, b: Opened) -> Iterator[Difference]:
     ]
     said = {"gone": gone, "new": new, "declared otherwise": changed}
     why = "; ".join(f"{how}: {_some(names)}" for how, names in said.items() if names)
-    yield Difference(
-        "table",
-        "columns",
-        len(a.spec.columns),
-        len(b.spec.columns),
-        "different" if why else "same",
-        why,
-    )
+    columns = len(a.spec.columns), len(b.spec.columns)
+    yield _equal("table", "columns", *columns, same=not why, why=why)
     yield _equal("table", "rows", a.spec.sampling.rows, b.spec.sampling.rows)
-    yield _equal(
-        "table",
-        "constraints",
-        len(a.spec.constraints),
-        len(b.spec.constraints),
-        same=a.spec.constraints == b.spec.constraints,
-    )
+    one, two = a.spec.constraints, b.spec.constraints
+    yield _equal("table", "constraints", len(one), len(two), same=one == two)
 
 
 def _some(names: list[str]) -> str:
@@ -270,18 +214,17 @@ def _some(names: list[str]) -> str:
     )
 
 
-def _incomparable(why: str) -> Difference:
-    return Difference("quality", "distance to the noisy tables", None, None, "not comparable", why)
-
-
-def _quality(a: Opened, b: Opened) -> Iterator[Difference]:
+def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
     """Distances to the noisy tables, where both describe one dataset by levels in common."""
-    if a.spec.dataset.id != b.spec.dataset.id:
-        yield _incomparable("they are of different datasets")
-        return
     common = common_levels(a.domain, b.domain)
-    if not common.alike and not common.merged:
-        yield _incomparable("no column has levels in both that could be compared")
+    why = ""
+    if a.spec.dataset.id != b.spec.dataset.id:
+        why = "they are of different datasets"
+    elif not common.alike and not common.merged:
+        why = "no column has levels in both that could be compared"
+    if why:
+        what = "distance to the noisy tables"
+        yield Difference("quality", what, None, None, "not comparable", why)
         return
     only = "" if a.domain == b.domain else "; only of columns with the same levels"
     for found in distances(a.folder, b.folder, a.domain, b.domain):
@@ -289,29 +232,14 @@ def _quality(a: Opened, b: Opened) -> Iterator[Difference]:
             f"mean total variation, {found.tables} tables; noise alone moves the difference by"
             f" {found.noise:.1g}{only}"
         )
-        yield Difference(
-            "quality",
-            f"distance to noisy {found.ways}-way tables",
-            found.a,
-            found.b,
-            _as_verdict(found.verdict),
-            why,
-        )
+        what = f"distance to noisy {found.ways}-way tables"
+        yield Difference("quality", what, found.a, found.b, found.verdict, why)
     between = apart(a.folder, b.folder, a.domain, b.domain)
     bins = f"; on the bins that both have: {_some([*common.merged])}" if common.merged else ""
     rest = f"; left out, other levels: {_some([*common.apart])}" if common.apart else ""
-    yield Difference(
-        "quality",
-        "distance between the two, 1-way",
-        None,
-        between,
-        "same" if between == 0 else "different",
-        f"mean total variation{bins}{rest}",
-    )
-
-
-def _as_verdict(text: str) -> Verdict:
-    return "better" if text == "better" else "worse" if text == "worse" else "same"
+    verdict: Verdict = "same" if between == 0 else "different"
+    why = f"mean total variation{bins}{rest}"
+    yield Difference("quality", "distance between the two, 1-way", None, between, verdict, why)
 
 
 def _equal(
@@ -321,10 +249,10 @@ def _equal(
     b: Any,
     *,
     same: bool | None = None,
+    why: str = "",
 ) -> Difference:
-    return Difference(
-        topic, what, a, b, "same" if (a == b if same is None else same) else "different"
-    )
+    equal = a == b if same is None else same
+    return Difference(topic, what, a, b, "same" if equal else "different", why)
 
 
 def _less(
@@ -334,9 +262,8 @@ def _less(
     if why:
         return Difference(topic, what, a, b, "not comparable", why)
     if a is None or b is None:
-        return Difference(
-            topic, what, a, b, "same" if a is b else "better" if a is None else "worse"
-        )
+        verdict: Verdict = "same" if a is b else "better" if a is None else "worse"
+        return Difference(topic, what, a, b, verdict)
     if abs(a - b) <= CLOSE * max(a, b):
         return Difference(topic, what, a, b, "same")
     return Difference(topic, what, a, b, "better" if b < a else "worse")
@@ -400,7 +327,7 @@ class Distance:
     noise: float
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """What the second is, compared with the first."""
         if abs(self.b - self.a) <= CLEAR * self.noise:
             return "same"
@@ -445,13 +372,8 @@ def distances(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> 
         chosen = [c for c in against if len(c.columns) == ways]
         true = {c: nearest_distribution(against[c].counts) for c in chosen}
         means = [float(np.mean([np.abs(s[c] - true[c]).sum() / 2 for c in chosen])) for s in shares]
-        yield Distance(
-            ways,
-            len(chosen),
-            means[0],
-            means[1],
-            _noise_of(shares, {c: against[c] for c in chosen}),
-        )
+        noise = _noise_of(shares, {c: against[c] for c in chosen})
+        yield Distance(ways, len(chosen), means[0], means[1], noise)
 
 
 def _noise_of(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from synthdp.bundle.certificate import GROUP_SIZES, Certificate, Group
+from synthdp.bundle.derived import Bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
@@ -64,6 +66,13 @@ class Reader:
     def charges(self) -> list[Entry]:
         """The run's charges."""
         return [e for e in self.entries if e.kind == "charge"]
+
+    @cached_property
+    def bundle(self) -> Bundle | None:
+        """What the bundle states; None where its certificate could not be read."""
+        if self.certificate is None:
+            return None
+        return Bundle(self.folder, self.spec, self.certificate, self.day)
 
     def holds(self, name: str) -> bool:
         """Whether the bundle has the file `name`."""

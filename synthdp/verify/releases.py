@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from synthdp.bundle.derived import Bundle
 from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry, balance_of_entries, missing
@@ -31,7 +32,7 @@ from synthdp.report.sections import ReportTable
 from synthdp.spec.load.wording import up
 from synthdp.verify.at_hand import LEDGER, published_entries
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.diff import Difference, Opened, differences, open_stated
+from synthdp.verify.diff import Difference, differences, open_stated
 
 PAGES = {
     "public report": "report.html",
@@ -277,7 +278,7 @@ NOT_RELEASES = ("mlflow-artifacts", "mlartifacts")  # what MLflow keeps of bundl
 class Found:
     """A bundle that can be read, and whether it was `verified`, with a key that was given."""
 
-    opened: Opened
+    opened: Bundle
     entries: tuple[Entry, ...]
     sums: str
     epsilon: str

@@ -6,36 +6,27 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import dp_accounting
 import numpy as np
 
-from synthdp.bundle.certificate import Certificate, profile_of, profile_svg
-from synthdp.bundle.certificate_text import render
-from synthdp.bundle.deployment import (
-    DEPLOYMENT,
-    deployment_record,
-    deployment_yaml,
-    schema_problems,
-)
-from synthdp.bundle.descriptions import DATACARD, datacard, graph_title, readme
-from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.certificate import Certificate, profile_of
+from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
+from synthdp.bundle.derived import DERIVED
+from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
-from synthdp.bundle.report_page import REPORT, link_strengths, public_report
+from synthdp.bundle.report_page import REPORT
 from synthdp.bundle.table_files import (
     CROISSANT,
     CSV_NAME,
     PARQUET_NAME,
     arrow_schema,
-    croissant,
-    descriptor,
     group_rows,
     row_groups,
-    written,
 )
-from synthdp.bundle.write import sha256
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
@@ -59,52 +50,20 @@ from synthdp.verify.reader import Check, Reader
 TOLERANCE, TINY = 1e-6, 1e-13
 
 
-def _check_text(reader: Reader) -> Iterator[str]:
-    """The certificate for people says what the one for programs says."""
-    if reader.certificate is not None and reader.text("privacy/certificate.md") != render(
-        reader.certificate
-    ):
-        yield "privacy/certificate.md: does not say what privacy/certificate.json says"
+def rewritten(reader: Reader, file: str) -> Iterator[str]:
+    """The file is what its function makes of the bundle's other files, to the byte.
 
-
-def _check_readme(reader: Reader) -> Iterator[str]:
-    """The README for users says what spec and certificate say."""
-    if reader.certificate is not None and reader.text("README.md") != readme(
-        reader.spec, reader.certificate, day=reader.day
-    ):
-        yield "README.md: does not say what spec.yaml and privacy/certificate.json say"
-
-
-def _check_datacard(reader: Reader) -> Iterator[str]:
-    """The data card says what spec, certificate, graph, noisy tables and rows say."""
-    if reader.certificate is None:
-        return
-    graph = CausalGraph.from_json(reader.json("graph.json"))
-    tables = read_tables(reader.folder)
-    strengths = link_strengths(reader.folder, reader.spec, graph, tables)
-    card = datacard(reader.spec, reader.certificate, graph, tables, strengths, day=reader.day)
-    if reader.text(DATACARD) != card:
-        yield (
-            f"{DATACARD}: does not say what spec.yaml, graph.json, marginals.json,"
-            " synthetic.csv and privacy/certificate.json say"
-        )
-
-
-def _check_report(reader: Reader) -> Iterator[str]:
-    """The public report shows what the other files say.
-
-    Its words and figures are made again and compared.
+    It is there exactly where the spec asks for it.
     """
-    if reader.certificate is not None and reader.text(REPORT) != public_report(reader.folder):
-        yield f"{REPORT}: does not show what the bundle's other files say"
-
-
-def _check_effects(reader: Reader) -> Iterator[str]:
-    """The causal diagram is the certificate's."""
-    if reader.certificate is not None and reader.text("privacy/effects.svg") != effects_svg(
-        reader.certificate
-    ):
-        yield "privacy/effects.svg: does not show what privacy/certificate.json says"
+    if reader.bundle is None:
+        return
+    expected = DERIVED[file].make(reader.bundle)
+    if expected is None and reader.holds(file):
+        yield f"{file}: does not belong in this bundle; the spec states no publication"
+    elif expected is not None and not reader.holds(file):
+        yield f"{file}: is missing; the spec states a publication"
+    elif expected is not None and reader.text(file) != expected:
+        yield f"{file}: {DERIVED[file].wrong}"
 
 
 def _check_profile(reader: Reader) -> Iterator[str]:
@@ -135,37 +94,28 @@ def _check_profile(reader: Reader) -> Iterator[str]:
                     else f" below what the planned events give, {bound:.6g}"
                 )
             )
-    if reader.text("privacy/profile.svg") != profile_svg(stated, reader.certificate):
-        yield f"privacy/profile.svg: does not show {name}"
+    yield from rewritten(reader, "privacy/profile.svg")
 
 
 def _check_deployment(reader: Reader) -> Iterator[str]:
-    """The registry's record is valid, and says what spec and certificate say.
+    """The registry's record is there where the spec asks for it, right, and valid."""
+    yield from rewritten(reader, DEPLOYMENT)
+    if reader.bundle is not None and reader.spec.publication and reader.holds(DEPLOYMENT):
+        # Of the expected record: the YAML of the file is never parsed, since it may be a bomb.
+        record = deployment_record(reader.spec, reader.bundle.certificate, day=reader.day)
+        yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(record))
 
-    It is there exactly where the spec asks for it.
-    """
-    if reader.certificate is None or not reader.entries:
-        return
-    expected = deployment_record(reader.spec, reader.certificate, day=reader.day)
-    if expected is None:
-        if reader.holds(DEPLOYMENT):
-            yield f"{DEPLOYMENT}: does not belong in this bundle; the spec states no publication"
-        return
-    if not reader.holds(DEPLOYMENT):
-        yield f"{DEPLOYMENT}: is missing; the spec states a publication"
-        return
-    if reader.text(DEPLOYMENT) != deployment_yaml(expected):
-        yield f"{DEPLOYMENT}: does not say what spec.yaml and privacy/certificate.json say"
-    # Of the expected record: the YAML of the file is never parsed, since it may be a bomb.
-    yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(expected))
+
+def _rewritten(file: str) -> tuple[str, Check]:
+    return file, partial(rewritten, file=file)
 
 
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
-    "certificate text": ("privacy/certificate.md", _check_text),
-    "readme": ("README.md", _check_readme),
-    "data card": (DATACARD, _check_datacard),
-    "public report": (REPORT, _check_report),
-    "causal diagram": ("privacy/effects.svg", _check_effects),
+    "certificate text": _rewritten("privacy/certificate.md"),
+    "readme": _rewritten("README.md"),
+    "data card": _rewritten(DATACARD),
+    "public report": _rewritten(REPORT),
+    "causal diagram": _rewritten("privacy/effects.svg"),
     "profile": ("privacy/profile.json", _check_profile),
     "registry record": (DEPLOYMENT, _check_deployment),
 }
@@ -234,35 +184,10 @@ def _same_rows(file: Any, expected: Iterator[Any]) -> bool:
     )
 
 
-def _check_datapackage(reader: Reader) -> Iterator[str]:
-    """The description is the one that the spec and the table give."""
-    path = reader.folder / CSV_NAME
-    expected = descriptor(
-        reader.spec, run=reader.run, csv_bytes=path.stat().st_size, csv_sha256=sha256(path)
-    )
-    if reader.json("datapackage.json") != expected:
-        yield f"datapackage.json: does not describe {CSV_NAME} as the spec does"
-
-
-def _check_croissant(reader: Reader) -> Iterator[str]:
-    """The description is the one that spec, certificate and both files give."""
-    if reader.certificate is None:
-        return
-    csv, parquet = (
-        written(reader.folder / n, sha256(reader.folder / n)) for n in (CSV_NAME, PARQUET_NAME)
-    )
-    if reader.json(CROISSANT) != croissant(
-        reader.spec, reader.certificate, day=reader.day, csv=csv, parquet=parquet
-    ):
-        yield (
-            f"{CROISSANT}: does not describe the table as spec.yaml and privacy/certificate.json do"
-        )
-
-
 FORM_CHECKS: dict[str, tuple[str, Check]] = {
     "parquet": (PARQUET_NAME, _check_parquet),
-    "description": ("datapackage.json", _check_datapackage),
-    "croissant": (CROISSANT, _check_croissant),
+    "description": _rewritten("datapackage.json"),
+    "croissant": _rewritten(CROISSANT),
 }
 
 
@@ -301,11 +226,9 @@ def check_graph(reader: Reader) -> Iterator[str]:
         has, asks = ("no", "asks") if marked else ("a", "does not ask")
         yield f"graph.json: has {has} pag, and the spec's graph.unseen_causes {asks} for one"
     yield from _validation_problems(content.get("validation"), graph, reader)
-    picture = reader.text("graph.svg")
-    if picture != graph.to_svg(title=graph_title(spec)):
-        active = ACTIVE_SVG.search(picture)
-        what = "holds a script, an entity or a link" if active else "does not show graph.json"
-        yield f"graph.svg: {what}"
+    for problem in rewritten(reader, "graph.svg"):
+        active = ACTIVE_SVG.search(reader.text("graph.svg"))
+        yield "graph.svg: holds a script, an entity or a link" if active else problem
 
 
 def _order_problems(graph: CausalGraph, spec: ReleaseSpec) -> Iterator[str]:

@@ -18,9 +18,10 @@ import pytest
 
 from synthdp.bundle.content import check_target
 from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.derived import FILES
 from synthdp.bundle.descriptions import public_spec, spec_yaml
-from synthdp.bundle.table_files import descriptor, write_csv
-from synthdp.bundle.write import FILES, write_bundle
+from synthdp.bundle.table_files import WrittenFile, descriptor, write_csv
+from synthdp.bundle.write import write_bundle
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.files import SUMS
 from synthdp.graph.causal import CausalGraph
@@ -429,7 +430,7 @@ def test_a_title_says_once_that_the_table_is_synthetic(title: str | None, told: 
     dataset = spec.dataset.model_copy(update={"title": title})
     assert (
         descriptor(
-            spec.model_copy(update={"dataset": dataset}), run="r", csv_bytes=1, csv_sha256="0"
+            spec.model_copy(update={"dataset": dataset}), run="r", csv=WrittenFile("table", 1, "0")
         )["title"]
         == told
     )

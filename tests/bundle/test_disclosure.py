@@ -17,17 +17,17 @@ import pytest
 import yaml
 
 from synthdp.bundle.certificate import EPSILONS, Certificate, PlannedSpend, profile_svg
-from synthdp.bundle.certificate_text import not_covered_markdown
+from synthdp.bundle.certificate_text import effects_svg, render
 from synthdp.bundle.deployment import (
     DEPLOYMENT,
     deployment_record,
     deployment_yaml,
     schema_problems,
 )
+from synthdp.bundle.derived import FILES, sha256
 from synthdp.bundle.descriptions import public_spec
-from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.report_page import REPORT, public_report
-from synthdp.bundle.write import FILES, sha256, write_bundle
+from synthdp.bundle.write import write_bundle
 from synthdp.files import SUMS
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
@@ -96,7 +96,7 @@ class TestRegistryRecord:
                 for i, event in enumerate(planned)
             )
             own = stated.model_copy(update={"planned": spends})
-            limits = not_covered_markdown(own)
+            limits = render(own)
             assert (f"{told} is a 64-bit Gaussian rounded to a public lattice" in limits) is bool(
                 told
             )
@@ -113,7 +113,7 @@ class TestRegistryRecord:
         assert isinstance(content["basic"]["publication_date"], str)
         schema = json.loads(
             (
-                Path(__file__).parents[2] / "synthdp/bundle/metadata/schemas/deployment.schema.json"
+                Path(__file__).parents[2] / "synthdp/bundle/schemas/deployment.schema.json"
             ).read_text()
         )
         for name, section in content.items():

@@ -24,6 +24,7 @@ import pytest
 import yaml
 
 from synthdp.bundle import table_files
+from synthdp.bundle.derived import sha256
 from synthdp.bundle.descriptions import DATACARD, front_matter
 from synthdp.bundle.table_files import (
     CROISSANT,
@@ -33,7 +34,7 @@ from synthdp.bundle.table_files import (
     row_groups,
     write_parquet,
 )
-from synthdp.bundle.write import sha256, write_bundle
+from synthdp.bundle.write import write_bundle
 from synthdp.files import SUMS
 from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import inspect_bundle

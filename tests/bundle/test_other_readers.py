@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.derived import written
 from synthdp.bundle.table_files import (
     CSV_NAME,
     PARQUET_NAME,
@@ -25,9 +26,7 @@ from synthdp.bundle.table_files import (
     record_id,
     write_csv,
     write_parquet,
-    written,
 )
-from synthdp.bundle.write import sha256
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.data.kinds import column_kind
@@ -126,8 +125,8 @@ def write(spec: ReleaseSpec, folder: Path, certificate: Certificate) -> None:
     csv, parquet = folder / CSV_NAME, folder / PARQUET_NAME
     write_csv(decode(domain, codes, rng=rng), spec.columns, csv)
     write_parquet(csv, spec.columns, parquet)
-    package = descriptor(spec, run="run-1", csv_bytes=csv.stat().st_size, csv_sha256=sha256(csv))
-    files = {"csv": written(csv, sha256(csv)), "parquet": written(parquet, sha256(parquet))}
+    package = descriptor(spec, run="run-1", csv=written(csv))
+    files = {"csv": written(csv), "parquet": written(parquet)}
     described = croissant(spec, certificate, day="2026-01-01", **files)
     (folder / "datapackage.json").write_text(json.dumps(package))
     (folder / "croissant.json").write_text(json.dumps(described))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.write import FILES, sha256
+from synthdp.bundle.derived import FILES, sha256
 from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 from synthdp.spec.model import Gate

@@ -367,7 +367,7 @@ def published(name: str) -> Callable[[ReleaseSpec], str]:
             "README.md": lambda: readme(own, certificate, day=day),
             "certificate.md": lambda: render(certificate),
             "croissant.json": lambda: croissant(own, certificate, day=day, csv=file, parquet=file),
-            "datapackage.json": lambda: descriptor(own, run="r", csv_bytes=1, csv_sha256="0" * 64),
+            "datapackage.json": lambda: descriptor(own, run="r", csv=file),
             "deployment.yaml": lambda: deployment_record(own, certificate, day=day),
         }
         made = makers[name]()

@@ -1,1 +1,0 @@
-"""Descriptions of the table for other programs and for people."""
