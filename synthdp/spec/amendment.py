@@ -122,11 +122,7 @@ def _parts(spec: ReleaseSpec) -> dict[str, Any]:
     return (
         spec.model_dump()
         | parts
-        | {
-            "gates": inside,
-            REAL_GATES: outside,
-            "order of columns": list(spec.modelled),
-        }
+        | {"gates": inside, REAL_GATES: outside, "order of columns": list(spec.modelled)}
     )
 
 

@@ -61,9 +61,7 @@ def graph() -> Graph:
             arrows += [(name(quiz, i), name(quiz, i + 1)) for i in range(QUESTIONS - 1)]
     latent = tuple(_columns(topic) for topic in (range(QUIZZES), *topics()))
     return Graph(
-        mode="given",
-        edges=tuple(Edge(causes=(a,), effects=(b,)) for a, b in arrows),
-        latent=latent,
+        mode="given", edges=tuple(Edge(causes=(a,), effects=(b,)) for a, b in arrows), latent=latent
     )
 
 

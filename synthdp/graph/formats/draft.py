@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
 from synthdp.graph.formats.meaning import Attributes, Place, is_unseen, link_of, mistake
 from synthdp.graph.knowledge import Pair, one_cycle
-from synthdp.spec.checks.checks import MAX_LEVELS
+from synthdp.spec.checks.columns import MAX_LEVELS
 from synthdp.spec.checks.graph import MAX_ARROWS
 
 _NUMBER = re.compile(r"n?[0-9]+")

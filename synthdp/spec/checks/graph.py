@@ -1,7 +1,4 @@
-"""Checks of the graph section: no contradictions between arrows, and no cycles.
-
-`synthdp.spec.load.names` looks up the names.
-"""
+"""Checks of the graph section: no contradictions between arrows, and no cycles."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.operands import calculation
 from synthdp.spec.expressions.parsed import Equation
-from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, Unread, derived_of
+from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, derived_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,13 +43,8 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
     The problem of a set is reported at the last constraint of the set.
     """
-    parsed = {
-        i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])
-    }
     readable = {
-        i: e
-        for i, e in parsed.items()
-        if not any(isinstance(spec.columns[name], Unread) for name in e.columns)
+        i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])
     }
     if not readable:
         return

@@ -139,9 +139,7 @@ def _remarks(names: Sequence[str]) -> Iterator[Remark]:
             yield Remark(name, "id", "an id? It is the privacy unit, or dropped; never released")
         elif is_visit(name):
             yield Remark(
-                name,
-                "visit",
-                "one of several visits of a person? Then privacy_unit is of kind id",
+                name, "visit", "one of several visits of a person? Then privacy_unit is of kind id"
             )
         elif inputs := _inputs(name, names):
             told = " and ".join(f"`{one}`" for one in inputs)

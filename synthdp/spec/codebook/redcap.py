@@ -55,11 +55,7 @@ def _columns(row: Mapping[str, str]) -> Iterator[Described]:
         for code, choice in _choices(row[CHOICES]).items():
             column = f"{name}___{code.lower().replace('-', '_')}"
             yield Described(
-                column,
-                f"{label} ({choice})",
-                labels=marks,
-                missing=missing,
-                identifies=identifies,
+                column, f"{label} ({choice})", labels=marks, missing=missing, identifies=identifies
             )
         return
     labels: dict[str, str] = {}

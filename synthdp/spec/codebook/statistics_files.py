@@ -29,8 +29,7 @@ def read(path: Path) -> Codebook:
         import pyreadstat
     except ImportError:
         raise OutputError(
-            "dictionaries of SPSS and Stata need pyreadstat",
-            hint=install("codebook"),
+            "dictionaries of SPSS and Stata need pyreadstat", hint=install("codebook")
         ) from None
     reader = {
         ".por": pyreadstat.read_por,

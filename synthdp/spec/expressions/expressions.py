@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -60,12 +60,8 @@ def parse(
         truth = reader.truth(source.parsed())
     except UnreadableExpression as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
-    return (
-        Expression(
-            text, tuple(n for n in columns if n in values.used), truth, tuple(reader.equations)
-        ),
-        [],
-    )
+    read = tuple(name for name in columns if name in values.used)
+    return Expression(text, read, truth, tuple(reader.equations)), []
 
 
 @dataclass
@@ -140,11 +136,8 @@ class _TruthReader:
         operand = self.values.operand(left)
         if operand.constant:
             self.source.refuse(left, "a constant is never missing")
-        return (
-            is_missing(operand.value)
-            if isinstance(op, ast.Is)
-            else negation(is_missing(operand.value))
-        )
+        missing = is_missing(operand.value)
+        return missing if isinstance(op, ast.Is) else negation(missing)
 
     def _among(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Truth:
         if not isinstance(right, ast.Tuple | ast.List | ast.Set) or not right.elts:
@@ -154,12 +147,10 @@ class _TruthReader:
         operand = self.values.operand(left)
 
         def equal() -> Truth:
-            return some(
-                each(
-                    lambda e: self._compared(operand, operator.eq, self.values.operand(e), where=e),
-                    right.elts,
-                )
-            )
+            def same(e: ast.expr) -> Truth:
+                return self._compared(operand, operator.eq, self.values.operand(e), where=e)
+
+            return some(each(same, right.elts))
 
         return equal() if isinstance(op, ast.In) else self._negation(equal)
 
@@ -173,8 +164,6 @@ class _TruthReader:
     ) -> Truth:
         if left.constant and right.constant:
             self.source.refuse(where, "compares two constants")
-        if "unread" in (left.kind, right.kind):
-            return comparison(holds, left.value, right.value)
         left, right = self._resolved(where, left, right), self._resolved(where, right, left)
         if left.kind != right.kind:
             self.source.refuse(
@@ -193,15 +182,10 @@ class _TruthReader:
                     f"the categories of {left.name!r} have no order",
                     "use ==, != or in; only ordinal columns have an order",
                 )
-        elif (
-            holds is (operator.ne if self.negated else operator.eq)
-            and len(left.columns | right.columns) > 1
-        ):
-            self.equations.append(
-                Equation(
-                    left.columns | right.columns, comparison(operator.eq, left.value, right.value)
-                )
-            )
+        elif holds is (operator.ne if self.negated else operator.eq):
+            equal = comparison(operator.eq, left.value, right.value)
+            if len(read := left.columns | right.columns) > 1:
+                self.equations.append(Equation(read, equal))
         return comparison(holds, left.value, right.value)
 
     def _resolved(
@@ -213,22 +197,11 @@ class _TruthReader:
         if other.kind == "text":
             if one.literal in other.categories:
                 position = float(other.categories.index(one.literal))
-                return ExpressionOperand(
-                    "text",
-                    lambda values: position,
-                    True,
-                    other.categories,
-                    other.ordered,
-                    name=other.name,
-                )
-            shown = ", ".join(other.categories[:12]) + (
-                ", ..." if len(other.categories) > 12 else ""
-            )
-            self.source.refuse(
-                where,
-                f"{got(one.literal)} is no category of {other.name!r}: {shown}",
-                nearest(one.literal, other.categories),
-            )
+                return replace(other, value=lambda values: position, constant=True)
+            more = ", ..." if len(other.categories) > 12 else ""
+            shown = ", ".join(other.categories[:12]) + more
+            message = f"{got(one.literal)} is no category of {other.name!r}: {shown}"
+            self.source.refuse(where, message, nearest(one.literal, other.categories))
         try:
             days = (datetime.fromisoformat(one.literal) - EPOCH).total_seconds() / 86_400
         except (ValueError, TypeError):

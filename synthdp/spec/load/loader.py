@@ -1,9 +1,14 @@
 """YAML to `ReleaseSpec`, or to every mistake at once, each with its line and column.
 
-Mistakes come from three places and are told together: the YAML itself (`yaml_tree`), the fields
-(`model`, put into words by `wording`), and what does not fit between sections (`checks`). Where
-fields are wrong, the checks still run on the sections that are left (`partial`). `rules` fill in
-what the model needs and the file leaves out.
+Mistakes are told in two passes: all of the YAML itself (`yaml_tree`) and of the fields (`model`,
+put into words by `wording`), or, where there are none, all of what does not fit between sections
+(`checks`). `rules` fill in what the model needs and the file leaves out.
+
+Lists of categories and codes may lie in text files beside the spec: where a column says
+`categories: {file: F}` or `codes: {file: F}`, the file's lines take that place before anything else
+is done with the spec. What is checked, kept of a run, digested and published is the text with its
+lists, so that a file that changes later changes nothing. Only a steward's own spec is read so: one
+that others wrote, such as a bundle's, must not say which files of this machine are opened.
 """
 
 from __future__ import annotations
@@ -19,8 +24,7 @@ from pydantic import ValidationError
 
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
-from synthdp.spec.checks.checks import cross_problems, part_problems
-from synthdp.spec.load.names import name_problems, partial_spec
+from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.load.wording import Loc, SpecMistake, findings
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import ReleaseSpec
@@ -62,13 +66,16 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
     ]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
-    spec: ReleaseSpec | None = None
     try:
         spec = fill_defaults(ReleaseSpec.model_validate(tree.value()))
     except ValidationError as error:
         problems += _field_problems(path, tree, findings(error, ReleaseSpec))
-    problems += _cross_problems(path, tree, spec)
-    if problems or spec is None:
+        raise SpecError(_listed(problems)) from None
+    problems = problems or [
+        _problem(path, tree, p.loc, tree.place(p.loc), p.message, p.hint)
+        for p in cross_problems(spec)
+    ]
+    if problems:
         raise SpecError(_listed(problems))
     return spec
 
@@ -166,17 +173,6 @@ def _field_problems(path: str, tree: Node, found: list[SpecMistake]) -> Iterator
         yield _problem(path, tree, finding.loc, place, finding.message, finding.hint)
 
 
-def _cross_problems(path: str, tree: Node, spec: ReleaseSpec | None) -> Iterator[SpecProblem]:
-    if spec is not None:
-        found = [(tree, p) for p in cross_problems(spec)]
-    else:
-        cut, spec, lost = partial_spec(tree)
-        names = name_problems(tree.value(), spec.columns) if "columns" not in lost else ()
-        found = [*((tree, p) for p in names), *((cut, p) for p in part_problems(spec, lost=lost))]
-    for source, p in found:
-        yield _problem(path, source, p.loc, source.place(p.loc), p.message, p.hint)
-
-
 def _problem(
     path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None
 ) -> SpecProblem:
@@ -191,7 +187,7 @@ def _shown(tree: Node | None, loc: Loc) -> str:
             break
         node = node.child(segment) if node else None
         if isinstance(segment, int):
-            shown += f" #{(node.index if node else segment) + 1}"
+            shown += f" #{segment + 1}"
         else:
             name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
             shown += f".{name}" if shown else name
@@ -228,18 +224,6 @@ def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
             first.path, first.line, first.column, first.field, rest, "correct those above first"
         ),
     ]
-
-
-# --- lists ---
-#
-# Lists of categories and codes that lie in text files beside the spec: written into its text.
-#
-# Where a column says `categories: {file: F}` or `codes: {file: F}`, the file's lines take that
-# place before anything else is done with the spec. What is checked, kept of a run, digested and
-# published is the text with its lists, so that a file that changes later changes nothing.
-#
-# Only a steward's own spec is read so. A spec that others wrote, such as a bundle's, must not say
-# which files of this machine are opened.
 
 
 MAX_BYTES = 1_000_000

@@ -50,8 +50,7 @@ class Node:
     """A value of the document: a scalar, a list of nodes, or a map of names to nodes.
 
     `line` and `column` are its first character (1-based); `keys` are the places of a map's keys. A
-    `reported` node has been reported already and says nothing more; `index` is its place in its
-    list.
+    `reported` node has been reported already and says nothing more.
     """
 
     line: int
@@ -62,7 +61,6 @@ class Node:
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
     reported: bool = False
-    index: int = 0
 
     def value(self) -> object:
         """Plain Python data; a reported node is a marker that no model accepts."""
@@ -272,9 +270,8 @@ class _Builder:
             self.root = node
             return ()
         if top.node.kind == "list":
-            node.index = len(top.node.items)
             top.node.items.append(node)
-            return (*top.loc, node.index)
+            return (*top.loc, len(top.node.items) - 1)
         top.expects_value = False
         if not top.refused:
             top.node.entries[top.key] = node

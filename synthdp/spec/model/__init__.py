@@ -38,7 +38,6 @@ from synthdp.spec.model.columns import (
     Number,
     Ordinal,
     Ranged,
-    Unread,
     category_types,
     derived_of,
 )
@@ -179,7 +178,6 @@ __all__ = [
     "SynthesizerSettings",
     "TableEstimand",
     "Tracking",
-    "Unread",
     "ValueMap",
     "Whole",
     "category_types",

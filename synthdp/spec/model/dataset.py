@@ -235,8 +235,7 @@ class Dataset(Model):
         examples=[{"kind": "row", "meaning": "one surveyed person"}],
     )
     rows: DeclaredRows = Field(
-        description="how many rows there are",
-        examples=[{"kind": "public", "value": 48_842}],
+        description="how many rows there are", examples=[{"kind": "public", "value": 48_842}]
     )
     out_of_domain: Literal["refuse", "clamp"] = Field(
         default="refuse",

@@ -21,8 +21,7 @@ class Effect(Model):
     """An average effect of a treatment, estimated from real and from synthetic rows."""
 
     treated: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
-        description="expression over one column: who is compared",
-        examples=["lncoins == 0"],
+        description="expression over one column: who is compared", examples=["lncoins == 0"]
     )
     control: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
         default=None,
@@ -400,8 +399,7 @@ class RegressionEstimand(Model):
 
 
 Estimand = Annotated[
-    AskedEstimand | TableEstimand | EffectEstimand | RegressionEstimand,
-    Field(discriminator="kind"),
+    AskedEstimand | TableEstimand | EffectEstimand | RegressionEstimand, Field(discriminator="kind")
 ]
 """One number, or one table of numbers, that is paid for."""
 

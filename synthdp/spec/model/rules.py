@@ -13,15 +13,7 @@ import math
 from itertools import combinations
 
 from synthdp.spec.addresses import is_pattern, is_url
-from synthdp.spec.model import (
-    Column,
-    Compute,
-    ParquetSource,
-    Ranged,
-    ReleaseSpec,
-    Shares,
-    Source,
-)
+from synthdp.spec.model import Column, Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
 from synthdp.spec.model.columns.types import Mapped, with_fine_bins
 from synthdp.spec.model.dataset import EngineName
 

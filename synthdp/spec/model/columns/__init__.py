@@ -25,7 +25,6 @@ from synthdp.spec.model.columns.types import (
     Question,
     Ranged,
     TextCode,
-    Unread,
 )
 
 __all__ = [
@@ -45,7 +44,6 @@ __all__ = [
     "Question",
     "Ranged",
     "TextCode",
-    "Unread",
     "category_types",
     "derived_of",
 ]

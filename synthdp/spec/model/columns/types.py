@@ -46,7 +46,7 @@ from synthdp.spec.model.fields import (
 
 CODEBOOK = "from the codebook, never from the rows"
 
-Operand = Literal["text", "number", "date", "unread"]
+Operand = Literal["text", "number", "date"]
 
 
 @dataclass(frozen=True)
@@ -561,16 +561,6 @@ class Categorical(Labelled):
         yield from ((("categories", i), text) for i, text in enumerate(self.categories))
 
 
-class Unread(Categorical):
-    """Stands for a column whose entry is wrong: its name may be used, and its values are unknown.
-
-    No finished spec has one.
-    """
-
-    truth: ClassVar[bool] = True
-    operand: ClassVar[Operand] = "unread"
-
-
 class Ordinal(Labelled):
     """One of a list of texts, in order."""
 
@@ -671,11 +661,7 @@ class TextCode(ColumnBase):
 
     questions: ClassVar = (
         Question(
-            "codes",
-            f"all codes, parted by commas ({CODEBOOK})?",
-            Codes,
-            many=True,
-            texts=True,
+            "codes", f"all codes, parted by commas ({CODEBOOK})?", Codes, many=True, texts=True
         ),
         Question(
             "prefix",
