@@ -51,11 +51,12 @@ Operand = Literal["text", "number", "date"]
 
 @dataclass(frozen=True)
 class Question:
-    """What `synthdp init` asks for one field of a column.
+    """What `synthdp init` asks for one field; of a column, `text` follows the column's name.
 
-    `text` follows the column's name. `answer` is the type that the answer must have, None for free
-    text. With `many` the answer is a list, parted by commas, of texts or else of plain YAML values.
-    An empty answer is the `default`; where that is empty too, the field is left out.
+    `answer` is the type that the answer must have, None for text. With `many` the answer is a list,
+    parted by commas, of texts or else of plain YAML values. `allowed` are all answers, where there
+    are only some; one is `needed` where nothing else refuses an empty one. An empty answer is the
+    `default`; where that is empty too, the field is left out.
     """
 
     field: str
@@ -64,6 +65,8 @@ class Question:
     many: bool = False
     texts: bool = False
     default: str | None = None
+    allowed: tuple[str, ...] = ()
+    needed: bool = False
 
 
 class ColumnBase(Model):
@@ -156,30 +159,13 @@ DERIVED = Field(
 )
 
 
-_EDGES = "take them (yes), leave bins to the engine (no), or give left ends, parted by commas?"
-
-
-def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
+def _questions(bound: Any, *, common: str, unit: bool = True) -> tuple[Question, ...]:
     """The questions of a range whose values are of type `bound`, `common` being one of them."""
-    spikes = "values that are very common by themselves, such as"
-    asked = (
-        Question("lower", f"lower bound ({CODEBOOK})?", bound),
-        Question("upper", f"upper bound ({CODEBOOK})?", bound),
-        Question(
-            "spikes",
-            f"{spikes} {common}, parted by commas (none: empty)?",
-            tuple[bound, ...],
-            many=True,
-            default="",
-        ),
-    )
-    if not bins:
-        return asked
-    return (
-        *asked,
-        Question("unit", "unit, e.g. years (none: empty)?", default=""),
-        Question("edges", _EDGES, tuple[bound, ...], many=True, default="no"),
-    )
+    often = f"values that are very common by themselves, such as {common}, parted by commas"
+    spikes = Question("spikes", f"{often} (none: empty)?", tuple[bound, ...], many=True, default="")
+    ends = (Question(end, f"{end} bound ({CODEBOOK})?", bound) for end in ("lower", "upper"))
+    asked = Question("unit", "unit, e.g. years (none: empty)?", default="")
+    return (*ends, spikes, *([asked] if unit else []))
 
 
 BINS = (
@@ -241,7 +227,7 @@ class Integer(_Range, ColumnBase):
     Bins are half-open from each edge to the next; the last ends at `upper`.
     """
 
-    questions: ClassVar = _questions(Whole, common="0", bins=True)
+    questions: ClassVar = _questions(Whole, common="0")
 
     type: Literal["integer"] = Field(description="whole numbers", examples=["integer"])
     lower: Whole = Field(
@@ -285,7 +271,7 @@ class Number(_Range, ColumnBase):
     """Real numbers in [lower, upper], written with `decimals` digits."""
 
     continuous: ClassVar[bool] = True
-    questions: ClassVar = _questions(Real, common="0", bins=True)
+    questions: ClassVar = _questions(Real, common="0")
 
     type: Literal["number"] = Field(description="real numbers", examples=["number"])
     lower: Real = Field(
@@ -325,7 +311,7 @@ class Datetime(_Range, ColumnBase):
     """
 
     operand: ClassVar[Operand] = "date"
-    questions: ClassVar = _questions(Instant, common="1900-01-01", bins=False)
+    questions: ClassVar = _questions(Instant, common="1900-01-01", unit=False)
 
     type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
     lower: Instant = Field(
