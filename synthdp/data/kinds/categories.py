@@ -31,7 +31,6 @@ class CategoryKind(ColumnKind[_C]):
     read_as_csv: ClassVar[str] = " (1.0 is not 1)"
 
     def levels(self, name: str, column: _C) -> ColumnDomain:
-        """A level for each label."""
         tail = (MISSING_LABEL,) if column.missing else ()
         return ColumnDomain(name, self.type, column.labels + tail, column.missing)
 
@@ -42,7 +41,6 @@ class CategoryKind(ColumnKind[_C]):
         return lambda value: known.get(text(value), math.nan)
 
     def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
-        """None of the categories."""
         return {"category": np.isnan(read.numbers) & ~read.absent}
 
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
@@ -54,13 +52,11 @@ class CategoryKind(ColumnKind[_C]):
     def decode(
         self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
     ) -> pd.Series[Any]:
-        """Labels as declared; nothing is drawn."""
         return self.values(domain, codes, missing_in(domain, codes))
 
     def values(
         self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
     ) -> pd.Series[Any]:
-        """The labels at positions."""
         import pandas as pd
 
         labels = np.asarray(domain.labels, dtype=object)
@@ -69,7 +65,6 @@ class CategoryKind(ColumnKind[_C]):
         return pd.Series(chosen, dtype="str")
 
     def scalar(self, domain: ColumnDomain, number: float) -> str:
-        """The label at a position."""
         return domain.labels[int(number)]
 
     def malformed(
@@ -91,11 +86,9 @@ class CategoryKind(ColumnKind[_C]):
         }
 
     def croissant(self, column: _C) -> str:
-        """Text, or a whole number where all codes are."""
         return "sc:Integer" if whole_codes(column) else "sc:Text"
 
     def arrow_type(self, column: _C) -> pa.DataType:
-        """A dictionary of texts, ordered where the column is; whole numbers where all codes are."""
         import pyarrow as pa
 
         if whole_codes(column):
@@ -103,7 +96,6 @@ class CategoryKind(ColumnKind[_C]):
         return pa.dictionary(pa.int32(), pa.string(), ordered=column.ordered)
 
     def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
-        """Positions in the dictionary of all labels, or the codes as numbers."""
         import pyarrow as pa
 
         labels = pa.array(column.labels, pa.string())
@@ -112,7 +104,6 @@ class CategoryKind(ColumnKind[_C]):
         return pa.DictionaryArray.from_arrays(places(texts, labels), labels, ordered=column.ordered)
 
     def in_words(self, column: _C, *, most: int) -> str:
-        """The categories, each with what it stands for where that is stated."""
         names = self.value_labels(column)
         shown = [f"{text} = {names[text]}" if text in names else text for text in column.labels]
         return some(shown, " < " if column.ordered else ", ", most)
@@ -147,28 +138,23 @@ class BooleanKind(CategoryKind[Boolean]):
         return text
 
     def frictionless(self, column: Boolean) -> dict[str, Any]:
-        """A boolean with its two texts."""
         return {"type": "boolean", "trueValues": [column.true], "falseValues": [column.false]}
 
     def croissant(self, column: Boolean) -> str:
-        """A boolean."""
         return "sc:Boolean"
 
     def arrow_type(self, column: Boolean) -> pa.DataType:
-        """A boolean."""
         import pyarrow as pa
 
         return pa.bool_()
 
     def arrow_array(self, column: Boolean, texts: pa.Array) -> pa.Array:
-        """True where the text is that of true."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         return pc.equal(places(texts, pa.array(column.labels)), 1)
 
     def in_words(self, column: Boolean, *, most: int) -> str:
-        """Both texts, and what they stand for."""
         return f"{column.false} (false), {column.true} (true)"
 
 
@@ -230,7 +216,6 @@ class TextCodeKind(CategoryKind[TextCode]):
         return (text != "") & ~text.isin([*positions(domain)])
 
     def in_words(self, column: TextCode, *, most: int) -> str:
-        """The prefixes, and what they are."""
         characters = (
             "first character" if column.prefix == 1 else f"first {column.prefix} characters"
         )

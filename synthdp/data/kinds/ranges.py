@@ -47,7 +47,6 @@ class RangeKind(ColumnKind[_C]):
         """A number of the column's scale, as levels are labelled."""
 
     def levels(self, name: str, column: _C) -> ColumnDomain:
-        """Spikes and bins."""
         return range_levels(
             name,
             column,
@@ -61,7 +60,6 @@ class RangeKind(ColumnKind[_C]):
         return np.zeros(len(numbers), dtype=bool)
 
     def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
-        """Of another type, with a fraction, beyond a bound."""
         numbers, fraction = read.numbers, self.unfit(read.numbers)
         beyond = (numbers < domain.lower) | (numbers > domain.upper)
         return {
@@ -90,15 +88,12 @@ class RangeKind(ColumnKind[_C]):
     def decode(
         self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
     ) -> pd.Series[Any]:
-        """Whole numbers drawn inside their bins."""
         return self.values(domain, drawn_wholes(domain, codes, rng), missing_in(domain, codes))
 
     def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
-        """The fields, converted."""
         return texts.cast(self.arrow_type(column))
 
     def in_words(self, column: _C, *, most: int) -> str:
-        """Bounds and spikes."""
         spikes = some([f"{s:.12g}" for s in column.spikes], ", ", most)
         often = f"; often {spikes}" if spikes else ""
         return f"{column.lower:.12g} to {column.upper:.12g}{often}"
@@ -111,11 +106,9 @@ class _NumberBase(RangeKind[_C]):
     """What a number is written as."""
 
     def meaning(self, domain: ColumnDomain) -> Meaning:
-        """The nearest number of 64 bits."""
         return number_of
 
     def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
-        """Cells of numbers and truth are cast."""
         import pyarrow as pa
 
         kind, is_ = cells.type, pa.types
@@ -127,11 +120,9 @@ class _NumberBase(RangeKind[_C]):
     def malformed(
         self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
     ) -> pd.Series[bool]:
-        """Numbers in another form."""
         return (text != "") & ~text.str.fullmatch(self.pattern)
 
     def frictionless(self, column: _C) -> dict[str, Any]:
-        """A number with its bounds."""
         bounds = {"minimum": column.lower, "maximum": column.upper}
         return {"type": self.type, "constraints": bounds}
 
@@ -144,11 +135,9 @@ class IntegerKind(_NumberBase[Integer]):
     pattern: ClassVar[str] = r"-?\d+"
 
     def text(self, column: Integer, number: float) -> str:
-        """Its digits."""
         return str(int(number))
 
     def unfit(self, numbers: Floats) -> Mask:
-        """Numbers with a fraction."""
         fractions: Mask = np.isfinite(numbers) & (np.floor(numbers) != numbers)
         return fractions
 
@@ -162,15 +151,12 @@ class IntegerKind(_NumberBase[Integer]):
         return whole.astype("Int64").mask(pd.Series(missing)) if domain.missing else whole
 
     def scalar(self, domain: ColumnDomain, number: float) -> int:
-        """The whole number."""
         return int(number)
 
     def croissant(self, column: Integer) -> str:
-        """An integer."""
         return "sc:Integer"
 
     def arrow_type(self, column: Integer) -> pa.DataType:
-        """A whole number of 64 bits."""
         import pyarrow as pa
 
         return pa.int64()
@@ -184,7 +170,6 @@ class NumberKind(_NumberBase[Number]):
     pattern: ClassVar[str] = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 
     def text(self, column: Number, number: float) -> str:
-        """Six digits of it."""
         return f"{number:g}"
 
     def decode(
@@ -206,21 +191,17 @@ class NumberKind(_NumberBase[Number]):
     def values(
         self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
     ) -> pd.Series[Any]:
-        """The numbers themselves."""
         import pandas as pd
 
         return pd.Series(np.where(missing, np.nan, numbers))
 
     def scalar(self, domain: ColumnDomain, number: float) -> float:
-        """The number itself."""
         return number
 
     def croissant(self, column: Number) -> str:
-        """A real number."""
         return "sc:Float"
 
     def arrow_type(self, column: Number) -> pa.DataType:
-        """A real number of 64 bits."""
         import pyarrow as pa
 
         return pa.float64()
@@ -235,7 +216,6 @@ class DatetimeKind(RangeKind[Datetime]):
     )
 
     def text(self, column: Datetime, number: float) -> str:
-        """The day, or the instant to the second."""
         instant = np.datetime64(int(number) * column.step_seconds, "s")
         return str(np.datetime_as_string(instant, unit="D" if column.resolution == "day" else "s"))
 
@@ -245,7 +225,6 @@ class DatetimeKind(RangeKind[Datetime]):
         return lambda value: seconds_of(value) // step
 
     def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
-        """Cells of dates and instants are divided."""
         import pyarrow as pa
 
         kind = cells.type
@@ -266,7 +245,6 @@ class DatetimeKind(RangeKind[Datetime]):
     def values(
         self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
     ) -> pd.Series[Any]:
-        """Instants of whole seconds."""
         import pandas as pd
 
         whole = np.where(missing, domain.lower, numbers).astype(np.int64)
@@ -276,17 +254,14 @@ class DatetimeKind(RangeKind[Datetime]):
         )
 
     def scalar(self, domain: ColumnDomain, number: float) -> np.datetime64:
-        """The instant."""
         return np.datetime64(int(number) * RESOLUTION_SECONDS[domain.resolution], "s")
 
     def written(self, column: Datetime, values: pd.Series[Any]) -> pd.Series[Any]:
-        """Instants as text in the column's format."""
         import pandas as pd
 
         return pd.to_datetime(values).dt.strftime(DATE_FORMATS[column.resolution])
 
     def parsed(self, domain: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
-        """Instants in the format that we write; NaT for all else."""
         import pandas as pd
 
         pattern = DATE_FORMATS[domain.resolution]
@@ -295,32 +270,26 @@ class DatetimeKind(RangeKind[Datetime]):
     def malformed(
         self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
     ) -> pd.Series[bool]:
-        """Fields that are no instant in that format."""
         return values.isna() & (text != "")
 
     def frictionless(self, column: Datetime) -> dict[str, Any]:
-        """A date, or a date and time, with its bounds."""
         bounds = {"minimum": _iso(column, column.lower), "maximum": _iso(column, column.upper)}
         return {"type": "date" if column.resolution == "day" else "datetime", "constraints": bounds}
 
     def croissant(self, column: Datetime) -> str:
-        """A date, or a date and time."""
         return "sc:Date" if column.resolution == "day" else "sc:DateTime"
 
     def arrow_type(self, column: Datetime) -> pa.DataType:
-        """A day, or an instant in milliseconds."""
         import pyarrow as pa
 
         return pa.date32() if column.resolution == "day" else pa.timestamp("ms")
 
     def arrow_array(self, column: Datetime, texts: pa.Array) -> pa.Array:
-        """The fields, read as instants of whole seconds."""
         import pyarrow as pa
 
         return texts.cast(pa.timestamp("s")).cast(self.arrow_type(column))
 
     def in_words(self, column: Datetime, *, most: int) -> str:
-        """Bounds and resolution."""
         bounds = f"{_iso(column, column.lower)} to {_iso(column, column.upper)}"
         return f"{bounds}, to the {column.resolution}"
 

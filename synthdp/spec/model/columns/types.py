@@ -189,7 +189,6 @@ class _Range:
 
     @property
     def level_count(self) -> int:
-        """Number of levels: spikes, bins, and the missing one."""
         column: Any = self
         bins = len(column.edges) if column.edges is not None else column.bins
         return int(len(column.spikes) + bins + column.missing)
@@ -211,7 +210,6 @@ class _Range:
         return float(value)
 
     def holds(self, code: str) -> bool:
-        """Whether a code of the source lies within the bounds."""
         column: Any = self
         read: Any = datetime.fromisoformat if self.operand == "date" else float
         try:
@@ -256,7 +254,6 @@ class Integer(_Range, ColumnBase):
         return _check_range(self)
 
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """Bounds that floating point does not hold, too."""
         yield from super().mistakes()
         for field in ("lower", "upper"):
             if abs(getattr(self, field)) > MAX_WHOLE:
@@ -344,15 +341,12 @@ class Datetime(_Range, ColumnBase):
 
     @property
     def step_seconds(self) -> int:
-        """Seconds of one step of the resolution."""
         return RESOLUTION_SECONDS[self.resolution]
 
     def value(self, number: float) -> Any:
-        """The instant of so many steps since 1970-01-01."""
         return EPOCH + timedelta(seconds=self.step_seconds) * number
 
     def number(self, value: Any) -> float:
-        """An instant in whole steps since 1970-01-01."""
         return float((value - EPOCH) // timedelta(seconds=self.step_seconds))
 
 
@@ -501,7 +495,6 @@ class Labelled(Mapped):
     )
 
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """Labels of what is no category, too."""
         yield from super().mistakes()
         if strange := [code for code in self.value_labels if code not in self.labels]:
             message = f"a label for {strange[0]!r}, which is no category"
@@ -539,11 +532,9 @@ class Categorical(Labelled):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The categories as declared."""
         return self.categories
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each category."""
         yield from ((("categories", i), text) for i, text in enumerate(self.categories))
 
 
@@ -570,11 +561,9 @@ class Ordinal(Labelled):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The categories, from lowest to highest."""
         return self.categories
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each category."""
         yield from ((("categories", i), text) for i, text in enumerate(self.categories))
 
 
@@ -614,11 +603,9 @@ class Boolean(Mapped):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The text of false, then the text of true."""
         return (self.false, self.true)
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Both texts."""
         yield from ((("false",), self.false), (("true",), self.true))
 
 
@@ -691,15 +678,12 @@ class TextCode(ColumnBase):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The different prefixes, in the order of the codes."""
         return tuple(dict.fromkeys(code[: self.prefix] for code in self.codes))
 
     def holds(self, code: str) -> bool:
-        """Whether a code begins like one of the codes."""
         return code[: self.prefix] in self.labels
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each code, and its level."""
         for i, code in enumerate(self.codes):
             yield from ((("codes", i), text) for text in {code: 0, code[: self.prefix]: 0})
 
