@@ -140,10 +140,8 @@ class Basis:
                     hint="use algorithm measured_pc",
                 )
         if len(self.terms) > MAX_TERMS:
-            raise SynthdpError(
-                f"a basis of {len(self.terms)} functions, at most {MAX_TERMS} are allowed",
-                hint="leave columns out",
-            )
+            message = f"a basis of {len(self.terms)} functions, at most {MAX_TERMS} are allowed"
+            raise SynthdpError(message, hint="leave columns out")
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:

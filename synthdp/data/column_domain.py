@@ -235,10 +235,8 @@ def id_text(value: Any) -> str:
     if isinstance(value, Decimal):
         value = format(value, "f")
     elif not isinstance(value, str | bool | int | float | np.generic | date | UUID):
-        raise DataError(
-            "ids of a type that cannot be compared",
-            hint="ids are texts or numbers; cast them in the source",
-        )
+        message = "ids of a type that cannot be compared"
+        raise DataError(message, hint="ids are texts or numbers; cast them in the source")
     text = (category_text(value) or "").strip()
     whole = WHOLE.fullmatch(text)
     if not whole:

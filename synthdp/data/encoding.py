@@ -373,16 +373,12 @@ def _check_type(column: ColumnDomain, kind: pa.DataType) -> None:
             else f"values of type {kind}"
         )
         to = "local times without a zone" if zoned else "text, numbers or dates"
-        raise DataError(
-            f"column {column.name!r} of the source holds {what}, which are not read",
-            hint=f"cast it to {to} in the source",
-        )
+        message = f"column {column.name!r} of the source holds {what}, which are not read"
+        raise DataError(message, hint=f"cast it to {to} in the source")
     if is_.is_time(kind) and column.ranged:
         raise DataError(
             f"column {column.name!r} of the source holds times of day, which type {column.type}"
             " does not read",
-            hint=(
-                "make them a number in the source, such as minutes since midnight; or declare"
-                " categories such as 08:30:00"
-            ),
+            hint="make them a number in the source, such as minutes since midnight; or declare"
+            " categories such as 08:30:00",
         )

@@ -154,10 +154,8 @@ def check_uri(uri: str) -> None:
         raise OutputError(
             f"tracking.uri {shown_address(uri)} has a query or a fragment, where MLflow puts paths"
             " of its own",
-            hint=(
-                "a token belongs into the environment variable MLFLOW_TRACKING_TOKEN, which MLflow"
-                " reads"
-            ),
+            hint="a token belongs into the environment variable MLFLOW_TRACKING_TOKEN, which MLflow"
+            " reads",
         )
 
 

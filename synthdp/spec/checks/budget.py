@@ -49,51 +49,42 @@ def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "most of the budget belongs here, e.g. 0.8; only graph mode predict needs none",
         )
     if shares.measure == 0:
-        yield CrossProblem(
-            (*where, "measure"),
+        message = (
             f"{stated(spec, *where, 'measure')}; the noisy marginals that everything starts from"
-            " need a share",
-            "e.g. 0.2",
+            " need a share"
         )
+        yield CrossProblem((*where, "measure"), message, "e.g. 0.2")
 
 
 def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, pairs = spec.privacy.shares.pairs, spec.privacy.pairs
     if pairs and share == 0:
-        yield CrossProblem(
-            ("privacy", "shares", "pairs"),
-            f"{stated(spec, 'privacy', 'shares', 'pairs')}; measuring pairs needs a share",
-            "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}",
-        )
+        message = f"{stated(spec, 'privacy', 'shares', 'pairs')}; measuring pairs needs a share"
+        hint = "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"
+        yield CrossProblem(("privacy", "shares", "pairs"), message, hint)
     if share > 0 and not pairs:
-        yield CrossProblem(
-            ("privacy", "shares", "pairs"),
-            f"got {share:g}, and privacy.pairs names no pair",
-            "name pairs, or set it to 0",
-        )
+        message = f"got {share:g}, and privacy.pairs names no pair"
+        yield CrossProblem(("privacy", "shares", "pairs"), message, "name pairs, or set it to 0")
 
 
 def pairs_twice(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     seen: set[frozenset[str]] = set()
     for i, pair in enumerate(spec.privacy.pairs):
         if frozenset(pair) in seen:
-            yield CrossProblem(
-                ("privacy", "pairs", i),
-                f"{pair[0]} and {pair[1]} are named twice",
-                "a pair is measured once, in either order",
-            )
+            message = f"{pair[0]} and {pair[1]} are named twice"
+            hint = "a pair is measured once, in either order"
+            yield CrossProblem(("privacy", "pairs", i), message, hint)
         seen.add(frozenset(pair))
 
 
 def pairs_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
         hint = "set sampling.rake and sampling.balance to true, or name no pairs"
-        yield CrossProblem(
-            ("privacy", "pairs"),
+        message = (
             "measured pairs guide the choice of rows, which sampling turns off: their budget would"
-            " be wasted",
-            hint,
+            " be wasted"
         )
+        yield CrossProblem(("privacy", "pairs"), message, hint)
 
 
 def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -105,11 +96,8 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                     "noise drowns a table with so many cells; name a pair of columns with fewer"
                     " levels, or use wider bins"
                 )
-                yield CrossProblem(
-                    ("privacy", "pairs", i),
-                    f"a table of {cells:,} cells; at most {MAX_PAIR_CELLS:,} are measured",
-                    hint,
-                )
+                message = f"a table of {cells:,} cells; at most {MAX_PAIR_CELLS:,} are measured"
+                yield CrossProblem(("privacy", "pairs", i), message, hint)
 
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -121,11 +109,9 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}",
         )
     if share > 0 and not names:
-        yield CrossProblem(
-            ("privacy", "shares", "targets"),
-            f"got {share:g}, and synthesizer.targets names no column",
-            "name columns there, or set it to 0",
-        )
+        message = f"got {share:g}, and synthesizer.targets names no column"
+        hint = "name columns there, or set it to 0"
+        yield CrossProblem(("privacy", "shares", "targets"), message, hint)
 
 
 def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -153,19 +139,15 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
         if mode == "predict":
             hint = "most of the budget belongs here; leave out shares, and it gets 0.8 of it"
-        yield CrossProblem(
-            ("privacy", "shares", "graph"),
+        message = (
             f"{stated(spec, 'privacy', 'shares', 'graph')}; graph mode {mode} looks at the data and"
-            " needs a share of the budget",
-            hint,
+            " needs a share of the budget"
         )
+        yield CrossProblem(("privacy", "shares", "graph"), message, hint)
     if mode in ("none", "given") and share > 0:
         hint = "set it to 0 and give its part to measure or train, or use another mode"
-        yield CrossProblem(
-            ("privacy", "shares", "graph"),
-            f"got {share:g}; graph mode {mode} spends nothing on the graph",
-            hint,
-        )
+        message = f"got {share:g}; graph mode {mode} spends nothing on the graph"
+        yield CrossProblem(("privacy", "shares", "graph"), message, hint)
 
 
 # --- gates ---
@@ -190,11 +172,8 @@ def judged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 where, f"{gate.metric} is never computed: evaluation is not enabled", hint
             )
         elif judged and spec.evaluation.holdout == 0:
-            yield CrossProblem(
-                where,
-                f"{gate.metric} needs test rows, and evaluation.holdout is 0",
-                "e.g. holdout: 0.2",
-            )
+            message = f"{gate.metric} needs test rows, and evaluation.holdout is 0"
+            yield CrossProblem(where, message, "e.g. holdout: 0.2")
 
 
 def classified(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -229,18 +208,14 @@ def dp_scores(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, gate in enumerate(spec.gates):
         where = ("gates", i, "metric")
         if gate.on_dp_score and not spec.evaluation.dp_scores:
-            yield CrossProblem(
-                where,
-                f"{gate.metric} is never computed: no score is charged",
-                "set evaluation.disclosure: private",
-            )
+            message = f"{gate.metric} is never computed: no score is charged"
+            yield CrossProblem(where, message, "set evaluation.disclosure: private")
         elif gate.metric == "tstr_accuracy_dp" and not categories:
             hint = f"name a {category_types()} column in evaluation.targets"
-            yield CrossProblem(
-                where,
-                f"{gate.metric} needs a target with categories, and evaluation.targets names none",
-                hint,
+            message = (
+                f"{gate.metric} needs a target with categories, and evaluation.targets names none"
             )
+            yield CrossProblem(where, message, hint)
         elif gate.metric == "tv2_dp" and len(spec.modelled) < 2:
             yield CrossProblem(
                 where, f"{gate.metric} needs two columns, and there is one", "bound tv1_dp"

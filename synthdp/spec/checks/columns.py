@@ -56,19 +56,14 @@ def names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """The names of columns are plain, and no two of them look alike."""
     for name in spec.columns:
         if starts_formula(name):
-            yield CrossProblem(
-                ("columns", name),
-                "the name starts like a spreadsheet formula",
-                "rename the column in the source; begin with a letter",
-            )
+            message = "the name starts like a spreadsheet formula"
+            hint = "rename the column in the source; begin with a letter"
+            yield CrossProblem(("columns", name), message, hint)
         yield from _plain_name(("columns", name), name, "rename the column in the source")
     pair = alike(spec.columns)
     if pair is not None:
-        yield CrossProblem(
-            ("columns", pair[1]),
-            f"{pair[0]!a} and {pair[1]!a} look the same and are not",
-            "rename one of them in the source",
-        )
+        message = f"{pair[0]!a} and {pair[1]!a} look the same and are not"
+        yield CrossProblem(("columns", pair[1]), message, "rename one of them in the source")
 
 
 def group_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -122,19 +117,13 @@ def _problems(name: str, column: Column, text: str, spec: ReleaseSpec) -> Iterat
             f"computes a {computed.kind}, and a column of type {column.type} holds"
             f" {column.operand}s"
         )
-        yield CrossProblem(
-            (*where, "derived"),
-            message,
-            f"use type {'datetime' if computed.kind == 'date' else 'number'}",
-        )
+        hint = f"use type {'datetime' if computed.kind == 'date' else 'number'}"
+        yield CrossProblem((*where, "derived"), message, hint)
     absent = [n for n in computed.columns if spec.columns[n].missing]
     if not column.missing and (absent or computed.divides):
         why = f"{absent[0]!r} may be missing" if absent else "it divides by what may be 0"
-        yield CrossProblem(
-            (*where, "derived"),
-            f"{why}, and {name!r} is then missing too",
-            f"set columns.{name}.missing: true",
-        )
+        hint = f"set columns.{name}.missing: true"
+        yield CrossProblem((*where, "derived"), f"{why}, and {name!r} is then missing too", hint)
 
 
 def even(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -148,19 +137,13 @@ def even(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     }
     for i, name in enumerate(spec.sampling.even):
         if name in read:
-            yield CrossProblem(
-                ("sampling", "even", i),
-                f"a constraint reads column {name!r}, and rows are held to it as a whole",
-                f"leave {name!r} out",
-            )
+            message = f"a constraint reads column {name!r}, and rows are held to it as a whole"
+            yield CrossProblem(("sampling", "even", i), message, f"leave {name!r} out")
 
 
 def even_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Columns are drawn again only where rows were chosen."""
     if spec.sampling.even and not (spec.sampling.rake and spec.sampling.balance):
         off = "rake" if not spec.sampling.rake else "balance"
-        yield CrossProblem(
-            ("sampling", "even"),
-            f"columns are drawn again after rows were chosen, which {off}: false turns off",
-            f"delete {off}",
-        )
+        message = f"columns are drawn again after rows were chosen, which {off}: false turns off"
+        yield CrossProblem(("sampling", "even"), message, f"delete {off}")

@@ -34,11 +34,8 @@ def batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     rows = spec.dataset.rows.value
     if spec.synthesizer.batch > rows:
         message = f"got {spec.synthesizer.batch}, more than the declared {rows} rows"
-        yield CrossProblem(
-            ("synthesizer", "batch"),
-            message,
-            f"leave it out, or set it to a part of the rows, e.g. {rules.batch(rows)}",
-        )
+        hint = f"leave it out, or set it to a part of the rows, e.g. {rules.batch(rows)}"
+        yield CrossProblem(("synthesizer", "batch"), message, hint)
 
 
 def sample(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -47,17 +44,13 @@ def sample(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if wanted is None:
         return
     if wanted < batch:
-        yield CrossProblem(
-            ("synthesizer", "sample"),
-            f"got {wanted}, less than the {batch} rows of an expected batch",
-            f"leave it out, or ask for many batches, e.g. {100 * batch}",
-        )
+        message = f"got {wanted}, less than the {batch} rows of an expected batch"
+        hint = f"leave it out, or ask for many batches, e.g. {100 * batch}"
+        yield CrossProblem(("synthesizer", "sample"), message, hint)
     if spec.privacy.adjacency == "replace_one":
-        yield CrossProblem(
-            ("synthesizer", "sample"),
-            "no sound accounting for a secret sample under adjacency replace_one",
-            "leave it out, or use adjacency add_remove",
-        )
+        message = "no sound accounting for a secret sample under adjacency replace_one"
+        hint = "leave it out, or use adjacency add_remove"
+        yield CrossProblem(("synthesizer", "sample"), message, hint)
 
 
 def attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -65,11 +58,10 @@ def attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     attack, rows = spec.attacks.membership, spec.dataset.rows.value
     if attack.enabled and attack.rows > rows:
         hint = "set attacks.membership.rows lower, or enabled: false"
-        yield CrossProblem(
-            ("attacks", "membership", "rows"),
-            f"{stated(spec, 'attacks', 'membership', 'rows')}, more than the declared {rows} rows",
-            hint,
+        message = (
+            f"{stated(spec, 'attacks', 'membership', 'rows')}, more than the declared {rows} rows"
         )
+        yield CrossProblem(("attacks", "membership", "rows"), message, hint)
 
 
 def unit(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -98,11 +90,9 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     path = getattr(spec.dataset.source, "path", None)
     where = ("dataset", "source")
     if path is not None and (not path or CONTROL.search(path)):
-        yield CrossProblem(
-            (*where, "path"),
-            "a path cannot be empty or hold control characters",
-            "give the file's path, relative to this spec's folder",
-        )
+        message = "a path cannot be empty or hold control characters"
+        hint = "give the file's path, relative to this spec's folder"
+        yield CrossProblem((*where, "path"), message, hint)
     elif path is not None and ADDRESS.match(path) and not _read_from(spec.dataset.source):
         yield CrossProblem(
             (*where, "path"),
@@ -112,11 +102,8 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         )
     delimiter = getattr(spec.dataset.source, "delimiter", ",")
     if delimiter in '"\r\n':
-        yield CrossProblem(
-            (*where, "delimiter"),
-            f"{delimiter!r} cannot part the fields of a CSV file",
-            'use ",", ";", "|" or "\\t"',
-        )
+        message = f"{delimiter!r} cannot part the fields of a CSV file"
+        yield CrossProblem((*where, "delimiter"), message, 'use ",", ";", "|" or "\\t"')
 
 
 def _read_from(source: Source) -> bool:
@@ -157,11 +144,10 @@ def missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     missing = source.missing_values if isinstance(source, CsvSource) else ()
     for i, text in enumerate(missing):
         if "\n" in text or "\r" in text:
-            yield CrossProblem(
-                ("dataset", "source", "missing_values", i),
-                "a line break cannot stand for a missing value: a row of a CSV file is one line",
-                "delete it",
+            message = (
+                "a line break cannot stand for a missing value: a row of a CSV file is one line"
             )
+            yield CrossProblem(("dataset", "source", "missing_values", i), message, "delete it")
     for name, column in spec.columns.items():
         for where, text in column.texts():
             if text in missing:
@@ -169,22 +155,18 @@ def missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                     "delete the category and set missing: true, or take the text out of"
                     " missing_values"
                 )
-                yield CrossProblem(
-                    ("columns", name, *where),
+                message = (
                     f"category {text!r} also stands for a missing value"
-                    " (dataset.source.missing_values)",
-                    hint,
+                    " (dataset.source.missing_values)"
                 )
+                yield CrossProblem(("columns", name, *where), message, hint)
             elif text == "missing" and column.missing:
                 hint = (
                     "rename the category, or list 'missing' in dataset.source.missing_values and"
                     " delete it here"
                 )
-                yield CrossProblem(
-                    ("columns", name, *where),
-                    "category 'missing' cannot be told from the state of missing values",
-                    hint,
-                )
+                message = "category 'missing' cannot be told from the state of missing values"
+                yield CrossProblem(("columns", name, *where), message, hint)
 
 
 def levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -223,11 +205,8 @@ def addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         (("tracking", "uri"), spec.tracking.uri),
     ):
         if text is not None and (not text or CONTROL.search(text)):
-            yield CrossProblem(
-                where,
-                "an address cannot be empty or hold control characters",
-                "leave the key out for the default beside the spec",
-            )
+            message = "an address cannot be empty or hold control characters"
+            yield CrossProblem(where, message, "leave the key out for the default beside the spec")
 
 
 # --- engine ---
@@ -274,10 +253,9 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     message, elsewhere = f"engine {name} gives no values", "or compute.engine: memory"
     searched = spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc"
     if searched and spec.graph.orient_share:
+        hint = f"set it to 0, use measured_pc, {elsewhere}"
         yield CrossProblem(
-            ("graph", "orient_share"),
-            f"{message}, and rcit_pc orients links by them",
-            f"set it to 0, use measured_pc, {elsewhere}",
+            ("graph", "orient_share"), f"{message}, and rcit_pc orients links by them", hint
         )
     if name == "sql":
         yield from _sums(spec)
@@ -300,29 +278,23 @@ def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """What would fetch the levels of all rows from a database that is to give counts."""
     message = "engine sql gives counts, and no rows"
     if spec.evaluation.enabled:
-        yield CrossProblem(
-            ("evaluation", "enabled"),
-            f"{message}, and judging reads some",
+        hint = (
             "set it to false; or export the rows to Parquet for engine arrow or dask, which draw"
-            " some; or set compute.engine: memory",
+            " some; or set compute.engine: memory"
         )
+        yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads some", hint)
     if not tables_only(spec) and _trains_on_all(spec):
-        yield CrossProblem(
-            ENGINE,
-            f"{message}, and this spec trains on all rows",
-            "let noisy tables be the model: graph.mode: predict, without a share for train",
-        )
+        hint = "let noisy tables be the model: graph.mode: predict, without a share for train"
+        yield CrossProblem(ENGINE, f"{message}, and this spec trains on all rows", hint)
     if spec.attacks.membership.enabled:
+        hint = "set attacks.membership.enabled: false"
         yield CrossProblem(
-            ("attacks", "membership", "enabled"),
-            f"{message}, and the attack reads them",
-            "set attacks.membership.enabled: false",
+            ("attacks", "membership", "enabled"), f"{message}, and the attack reads them", hint
         )
     if spec.graph.mode == "learn" and spec.graph.algorithm != "measured_pc":
+        hint = "use measured_pc, or compute.engine: memory"
         yield CrossProblem(
-            ("graph", "algorithm"),
-            f"{message}, and {spec.graph.algorithm} looks at them",
-            "use measured_pc, or compute.engine: memory",
+            ("graph", "algorithm"), f"{message}, and {spec.graph.algorithm} looks at them", hint
         )
 
 

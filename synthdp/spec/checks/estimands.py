@@ -35,11 +35,8 @@ def share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     part, where = spec.privacy.shares.estimands, ("privacy", "shares", "estimands")
     # Where shares are left out, the rules give estimands theirs.
     if spec.estimands and part == 0 and "shares" in spec.privacy.model_fields_set:
-        yield CrossProblem(
-            where,
-            f"{stated(spec, *where)}; estimands need a share of the budget",
-            "e.g. 0.15, taken from the others; or delete estimands",
-        )
+        message = f"{stated(spec, *where)}; estimands need a share of the budget"
+        yield CrossProblem(where, message, "e.g. 0.15, taken from the others; or delete estimands")
     if part > 0 and not spec.estimands:
         yield CrossProblem(
             where, f"got {part:g}, and there are no estimands", "name some, or set it to 0"
@@ -52,11 +49,9 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return
     for i, estimand in enumerate(spec.estimands):
         if not isinstance(estimand, TableEstimand):
-            yield CrossProblem(
-                ("estimands", i, "kind"),
-                "levels_only keeps no values, and this estimand reads them",
-                "use kind: table, or leave out levels_only",
-            )
+            message = "levels_only keeps no values, and this estimand reads them"
+            hint = "use kind: table, or leave out levels_only"
+            yield CrossProblem(("estimands", i, "kind"), message, hint)
 
 
 def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -93,11 +88,9 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
             yield CrossProblem((*where, "ask"), text, mistake.hint)
         return
     if query.column is not None and spec.columns[query.column].operand == "date":
-        yield CrossProblem(
-            (*where, "ask"),
-            f"{query.column!r} holds dates, whose quantiles are not paid for",
-            "`synthdp answer` has them of the whole column; of groups, use kind: table",
-        )
+        message = f"{query.column!r} holds dates, whose quantiles are not paid for"
+        hint = "`synthdp answer` has them of the whole column; of groups, use kind: table"
+        yield CrossProblem((*where, "ask"), message, hint)
     if query.statistic == "quantile" and query.by == query.column:
         yield CrossProblem(
             (*where, "ask"), "by its own column a quantile says nothing", "name another column"
@@ -162,11 +155,9 @@ def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             names = estimand.adjust or ()
         total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
     if total > MAX_FIGURES:
-        yield CrossProblem(
-            ("estimands",),
-            f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured",
-            "name fewer estimands, or groups with fewer levels",
-        )
+        message = f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured"
+        hint = "name fewer estimands, or groups with fewer levels"
+        yield CrossProblem(("estimands",), message, hint)
 
 
 def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
@@ -191,11 +182,8 @@ def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[C
     known = [spec.columns[name] for name in names if name in spec.columns]
     strata = math.prod(column.level_count for column in known)
     if strata > MAX_STRATA:
-        yield CrossProblem(
-            where,
-            f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured",
-            "name fewer columns, or declare wider bins",
-        )
+        message = f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured"
+        yield CrossProblem(where, message, "name fewer columns, or declare wider bins")
 
 
 # --- regression ---
@@ -249,12 +237,11 @@ def _products(terms: list[tuple[int, tuple[str, ...]]], where: Loc) -> Iterator[
             yield CrossProblem(place, "a product is of two different columns", "e.g. age:sex")
         elif len(names) == 2 and not alone.issuperset(names):
             lacking = next(name for name in names if name not in alone)
-            yield CrossProblem(
-                place,
+            message = (
                 f"{lacking!r} is not a term by itself, so that the coefficient would depend on how"
-                " numbers are scaled",
-                f"add {lacking} to the terms",
+                " numbers are scaled"
             )
+            yield CrossProblem(place, message, f"add {lacking} to the terms")
         elif frozenset(names) in seen:
             yield CrossProblem(place, "this product is there already", "leave it out")
         seen.add(frozenset(names))
@@ -268,11 +255,10 @@ def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Ite
     elif column is not None and column.operand == "date":
         yield CrossProblem(place, f"{name!r} holds dates", "name a number or a category")
     elif column is not None and not column.ordered and len(column.labels) > 2:
-        yield CrossProblem(
-            place,
-            f"{name!r} has {len(column.labels)} categories in no order, of which there is no mean",
-            "name a number, or a column of two categories",
+        message = (
+            f"{name!r} has {len(column.labels)} categories in no order, of which there is no mean"
         )
+        yield CrossProblem(place, message, "name a number, or a column of two categories")
 
 
 def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[CrossProblem]:
@@ -289,17 +275,12 @@ def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterat
         named = [":".join(c) for names in terms for c in product(*map(labels, names))]
         twice = [name for name, times in Counter(["(intercept)", *named]).items() if times > 1]
         for name in twice:
-            yield CrossProblem(
-                (*where, "terms"),
-                f"two coefficients would be named {name!r}",
-                "give a column another name; dataset.source.rename does",
-            )
+            hint = "give a column another name; dataset.source.rename does"
+            yield CrossProblem((*where, "terms"), f"two coefficients would be named {name!r}", hint)
     else:
-        yield CrossProblem(
-            (*where, "terms"),
-            f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured",
-            "name fewer terms, or categories with fewer levels",
-        )
+        message = f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured"
+        hint = "name fewer terms, or categories with fewer levels"
+        yield CrossProblem((*where, "terms"), message, hint)
 
 
 # --- evaluation ---
@@ -346,11 +327,10 @@ def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Classifiers for the targets need test rows."""
     evaluation = spec.evaluation
     if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
-        yield CrossProblem(
-            ("evaluation", "holdout"),
-            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows",
-            "e.g. holdout: 0.2",
+        message = (
+            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows"
         )
+        yield CrossProblem(("evaluation", "holdout"), message, "e.g. holdout: 0.2")
 
 
 def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -360,17 +340,13 @@ def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if column is None:
             continue
         if column.ranged:
-            yield CrossProblem(
-                where,
-                f"{name!r} holds numbers or dates; groups are categories",
-                f"name a {category_types()} column",
-            )
+            message = f"{name!r} holds numbers or dates; groups are categories"
+            yield CrossProblem(where, message, f"name a {category_types()} column")
         elif len(column.labels) > MAX_GROUPS:
-            yield CrossProblem(
-                where,
-                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged",
-                "name another column",
+            message = (
+                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged"
             )
+            yield CrossProblem(where, message, "name another column")
 
 
 def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -387,17 +363,13 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[C
         read |= set(parsed.columns) if parsed else set()
     if len(read) > 1:
         names = ", ".join(n for n in spec.columns if n in read)
-        yield CrossProblem(
-            (*where, "treated"),
-            f"reads {names}; a treatment is one column",
-            "compare values of one column",
-        )
+        hint = "compare values of one column"
+        yield CrossProblem((*where, "treated"), f"reads {names}; a treatment is one column", hint)
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
         if name in read or (field == "adjust" and name == effect.outcome):
+            hint = "name another column"
             yield CrossProblem(
-                (*where, field),
-                f"{name!r} is already the treatment or the outcome",
-                "name another column",
+                (*where, field), f"{name!r} is already the treatment or the outcome", hint
             )
     outcome = spec.columns.get(effect.outcome)
     if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
@@ -405,8 +377,5 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[C
             f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
             " there is no mean"
         )
-        yield CrossProblem(
-            (*where, "outcome"),
-            message,
-            "name a number, an ordinal column, or one of two categories",
-        )
+        hint = "name a number, an ordinal column, or one of two categories"
+        yield CrossProblem((*where, "outcome"), message, hint)

@@ -60,8 +60,6 @@ def clip_problems(
         text = f"got {clip[1]:g} as the upper end, which is not above {clip[0]:g}"
         yield CrossProblem(where, text, "e.g. clip: [0, 30]")
     elif clip[0] < lower or clip[1] > upper:
-        yield CrossProblem(
-            where,
-            f"{clip[0]:g} to {clip[1]:g} is not inside {name}'s {lower:g} to {upper:g}",
-            "numbers beyond a column's bounds do not occur; clip inside them",
-        )
+        message = f"{clip[0]:g} to {clip[1]:g} is not inside {name}'s {lower:g} to {upper:g}"
+        hint = "numbers beyond a column's bounds do not occur; clip inside them"
+        yield CrossProblem(where, message, hint)

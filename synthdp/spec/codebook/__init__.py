@@ -39,15 +39,11 @@ def read_codebook(path: Path) -> Codebook:
     """
     form = FORMATS.get(path.suffix.lower())
     if form is None:
-        raise DataError(
-            f"{path.name}: no known format of a code book",
-            hint=f"its name must end in one of {', '.join(FORMATS)}",
-        )
+        message = f"{path.name}: no known format of a code book"
+        raise DataError(message, hint=f"its name must end in one of {', '.join(FORMATS)}")
     try:
         return form(path)
     except (ValueError, OverflowError, RecursionError) as error:  # of int, float, json, a parser
         kind = type(error).__name__
-    raise DataError(
-        f"{path.name}: holds a value that cannot be read ({kind})",
-        hint="look for numbers of very many digits, and for very deep nesting",
-    )
+    message = f"{path.name}: holds a value that cannot be read ({kind})"
+    raise DataError(message, hint="look for numbers of very many digits, and for very deep nesting")

@@ -28,10 +28,8 @@ def read(path: Path) -> Codebook:
     root = _parsed(path)
     columns = tuple(_column(var) for var in _all(root, "var") if var.get("name"))
     if not columns:
-        raise DataError(
-            f"{path.name}: describes no variable",
-            hint="DDI-Codebook has them as `var` elements in `dataDscr`",
-        )
+        message = f"{path.name}: describes no variable"
+        raise DataError(message, hint="DDI-Codebook has them as `var` elements in `dataDscr`")
     return Codebook(columns, _text(_all(root, "titl")))
 
 
@@ -46,15 +44,11 @@ def _parsed(path: Path) -> Element:
         return root
     except ParseError as error:
         line, column = error.position
-        raise DataError(
-            f"{path.name}:{line}:{column + 1}: this is not XML",
-            hint="a code book in XML is of DDI-Codebook",
-        ) from None
+        message = f"{path.name}:{line}:{column + 1}: this is not XML"
+        raise DataError(message, hint="a code book in XML is of DDI-Codebook") from None
     except (DefusedXmlException, ValueError):
-        raise DataError(
-            f"{path.name}: declares types or entities, which are not read",
-            hint="take the DOCTYPE out of the file",
-        ) from None
+        message = f"{path.name}: declares types or entities, which are not read"
+        raise DataError(message, hint="take the DOCTYPE out of the file") from None
 
 
 def _column(var: Element) -> Described:

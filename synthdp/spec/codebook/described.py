@@ -156,15 +156,11 @@ def content(path: Path) -> bytes:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "the path is not a valid one"
-        raise DataError(
-            f"{path.name}: the code book cannot be read: {reason}",
-            hint="check the path and its permissions",
-        ) from None
+        message = f"{path.name}: the code book cannot be read: {reason}"
+        raise DataError(message, hint="check the path and its permissions") from None
     if len(data) > MAX_BYTES:
-        raise DataError(
-            f"{path.name}: the code book is larger than {MAX_BYTES:,} bytes",
-            hint="is this the data?",
-        )
+        message = f"{path.name}: the code book is larger than {MAX_BYTES:,} bytes"
+        raise DataError(message, hint="is this the data?")
     return data
 
 

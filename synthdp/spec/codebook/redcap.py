@@ -36,10 +36,9 @@ def read(path: Path) -> Codebook:
     own = reader.fieldnames or ()
     lacking = [name for name in (NAME, TYPE, LABEL, CHOICES) if name not in own]
     if lacking:
-        raise DataError(
-            f"{path.name}: no REDCap data dictionary: it lacks the column {lacking[0]!r}",
-            hint="a code book in CSV is the file that REDCap gives under Data Dictionary",
-        )
+        message = f"{path.name}: no REDCap data dictionary: it lacks the column {lacking[0]!r}"
+        hint = "a code book in CSV is the file that REDCap gives under Data Dictionary"
+        raise DataError(message, hint=hint)
     return Codebook(tuple(c for row in rows if row[NAME] for c in _columns(row)))
 
 

@@ -43,10 +43,8 @@ def read(path: Path) -> Codebook:
     except Exception as error:  # its message is the library's own, and may hold what the file does
         failed = type(error).__name__
     if failed:
-        raise DataError(
-            f"{path.name}: the dictionary cannot be read ({failed})",
-            hint="is it a file of SPSS or Stata, and whole?",
-        )
+        message = f"{path.name}: the dictionary cannot be read ({failed})"
+        raise DataError(message, hint="is it a file of SPSS or Stata, and whole?")
     columns = tuple(_column(name, found) for name in found.column_names)
     return Codebook(columns, found.file_label or "")
 

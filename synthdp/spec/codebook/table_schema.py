@@ -33,16 +33,14 @@ def read(path: Path) -> Codebook:
     try:
         found = json.loads(text_of(path))
     except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path.name}:{error.lineno}:{error.colno}: this is not JSON: {error.msg}",
-            hint="a code book in JSON is a Table Schema, or a Data Package with one",
-        ) from None
+        message = f"{path.name}:{error.lineno}:{error.colno}: this is not JSON: {error.msg}"
+        hint = "a code book in JSON is a Table Schema, or a Data Package with one"
+        raise DataError(message, hint=hint) from None
     schemas = list(_schemas(found))
     if len(schemas) != 1:
-        raise DataError(
-            f"{path.name}: holds {len(schemas) or 'no'} table schemas, and one is needed",
-            hint="a Table Schema has a list `fields` whose entries have a `name`",
-        )
+        message = f"{path.name}: holds {len(schemas) or 'no'} table schemas, and one is needed"
+        hint = "a Table Schema has a list `fields` whose entries have a `name`"
+        raise DataError(message, hint=hint)
     schema = schemas[0]
     title = found.get("title") if isinstance(found, Mapping) else None
     columns = tuple(

@@ -88,11 +88,8 @@ class _TruthReader:
             case ast.Name() if self._is_truth(node):
                 return comparison(operator.eq, self.values.operand(node).value, lambda values: 1.0)
         self.values.operand(node)
-        self.source.refuse(
-            node,
-            "is a value where something true or false is needed",
-            "compare it with something, e.g. age >= 18",
-        )
+        message = "is a value where something true or false is needed"
+        self.source.refuse(node, message, "compare it with something, e.g. age >= 18")
 
     def _is_truth(self, node: ast.Name) -> bool:
         column = self.values.columns.get(self.source.name(node))
@@ -114,11 +111,8 @@ class _TruthReader:
         if isinstance(node.ops[0], ast.In | ast.NotIn) and not others:
             return self._among(node.left, node.ops[0], first)
         if not all(type(op) in _ORDER for op in node.ops):
-            self.source.refuse(
-                node,
-                "`in` and `is` cannot be part of a chain",
-                "put parentheses around each comparison",
-            )
+            message = "`in` and `is` cannot be part of a chain"
+            self.source.refuse(node, message, "put parentheses around each comparison")
         nodes = [node.left, *node.comparators]
         sides = each(self.values.operand, nodes)
         pairs = zip(sides, node.ops, sides[1:], nodes[1:], strict=False)
@@ -128,11 +122,8 @@ class _TruthReader:
 
     def _missing(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Truth:
         if not (isinstance(right, ast.Name) and right.id == "missing"):
-            self.source.refuse(
-                right,
-                "`is` can only be followed by missing or not missing",
-                "to compare values write == or !=",
-            )
+            message = "`is` can only be followed by missing or not missing"
+            self.source.refuse(right, message, "to compare values write == or !=")
         operand = self.values.operand(left)
         if operand.constant:
             self.source.refuse(left, "a constant is never missing")
@@ -166,22 +157,16 @@ class _TruthReader:
             self.source.refuse(where, "compares two constants")
         left, right = self._resolved(where, left, right), self._resolved(where, right, left)
         if left.kind != right.kind:
-            self.source.refuse(
-                where,
-                f"cannot compare {described(left)} with {described(right)}",
-                "text stands in quotes, numbers without",
-            )
+            message = f"cannot compare {described(left)} with {described(right)}"
+            self.source.refuse(where, message, "text stands in quotes, numbers without")
         if left.kind == "text":
             if left.categories != right.categories:
                 self.source.refuse(
                     where, f"{left.name!r} and {right.name!r} have different categories"
                 )
             if holds not in (operator.eq, operator.ne) and not (left.ordered and right.ordered):
-                self.source.refuse(
-                    where,
-                    f"the categories of {left.name!r} have no order",
-                    "use ==, != or in; only ordinal columns have an order",
-                )
+                hint = "use ==, != or in; only ordinal columns have an order"
+                self.source.refuse(where, f"the categories of {left.name!r} have no order", hint)
         elif holds is (operator.ne if self.negated else operator.eq):
             equal = comparison(operator.eq, left.value, right.value)
             if len(read := left.columns | right.columns) > 1:
@@ -205,9 +190,6 @@ class _TruthReader:
         try:
             days = (datetime.fromisoformat(one.literal) - EPOCH).total_seconds() / 86_400
         except (ValueError, TypeError):
-            self.source.refuse(
-                where,
-                f"{got(one.literal)} is no date",
-                "e.g. '2024-12-31', or '2024-12-31T23:59:59', without time zone",
-            )
+            hint = "e.g. '2024-12-31', or '2024-12-31T23:59:59', without time zone"
+            self.source.refuse(where, f"{got(one.literal)} is no date", hint)
         return ExpressionOperand("date", lambda values: days, True)

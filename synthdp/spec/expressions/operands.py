@@ -100,11 +100,8 @@ class OperandReader:
         node = self.source.parsed()
         operand = self.operand(node)
         if operand.constant or operand.kind not in ("number", "date"):
-            self.source.refuse(
-                node,
-                f"{described(operand)} is not computed from numbers or dates of other columns",
-                "e.g. before + change",
-            )
+            message = f"{described(operand)} is not computed from numbers or dates of other columns"
+            self.source.refuse(node, message, "e.g. before + change")
         return operand
 
     def operand(self, node: ast.expr) -> ExpressionOperand:
@@ -115,11 +112,8 @@ class OperandReader:
             case ast.Constant(value=str() as text):
                 return ExpressionOperand("literal", constant=True, literal=text)
             case ast.Constant(value=bool()):
-                self.source.refuse(
-                    node,
-                    "True and False are not used here",
-                    "a boolean column is written by itself: smoker, or not smoker",
-                )
+                hint = "a boolean column is written by itself: smoker, or not smoker"
+                self.source.refuse(node, "True and False are not used here", hint)
             case ast.Constant(value=int() | float() as number):
                 if not -LARGEST <= number <= LARGEST:
                     self.source.refuse(node, f"numbers beyond {LARGEST:g} are not exact")
@@ -188,11 +182,8 @@ class OperandReader:
         if text is None:
             return frozenset({name})
         if not self.derived:
-            self.source.refuse(
-                node,
-                f"column {name!r} is computed from others itself, when rows are written",
-                f"write ({text}) in its place",
-            )
+            message = f"column {name!r} is computed from others itself, when rows are written"
+            self.source.refuse(node, message, f"write ({text}) in its place")
         computed, _ = calculation(text, self.columns)
         inputs = frozenset(computed.columns) if computed else frozenset({name})
         self.used |= inputs

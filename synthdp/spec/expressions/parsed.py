@@ -291,11 +291,8 @@ class SourceText:
                 1, "cannot be read: it is nested too deeply, or holds a sign that no expression has"
             )
         if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-            self.refuse(
-                1,
-                f"has more than {MAX_NODES} parts",
-                "write several constraints; all of them must hold",
-            )
+            message = f"has more than {MAX_NODES} parts"
+            self.refuse(1, message, "write several constraints; all of them must hold")
         return tree.body
 
     def name(self, node: ast.Name) -> str:

@@ -172,11 +172,9 @@ class _Reader:
             source = SourceText(part.text)
             tree = source.parsed()
             for node in calculated(tree):
-                self._miss(
-                    part.start + _place(part.text, node),
-                    "tables are not asked about calculations, or about two columns compared",
-                    "compare a column with a constant, e.g. age >= 65",
-                )
+                message = "tables are not asked about calculations, or about two columns compared"
+                hint = "compare a column with a constant, e.g. age >= 65"
+                self._miss(part.start + _place(part.text, node), message, hint)
             self.constants += constants_of(tree)
         return expression
 

@@ -318,10 +318,8 @@ def _schema(path: Path, file: Path) -> tuple[tuple[str, ...], dict[str, dict[str
     try:
         schema = pq.read_schema(file)
     except (pa.ArrowException, OSError, ValueError):
-        raise DataError(
-            f"{path.name}: the file cannot be read as Parquet",
-            hint="see that it was written to its end; encrypted files are not read",
-        ) from None
+        hint = "see that it was written to its end; encrypted files are not read"
+        raise DataError(f"{path.name}: the file cannot be read as Parquet", hint=hint) from None
     return tuple(schema.names), {f.name: found for f in schema if (found := _entry_of(f.type))}
 
 
@@ -350,28 +348,22 @@ def _first_line(path: Path) -> str:
     data = bytearray()
     try:
         if path.exists() and not path.is_file():
-            raise DataError(
-                f"{path.name}: is not a plain file",
-                hint="name a CSV file with a header, or Parquet",
-            )
+            message = f"{path.name}: is not a plain file"
+            raise DataError(message, hint="name a CSV file with a header, or Parquet")
         with path.open("rb", buffering=0) as file:
             while (byte := file.read(1)) and byte not in b"\r\n":
                 data += byte
                 if len(data) > MAX_HEADER:
-                    raise DataError(
-                        f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes",
-                        hint="is this a CSV file with a header?",
-                    )
+                    message = f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes"
+                    raise DataError(message, hint="is this a CSV file with a header?")
     except (OSError, ValueError) as error:
         reason = (
             error.strerror
             if isinstance(error, OSError) and error.strerror
             else "the path is not a valid one"
         )
-        raise DataError(
-            f"{path.name}: the file cannot be read: {reason}",
-            hint="check the path and its permissions",
-        ) from None
+        message = f"{path.name}: the file cannot be read: {reason}"
+        raise DataError(message, hint="check the path and its permissions") from None
     if data.startswith(b"PK\x03\x04") or b"\0" in data:
         what = "it is no text" if b"\0" in data else "it is compressed, as workbooks are"
         raise DataError(
@@ -380,22 +372,15 @@ def _first_line(path: Path) -> str:
     try:
         line = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(
-            f"{path.name}: the header is not UTF-8 text",
-            hint="save the table as CSV in UTF-8, or as Parquet; workbooks and archives are not"
-            " read",
-        ) from None
+        hint = "save the table as CSV in UTF-8, or as Parquet; workbooks and archives are not read"
+        raise DataError(f"{path.name}: the header is not UTF-8 text", hint=hint) from None
     if not line.strip():
-        raise DataError(
-            f"{path.name}: the first line is empty",
-            hint="the first line must hold the column names",
-        )
+        message = f"{path.name}: the first line is empty"
+        raise DataError(message, hint="the first line must hold the column names")
     if _SEPARATOR.fullmatch(line) or line.startswith("# "):
         what = "is a comment" if line[0] == "#" else "tells Excel what parts the fields"
-        raise DataError(
-            f"{path.name}: the first line {what}, and names no column",
-            hint="take it out of the file: the first line must hold the column names",
-        )
+        hint = "take it out of the file: the first line must hold the column names"
+        raise DataError(f"{path.name}: the first line {what}, and names no column", hint=hint)
     return line
 
 
@@ -416,10 +401,8 @@ def _parted(path: Path, line: str) -> tuple[str, tuple[str, ...]]:
         if best and len(found[best]) > 1:
             return best, tuple(found[best])
     if unread:
-        raise DataError(
-            f"{path.name}: a quotation mark in the header is never closed",
-            hint="column names cannot hold line breaks",
-        )
+        message = f"{path.name}: a quotation mark in the header is never closed"
+        raise DataError(message, hint="column names cannot hold line breaks")
     return ",", (next(csv.reader([line]))[0],)
 
 
@@ -492,10 +475,8 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
     if not plain and not found:
         found = ["no column has a name"]
     if found:
-        raise DataError(
-            f"{path.name}: the first line is no header: {'; '.join(found)}",
-            hint="give every column a name of its own in the first line",
-        )
+        message = f"{path.name}: the first line is no header: {'; '.join(found)}"
+        raise DataError(message, hint="give every column a name of its own in the first line")
 
 
 def _is_number(name: str) -> bool:

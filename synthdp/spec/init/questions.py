@@ -240,10 +240,8 @@ def _fitted(question: Question, answer: str) -> tuple[Any, str | None]:
 
 
 def _give_up(question: str) -> DataError:
-    return DataError(
-        f"no usable answer after {TRIES} tries: {question}",
-        hint="run init again, or without questions, and fill in the draft",
-    )
+    message = f"no usable answer after {TRIES} tries: {question}"
+    return DataError(message, hint="run init again, or without questions, and fill in the draft")
 
 
 BACK = "<"

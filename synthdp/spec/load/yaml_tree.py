@@ -141,13 +141,8 @@ def _unprintable(text: str) -> Iterator[Mistake]:
     for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
-        yield Mistake(
-            line,
-            column,
-            (),
-            f"character U+{ord(found[0]):04X} cannot stand in YAML",
-            "delete it; it is invisible in most editors",
-        )
+        message = f"character U+{ord(found[0]):04X} cannot stand in YAML"
+        yield Mistake(line, column, (), message, "delete it; it is invisible in most editors")
 
 
 @dataclass
@@ -182,12 +177,8 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                self.wrong(
-                    event,
-                    (),
-                    "a second document starts here; a spec is one document",
-                    "delete the '---' and what follows, or use two files",
-                )
+                hint = "delete the '---' and what follows, or use two files"
+                self.wrong(event, (), "a second document starts here; a spec is one document", hint)
                 raise _StopError
         elif isinstance(event, yaml.NodeEvent):
             self._node(event)
@@ -206,12 +197,8 @@ class _Builder:
                 if self.nodes > MAX_NODES
                 else f"{MAX_DEPTH} levels of nesting"
             )
-            self.wrong(
-                event,
-                (),
-                f"the spec has more than {limit}",
-                "no table needs that; look for a generator or an editor that went astray",
-            )
+            hint = "no table needs that; look for a generator or an editor that went astray"
+            self.wrong(event, (), f"the spec has more than {limit}", hint)
             raise _StopError
         top = self.stack[-1] if self.stack else None
         if top and top.node.kind == "map" and not top.expects_value:
@@ -242,24 +229,16 @@ class _Builder:
             return
         name = event.value
         if name == "<<" and event.implicit[0]:
-            self.wrong(
-                event,
-                top.loc,
-                "merge keys (<<) are not read",
-                "write the shared lines out in each place",
-            )
+            message = "merge keys (<<) are not read"
+            self.wrong(event, top.loc, message, "write the shared lines out in each place")
         elif _surrogate(name):
             self.wrong(
                 event, top.loc, "an escape gives half a character", "write the character itself"
             )
         elif name in top.node.keys:
             first = top.node.keys[name][0]
-            self.wrong(
-                event,
-                (*top.loc, name),
-                f"this key is given twice; the first is on line {first}",
-                "keep one of the two",
-            )
+            message = f"this key is given twice; the first is on line {first}"
+            self.wrong(event, (*top.loc, name), message, "keep one of the two")
         else:
             top.refused = False
             top.node.keys[name] = _at(event)
@@ -288,12 +267,8 @@ class _Builder:
             self.wrong(event, loc, f"still to be filled in: {event.value}", hint)
         elif tag is not None:
             shown = "!" + tag.removeprefix("tag:yaml.org,2002:") if not tag.startswith("!") else tag
-            self.wrong(
-                event,
-                loc,
-                f"tags ({shown}) are not read",
-                "delete the tag; quotes make any value text",
-            )
+            message = f"tags ({shown}) are not read"
+            self.wrong(event, loc, message, "delete the tag; quotes make any value text")
         if node is not None:
             node.reported = isinstance(event, yaml.AliasEvent) or tag is not None
 
