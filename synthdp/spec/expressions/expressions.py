@@ -33,7 +33,7 @@ from synthdp.spec.expressions.parsed import (
 )
 from synthdp.spec.load.wording import got, nearest
 from synthdp.spec.model import Column
-from synthdp.spec.model.columns import EPOCH
+from synthdp.spec.model.columns.types import EPOCH
 
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
