@@ -29,7 +29,7 @@ from synthdp.spec.init.questions import (
     ask_rows,
     ask_unit,
 )
-from synthdp.spec.load.wording import many
+from synthdp.spec.load.wording import many, unreadable
 from synthdp.spec.model import COLUMN_TYPES, CONTROL, starts_formula
 from synthdp.spec.model.fields import FORMULA_START
 from synthdp.spec.writing import Blank, dataset_lines, evaluation_lines, yaml_map, yaml_value
@@ -357,11 +357,7 @@ def _first_line(path: Path) -> str:
                     message = f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes"
                     raise DataError(message, hint="is this a CSV file with a header?")
     except (OSError, ValueError) as error:
-        reason = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else "the path is not a valid one"
-        )
+        reason = unreadable(error)
         message = f"{path.name}: the file cannot be read: {reason}"
         raise DataError(message, hint="check the path and its permissions") from None
     if data.startswith(b"PK\x03\x04") or b"\0" in data:

@@ -17,6 +17,9 @@ ClassifierName = Literal[
 ]
 
 
+Disclosure = Annotated[Literal["confidential", "private"], renamed({"charged": "private"})]
+
+
 class Effect(Model):
     """An average effect of a treatment, estimated from real and from synthetic rows."""
 
@@ -51,15 +54,13 @@ class Evaluation(Model):
         description="chance of a unit to be kept out of the fit, for tests",
         examples=[0.1],
     )
-    disclosure: Annotated[Literal["confidential", "private"], renamed({"charged": "private"})] = (
-        Field(
-            default="confidential",
-            description=(
-                "whether all figures stay with the steward, or headline scores are counted with"
-                " noise, paid for and published"
-            ),
-            examples=["private"],
-        )
+    disclosure: Disclosure = Field(
+        default="confidential",
+        description=(
+            "whether all figures stay with the steward, or headline scores are counted with"
+            " noise, paid for and published"
+        ),
+        examples=["private"],
     )
     disclosure_share: Annotated[Real, Field(ge=0, lt=1), Unit("part of the budget")] | None = Field(
         default=None,
@@ -175,20 +176,8 @@ DP_METRICS = ("tv1_dp", "tv2_dp", "tstr_accuracy_dp")
 are no numbers.
 """
 RENAMED_METRICS = {f"{name.removesuffix('_dp')}_charged": name for name in DP_METRICS}
-PUBLIC_METRICS = (
-    "tv1_noisy",
-    *DP_METRICS,
-    "simulated_advantage_upper",
-    "simulated_auc_upper",
-    "simulated_tpr_upper",
-    "simulated_epsilon_lower",
-)
-ATTACK_METRICS = (
-    "attack_advantage_upper",
-    "attack_auc_upper",
-    "attack_tpr_upper",
-    "attack_epsilon_lower",
-)
+PUBLIC_METRICS = ("tv1_noisy", *DP_METRICS, *(f"simulated_{name}" for name in ATTACK_FIGURES))
+ATTACK_METRICS = tuple(f"attack_{name}" for name in ATTACK_FIGURES)
 CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_METRICS)
 
 
@@ -252,36 +241,16 @@ class Gate(Model):
         if self.attacked and self.at_most is None:
             raise wrong(("at_least", f"{self.metric} is better the lower it is; give at_most"))
         if self.metric in CONFIDENTIAL_METRICS and not self.outside_guarantee:
-            raise wrong(
-                (
-                    "metric",
-                    (
-                        f"{self.metric} is computed on real rows, so a gate on it is outside the"
-                        " guarantee; say outside_guarantee: true to accept that, or use one of"
-                        f" {', '.join(PUBLIC_METRICS)}"
-                    ),
-                )
+            message = (
+                f"{self.metric} is computed on real rows, so a gate on it is outside the guarantee;"
+                " say outside_guarantee: true to accept that, or use one of"
             )
-        if self.simulated and self.outside_guarantee:
-            raise wrong(
-                (
-                    "outside_guarantee",
-                    (
-                        f"{self.metric} is computed on simulated rows alone, so a gate on it is"
-                        " inside; delete this line"
-                    ),
-                )
-            )
-        if self.on_dp_score and self.outside_guarantee:
-            raise wrong(
-                (
-                    "outside_guarantee",
-                    (
-                        f"{self.metric} is paid for, so a gate on it is inside the guarantee;"
-                        " delete this line"
-                    ),
-                )
-            )
+            raise wrong(("metric", f"{message} {', '.join(PUBLIC_METRICS)}"))
+        why = "is paid for, so a gate on it is inside the guarantee" if self.on_dp_score else ""
+        if self.simulated:
+            why = "is computed on simulated rows alone, so a gate on it is inside"
+        if why and self.outside_guarantee:
+            raise wrong(("outside_guarantee", f"{self.metric} {why}; delete this line"))
         return self
 
     @property
