@@ -18,7 +18,6 @@ from synthdp.spec.model import (
     IdUnit,
     ParquetSource,
     ReleaseSpec,
-    Source,
     SqlSource,
     TableEstimand,
     rules,
@@ -88,12 +87,14 @@ def unit_column(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """The source is a local file, and its delimiter can separate fields."""
     path = getattr(spec.dataset.source, "path", None)
-    where = ("dataset", "source")
+    parquet, where = isinstance(spec.dataset.source, ParquetSource), ("dataset", "source")
+    # An address that is read holds no password.
+    read = parquet and is_url(path or "") and not re.search("[@?#]", path or "")
     if path is not None and (not path or CONTROL.search(path)):
         message = "a path cannot be empty or hold control characters"
         hint = "give the file's path, relative to this spec's folder"
         yield CrossProblem((*where, "path"), message, hint)
-    elif path is not None and ADDRESS.match(path) and not _read_from(spec.dataset.source):
+    elif path is not None and ADDRESS.match(path) and not read:
         yield CrossProblem(
             (*where, "path"),
             "an address or a home folder is not read, only a local file",
@@ -104,12 +105,6 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if delimiter in '"\r\n':
         message = f"{delimiter!r} cannot part the fields of a CSV file"
         yield CrossProblem((*where, "delimiter"), message, 'use ",", ";", "|" or "\\t"')
-
-
-def _read_from(source: Source) -> bool:
-    """Whether the path is an address that is read: one that holds no password."""
-    path = getattr(source, "path", "")
-    return isinstance(source, ParquetSource) and is_url(path) and not re.search("[@?#]", path)
 
 
 def chosen(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -210,9 +205,6 @@ def addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 # --- engine ---
-#
-# Checks of `compute.engine`: what it reads, and what of a spec would ask it for more than counts
-# and sums.
 
 
 ENGINE = ("compute", "engine")
@@ -283,7 +275,9 @@ def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             " some; or set compute.engine: memory"
         )
         yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads some", hint)
-    if not tables_only(spec) and _trains_on_all(spec):
+    sampled = spec.synthesizer.sample  # a secret sample, in place of every row
+    on_all = sampled is None or sampled >= spec.dataset.rows.value
+    if on_all and not tables_only(spec):
         hint = "let noisy tables be the model: graph.mode: predict, without a share for train"
         yield CrossProblem(ENGINE, f"{message}, and this spec trains on all rows", hint)
     if spec.attacks.membership.enabled:
@@ -296,12 +290,6 @@ def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(
             ("graph", "algorithm"), f"{message}, and {spec.graph.algorithm} looks at them", hint
         )
-
-
-def _trains_on_all(spec: ReleaseSpec) -> bool:
-    """Whether a training sees every row, and not a secret sample of them."""
-    wanted = spec.synthesizer.sample
-    return wanted is None or wanted >= spec.dataset.rows.value
 
 
 # --- source query ---
@@ -318,24 +306,14 @@ def _trains_on_all(spec: ReleaseSpec) -> bool:
 
 DIALECTS = ("", "postgres", "sqlite", "mysql", "tsql", "oracle", "snowflake", "bigquery")
 """What the query may be written in; the first that reads it. The empty one is the parser's own."""
+NAMED = "Having Limit Fetch Offset Qualify TableSample Pivot Except Intersect"
 CLAUSES = {
+    **{name: name.upper() for name in NAMED.split()},
+    **dict.fromkeys(("Rand", "Randn", "Randstr", "Uuid"), "random values"),
     "Group": "GROUP BY",
-    "Having": "HAVING",
-    "Limit": "LIMIT",
-    "Fetch": "FETCH",
-    "Offset": "OFFSET",
-    "Qualify": "QUALIFY",
-    "TableSample": "TABLESAMPLE",
-    "Pivot": "PIVOT",
     "MatchRecognize": "MATCH_RECOGNIZE",
-    "Except": "EXCEPT",
-    "Intersect": "INTERSECT",
     "Window": "a window function",
     "WithinGroup": "an aggregate",
-    "Rand": "random values",
-    "Randn": "random values",
-    "Randstr": "random values",
-    "Uuid": "random values",
     "Pseudocolumn": "ROWNUM",
 }
 """What joins stored rows, or chooses among them, by the parser's name of it."""
@@ -447,14 +425,9 @@ def _breaks(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Column) and node.name.casefold() == "rownum":
         return "ROWNUM"
     if isinstance(node, exp.Anonymous):
-        name = node.name
-        return (
-            "random values"
-            if RANDOM.fullmatch(name)
-            else "an aggregate"
-            if AGGREGATES.fullmatch(name)
-            else None
-        )
+        if RANDOM.fullmatch(node.name):
+            return "random values"
+        return "an aggregate" if AGGREGATES.fullmatch(node.name) else None
     if isinstance(node, exp.AggFunc):
         return None if isinstance(node.parent, exp.Window) else "an aggregate"
     return CLAUSES.get(kind)
@@ -473,11 +446,8 @@ def _may_break(node: Any, outer: set[int]) -> str | None:
     if isinstance(node, exp.With) and node.args.get("recursive"):
         return "WITH RECURSIVE"
     if isinstance(node, exp.Query) and id(node) not in outer:
-        wraps = isinstance(node, exp.Subquery)
-        holder = node.parent
-        if not wraps and not isinstance(holder, exp.Subquery | exp.CTE | exp.SetOperation):
-            return "a subquery that chooses or looks up"
-        if wraps and not isinstance(holder, exp.From | exp.Join | exp.SetOperation | exp.Subquery):
+        plain = exp.From | exp.Join if isinstance(node, exp.Subquery) else exp.CTE
+        if not isinstance(node.parent, plain | exp.SetOperation | exp.Subquery):
             return "a subquery that chooses or looks up"
     return None
 

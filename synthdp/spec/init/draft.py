@@ -130,7 +130,8 @@ def draft_spec(
     """
     header = read_header(csv, decimal=decimal)
     unit = ask_unit(ask, header.names) if ask else _unit(header.names)
-    stated = ask_rows(ask, unit, known=rows) if ask else _rows(rows)
+    known = _ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
+    stated: Mapping[str, Any] = ask_rows(ask, unit, known=rows) if ask else known
     count = stated["value"] if isinstance(stated["value"], int) else None
     columns, dropped = _columns(header, unit.get("column"), ask, codebook)
     source = header.source(path or csv, dropped)
@@ -139,13 +140,15 @@ def draft_spec(
         if ask and not codebook and any(entry["missing"] for entry in columns.values()):
             source["missing_values"] = ask_missing(ask)
     about = ask_about(ask) if ask else {}
-    budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
+    delta = {} if count is None else {"delta": float(suggested_delta(count))}
+    budget = ask_budget(ask, int(stated["value"])) if ask else _BUDGET_TO_FILL | delta
     section = dataset_lines(path or csv, source, unit, stated, about=about, notes=header.remarks)
     lines = [_OPENING, *section, "", _COLUMNS, *([_FROM_CODEBOOK] if codebook else [])]
     lines += [_FROM_PARQUET] if header.types else []
     told = {} if ask else remarks(header.names)
     for name, entry in columns.items():
-        lines += [f"  # {name}: {told[name].text}"] if name in told and _unfinished(entry) else []
+        unfinished = any(isinstance(value, Blank) for value in entry.values())
+        lines += [f"  # {name}: {told[name].text}"] if name in told and unfinished else []
         lines += [f"  {yaml_value(name)}:", *yaml_map(entry, 4)]
     lines += ["", "privacy:", *yaml_map(budget, 2), GRAPH, *evaluation_lines(count)]
     return "\n".join(lines) + "\n"
@@ -187,27 +190,10 @@ def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
     return {**typed, **{key: Blank(fields[key].description or key) for key in needed}}
 
 
-def _unfinished(entry: Mapping[str, Any]) -> bool:
-    """Whether something of a column is left to be filled in."""
-    return any(isinstance(value, Blank) for value in entry.values())
-
-
 def _unit(names: Sequence[str]) -> dict[str, Any]:
     """The privacy unit: of ids, where a name sounds like one."""
     column = likely_id(names)
     return UNIT_TO_FILL if column is None else {"kind": "id", "column": column} | _ID_TO_FILL
-
-
-def _rows(count: int | None) -> dict[str, Any]:
-    return _ROWS_TO_FILL if count is None else {"kind": "approximate", "value": count}
-
-
-def _budget(rows: int | None) -> dict[str, Any]:
-    return (
-        _BUDGET_TO_FILL
-        if rows is None
-        else _BUDGET_TO_FILL | {"delta": float(suggested_delta(rows))}
-    )
 
 
 # --- header ---
@@ -417,15 +403,13 @@ def _header(
     notes = []
     if drop:
         shown = ", ".join(map(json.dumps, drop))
-        notes.append(
-            f"{shown}: numbers of rows, as R and pandas write them, or what a delimiter at the end"
-            " of lines makes; it is dropped"
+        text = (
+            "numbers of rows, as R and pandas write them, or what a delimiter at the end of lines"
         )
+        notes.append(f"{shown}: {text} makes; it is dropped")
     if rename:
-        notes.append(
-            f"{many(len(rename), 'name')} with spaces around, signs that are not seen, the"
-            " beginning of a formula or too many letters: renamed"
-        )
+        text = "with spaces around, signs that are not seen, the beginning of a formula or too many"
+        notes.append(f"{many(len(rename), 'name')} {text} letters: renamed")
     if kind == "csv" and any(map(_is_number, kept)):
         notes.append(
             "some names are years, dates or numbers of columns; should the first line be a row,"
@@ -463,11 +447,8 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
             i for i, name in enumerate(names, 1) if name.strip() and not _plain(name)
         ],
     }
-    found = [
-        f"column(s) {', '.join(map(str, places))} {fault}"
-        for fault, places in faults.items()
-        if places
-    ]
+    told = {fault: ", ".join(map(str, places)) for fault, places in faults.items() if places}
+    found = [f"column(s) {places} {fault}" for fault, places in told.items()]
     if not plain and not found:
         found = ["no column has a name"]
     if found:

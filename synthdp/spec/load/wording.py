@@ -271,13 +271,10 @@ def _value(
             return f"got {got(value)}; it must be {words} {context[key]:g}", None
     if rule in ("too_short", "too_long", "string_too_short", "string_too_long"):
         things = "characters" if rule.startswith("string") else "entries"
-        sized = isinstance(value, str | list | tuple | dict)
-        length = len(value) if sized else context.get("actual_length", "?")  # type: ignore[arg-type]
-        most = "max_length" in context
-        bound = (
-            f"at {'most' if most else 'least'} {context['max_length' if most else 'min_length']}"
-        )
-        return f"got {length} {things}; there must be {bound}", None
+        length = len(value) if isinstance(value, Sized) else context.get("actual_length", "?")
+        end = "most" if "max_length" in context else "least"
+        bound = context.get("max_length", context.get("min_length"))
+        return f"got {length} {things}; there must be at {end} {bound}", None
     if rule == "string_pattern_mismatch":
         words = _PATTERNS.get(context["pattern"], f"it must match {context['pattern']}")
         # What stands in place of a variable's name may be a URL with its password: never repeat it.

@@ -30,6 +30,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 TO_FILL = "!fill_in"  # the tag of a blank in a draft
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HALF = ("an escape gives half a character", "write the character itself")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -124,16 +125,8 @@ def read(text: str) -> tuple[Node | None, list[Mistake]]:
     except yaml.MarkedYAMLError as error:
         return None, [*mistakes, syntax_mistake(error, text)]
     except yaml.YAMLError:
-        return None, [
-            *mistakes,
-            Mistake(
-                1,
-                1,
-                (),
-                "this is not readable YAML",
-                "look for stray characters, or start again from `synthdp init`",
-            ),
-        ]
+        hint = "look for stray characters, or start again from `synthdp init`"
+        return None, [*mistakes, Mistake(1, 1, (), "this is not readable YAML", hint)]
     return builder.root, mistakes
 
 
@@ -192,11 +185,8 @@ class _Builder:
     def _node(self, event: yaml.NodeEvent) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
-            limit = (
-                f"{MAX_NODES:,} values"
-                if self.nodes > MAX_NODES
-                else f"{MAX_DEPTH} levels of nesting"
-            )
+            many = self.nodes > MAX_NODES
+            limit = f"{MAX_NODES:,} values" if many else f"{MAX_DEPTH} levels of nesting"
             hint = "no table needs that; look for a generator or an editor that went astray"
             self.wrong(event, (), f"the spec has more than {limit}", hint)
             raise _StopError
@@ -214,27 +204,20 @@ class _Builder:
             self.stack.append(_Frame(node, loc))
 
     def _key(self, event: yaml.NodeEvent, top: _Frame) -> None:
-        top.expects_value, top.refused, top.key = (
-            True,
-            True,
-            event.value if isinstance(event, yaml.ScalarEvent) else "",
-        )
+        top.expects_value, top.refused = True, True
+        top.key = event.value if isinstance(event, yaml.ScalarEvent) else ""
         self._properties(event, None, top.loc)
         if not isinstance(event, yaml.ScalarEvent):
             self.wrong(event, top.loc, "a key must be plain text", "write `name: value`")
-            if isinstance(event, yaml.CollectionStartEvent):
-                self.stack.append(
-                    _Frame(Node(0, 0, kind=_kind(event)), top.loc)
-                )  # read to its end, outside the tree
+            if isinstance(event, yaml.CollectionStartEvent):  # read to its end, outside the tree
+                self.stack.append(_Frame(Node(0, 0, kind=_kind(event)), top.loc))
             return
         name = event.value
         if name == "<<" and event.implicit[0]:
             message = "merge keys (<<) are not read"
             self.wrong(event, top.loc, message, "write the shared lines out in each place")
         elif _surrogate(name):
-            self.wrong(
-                event, top.loc, "an escape gives half a character", "write the character itself"
-            )
+            self.wrong(event, top.loc, *_HALF)
         elif name in top.node.keys:
             first = top.node.keys[name][0]
             message = f"this key is given twice; the first is on line {first}"
@@ -276,7 +259,7 @@ class _Builder:
         node.scalar = event.value
         problem = None
         if _surrogate(event.value):
-            problem = ("an escape gives half a character", "write the character itself")
+            problem = _HALF
         elif event.implicit[0] and _NOT_FINITE.fullmatch(event.value):
             problem = (
                 f"{event.value} is not a number that can be used here",

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Unit
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from synthdp.spec.model.fields import Flag, Model, Name, Real, Slug, Whole, as_text, unique, wrong
+from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Real, Slug, Whole, unique, wrong
 
-SourceName = Annotated[
-    str,
-    Field(max_length=1000),
-    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
-]
+SourceName = Annotated[str, Field(max_length=1000), AS_TEXT]
 """The name of a column in the source: any text, for it need not be one that is released."""
 
 

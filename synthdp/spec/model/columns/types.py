@@ -16,9 +16,10 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from annotated_types import Unit
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from synthdp.spec.model.fields import (
+    AS_TEXT,
     CONTROL,
     Categories,
     Category,
@@ -32,7 +33,6 @@ from synthdp.spec.model.fields import (
     ValueMap,
     Whole,
     alike,
-    as_text,
     distinct,
     starts_formula,
     unique,
@@ -416,12 +416,7 @@ def _plain(label: str) -> str:
     return label
 
 
-Label = Annotated[
-    str,
-    Field(min_length=1, max_length=500),
-    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
-    AfterValidator(_plain),
-]
+Label = Annotated[str, Field(min_length=1, max_length=500), AS_TEXT, AfterValidator(_plain)]
 
 
 class Mapped(ColumnBase):
