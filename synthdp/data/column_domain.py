@@ -28,7 +28,6 @@ class ColumnDomain:
     """One column as levels `0 .. levels-1`.
 
     The order of levels is: the categories, or the spikes and then the bins; the missing level last.
-
     For ranges, `edges` are the left edges of the bins and `stop` the end of the last bin (exclusive
     for whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole
     resolution steps since 1970-01-01). `grouped` says that bins are groups of narrower ones, chosen
@@ -118,12 +117,8 @@ class ColumnDomain:
 
 # --- one value ---
 #
-# Functions of one value: what a number, an instant, a category or an id is.
-#
-# Each reads nothing but that value.
-#
-# A column's meaning is one of them, chosen by its type (`ColumnKind.meaning`);
-# `synthdp.data.encoding` has the proof that a row of a table is read by its own value alone.
+# Each function reads nothing but the one value; a column's meaning is one of them, chosen by its
+# type (`ColumnKind.meaning`). `synthdp.data.encoding` has the proof that uses this.
 
 
 Meaning = Callable[[Any], float]

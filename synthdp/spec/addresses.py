@@ -162,10 +162,8 @@ def check_uri(uri: str) -> None:
 def shown_address(address: str) -> str:
     """What may be shown of an address: a SQLite file's path, or scheme, host and port.
 
-    User, password, path, query and fragment are never shown.
-
-    Where it is in doubt which part is the host - the scheme is forgotten, a password has a `/` or
-    `@` - nothing is shown.
+    User, password, path, query and fragment are never shown. Where it is in doubt which part is the
+    host - the scheme is forgotten, a password has a `/` or `@` - nothing is shown.
     """
     file = sqlite_file(address)
     if file is not None:

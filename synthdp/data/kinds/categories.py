@@ -183,11 +183,6 @@ def places(texts: pa.Array, labels: pa.Array) -> pa.Array:
     return positions
 
 
-# --- text code ---
-#
-# The kind of columns of codes: a category for each prefix that the codes have.
-
-
 class TextCodeKind(CategoryKind[TextCode]):
     """Codes of which the first characters are read, and nothing after them."""
 

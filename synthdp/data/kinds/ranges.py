@@ -299,9 +299,7 @@ def _iso(column: Datetime, instant: datetime) -> str:
     return instant.isoformat(timespec="seconds")[: 10 if column.resolution == "day" else None]
 
 
-# --- bins ---
-#
-# Ranges as levels: spikes, then bins; where a number lies, and numbers drawn inside of bins.
+# --- levels of a range: spikes, then bins ---
 
 
 FEW_EDGES = 100  # to compare with as many takes as long as to search among them

@@ -152,10 +152,7 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 # --- gates ---
 #
-# Checks of gates: the figure is computed, something can fail the gate, and not chance alone.
-#
-# A gate that nothing could fail protects nobody, and one that chance alone fails costs a whole
-# budget: both are mistakes in a spec.
+# One that nothing could fail protects nobody, and one that chance alone fails costs a whole budget.
 
 
 JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from synthdp.errors import QueryError
-from synthdp.spec.checks.problem import CrossProblem, clip_problems, stated
+from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import counted, parse_query
 from synthdp.spec.load.wording import Loc, nearest
@@ -22,7 +22,13 @@ from synthdp.spec.model import (
     category_types,
     derived_of,
 )
-from synthdp.spec.model.evaluation import DISCLOSURE_SHARE, MAX_COEFFICIENTS, term_columns
+from synthdp.spec.model.evaluation import (
+    DISCLOSURE_SHARE,
+    MAX_COEFFICIENTS,
+    Clip,
+    number_bounds,
+    term_columns,
+)
 
 MAX_CELLS = 100_000  # of a contingency table
 MAX_STRATA = 1000  # of an arm
@@ -98,7 +104,7 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
     if query.statistic != "mean" and estimand.clip is not None:
         yield CrossProblem((*where, "clip"), f"a {query.statistic} has no numbers to clip")
     elif query.column is not None:
-        yield from clip_problems(spec, (*where, "clip"), query.column, estimand.clip)
+        yield from _clip(spec, (*where, "clip"), query.column, estimand.clip)
     yield from _strata(spec, (*where, "ask"), counted(query))
 
 
@@ -124,7 +130,7 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
         text = "the graph has it for a cause of the treatment: that is no effect"
         found.append(CrossProblem((*where, "outcome"), text, "turn the arrow, or say adjust"))
     yield from found or [
-        *clip_problems(spec, (*where, "clip"), estimand.outcome, estimand.clip),
+        *_clip(spec, (*where, "clip"), estimand.outcome, estimand.clip),
         *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted),
         *_latent(spec, where, estimand),
     ]
@@ -186,11 +192,6 @@ def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[C
         yield CrossProblem(where, message, "name fewer columns, or declare wider bins")
 
 
-# --- regression ---
-#
-# Checks of regressions that are paid for.
-
-
 def regression_problems(
     spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand
 ) -> Iterator[CrossProblem]:
@@ -205,7 +206,7 @@ def regression_problems(
         if name not in read or name not in spec.columns or spec.columns[name].operand != "number":
             yield CrossProblem(place, f"{name!r} is no number of this regression")
         else:
-            yield from clip_problems(spec, place, name, clip)
+            yield from _clip(spec, place, name, clip)
     if not wrong:
         yield from _size(spec, where, [names for _, names in terms])
 
@@ -283,9 +284,27 @@ def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterat
         yield CrossProblem((*where, "terms"), message, hint)
 
 
+def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterator[CrossProblem]:
+    """A clip lies inside the bounds of its column."""
+    if name not in spec.columns:
+        return
+    lower, upper = number_bounds(spec.columns[name])
+    ends = clip or (lower, upper)
+    if not 0 < (ends[1] - ends[0]) / 2 < math.inf and ends[0] < ends[1]:
+        text = f"{ends[0]:g} to {ends[1]:g} are too near to each other, or too far apart"
+        yield CrossProblem(where, f"{name}: {text} for sums", "give bounds that doubles tell apart")
+    elif clip is None:
+        return
+    elif clip[0] >= clip[1]:
+        text = f"got {clip[1]:g} as the upper end, which is not above {clip[0]:g}"
+        yield CrossProblem(where, text, "e.g. clip: [0, 30]")
+    elif clip[0] < lower or clip[1] > upper:
+        message = f"{clip[0]:g} to {clip[1]:g} is not inside {name}'s {lower:g} to {upper:g}"
+        hint = "numbers beyond a column's bounds do not occur; clip inside them"
+        yield CrossProblem(where, message, hint)
+
+
 # --- evaluation ---
-#
-# Checks of the evaluation: groups are categories, treatments are one column, scores are paid.
 
 
 MAX_GROUPS = 64

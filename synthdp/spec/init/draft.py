@@ -118,12 +118,11 @@ def draft_spec(
 ) -> str:
     """A draft spec for the table in `csv`, as YAML text.
 
-    Only the header of a CSV file is read, or the schema of Parquet.
-
-    With `ask`, everything needed is asked for and the draft loads; without, it holds blanks
-    (`!fill_in "..."`). `rows`: their number, as a constant that may be published, where it is known
-    already; what follows from it is then written. `path`: of the file, as the spec shall name it.
-    `codebook`: what is known of the columns. `decimal`: what stands before decimals in the file.
+    Only the header of a CSV file is read, or the schema of Parquet. With `ask`, everything needed
+    is asked for and the draft loads; without, it holds blanks (`!fill_in "..."`). `rows`: their
+    number, as a constant that may be published, where it is known already; what follows from it is
+    then written. `path`: of the file, as the spec shall name it. `codebook`: what is known of the
+    columns. `decimal`: what stands before decimals in the file.
 
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.

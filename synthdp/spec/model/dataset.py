@@ -1,4 +1,7 @@
-"""`dataset`: where the rows lie, what is protected, and how many there are."""
+"""`dataset`: where the rows lie, what is protected, and how many there are.
+
+And what is about the run: `tracking`, `compute`, `publication` and `signing`.
+"""
 
 from __future__ import annotations
 
@@ -251,11 +254,6 @@ class Dataset(Model):
     )
 
 
-# --- running ---
-#
-# `tracking` and `compute`: where a release is logged, and on what it runs.
-
-
 EngineName = Literal["auto", "memory", "arrow", "dask", "sql"]
 NO_DUCKDB = (
     "duckdb is no engine any more: it let what a file says of a whole column decide how one row is"
@@ -325,11 +323,6 @@ class Compute(Model):
         if self.address is not None and "dask" not in (self.backend, self.engine):
             raise wrong(("", "an address is that of Dask, and neither backend nor engine is dask"))
         return self
-
-
-# --- publication ---
-#
-# `publication` and `signing`: what a public register is told, and who vouches for the bundle.
 
 
 class Curator(Model):

@@ -1,4 +1,4 @@
-"""`evaluation` and `attacks`: how the result is judged, for the steward only."""
+"""`evaluation`, `attacks` (both for the steward only), `gates` and `estimands`."""
 
 from __future__ import annotations
 
@@ -160,11 +160,6 @@ class Attacks(Model):
     )
 
 
-# --- gates ---
-#
-# `gates`: bounds on the result that must hold, or the bundle is withheld.
-
-
 ATTACK_FIGURES = ("advantage_upper", "auc_upper", "tpr_upper", "epsilon_lower")
 """Of the declared attack that does best: upper limits of the advantage, of the AUC and of the
 true-positive rate at 1% false positives, and what was proved of epsilon. As `attack_...` on real
@@ -187,11 +182,9 @@ class Gate(Model):
     A gate on a figure of real rows makes publishing itself depend on them: it must be opted into
     with `outside_guarantee: true`, and the certificate says so. Gates on `simulated_...` figures
     are held against the audit of the plan on its simulated twin (`synthdp audit SPEC --simulated`),
-    before anything is spent.
-
-    Gates on attacks take the largest figure of the three attacks. `..._upper` are upper ends of 95%
-    intervals, which luck moves: a limit that more than 5% of runs without any leak would exceed is
-    refused, and the lowest possible is told.
+    before anything is spent. Gates on attacks take the largest figure of the three attacks.
+    `..._upper` are upper ends of 95% intervals, which luck moves: a limit that more than 5% of runs
+    without any leak would exceed is refused, and the lowest possible is told.
     """
 
     metric: Annotated[
@@ -271,11 +264,6 @@ class Gate(Model):
         """
         figure = self.metric.removeprefix("simulated_").removeprefix("attack_")
         return figure if figure in ATTACK_FIGURES else None
-
-
-# --- estimands ---
-#
-# `estimands`: numbers that are paid for, so that the bundle has them with their intervals.
 
 
 MAX_TABLE = 6  # columns of a table

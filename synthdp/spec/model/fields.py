@@ -109,10 +109,7 @@ def alike(texts: Iterable[str]) -> tuple[str, str] | None:
 
 
 def as_text(value: Any) -> Any:
-    """A category or a name as text.
-
-    YAML writes codes such as 0, 1 and true without quotes.
-    """
+    """A category or a name as text. YAML writes codes such as 0, 1 and true without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value

@@ -150,9 +150,8 @@ def batch(rows: float) -> int:
     """Of the rows that are trained on, of which a secret sample may be a part: a tenth of a small
     table, 512 rows of one with thousands, and a 48th, rounded, beyond.
 
-    Large batches have less noise relative to the gradients, but cost time.
-
-    A step that takes all rows would gain no privacy from nobody knowing which rows it took.
+    Large batches have less noise relative to the gradients, but cost time. A step that takes all
+    rows would gain no privacy from nobody knowing which rows it took.
     """
     if rows < SMALL_BATCH * 10:
         return max(1, int(rows // 10))
