@@ -8,15 +8,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from synthdp.data.column_domain import MISSING_LABEL, ColumnDomain, Meaning, category_text
-from synthdp.data.kinds.kind import ColumnKind, EncodedColumn, Mask, Read, finish, missing_in, some
+from synthdp.data.kinds.kind import (
+    ColumnKind,
+    EncodedColumn,
+    Flags,
+    Levels,
+    Mask,
+    Numbers,
+    Read,
+    Series,
+    Texts,
+    finish,
+    missing_in,
+    some,
+)
 from synthdp.spec.model import Boolean, Categorical, ColumnBase, Ordinal
 from synthdp.spec.model.columns.types import TextCode
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
@@ -49,14 +60,10 @@ class CategoryKind(ColumnKind[_C]):
         codes = np.where(np.isnan(read.numbers), 0.0, read.numbers).astype(np.uint16)
         return finish(domain, codes, read.absent, wrong_type=0, outside=outside)
 
-    def decode(
-        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-    ) -> pd.Series[Any]:
+    def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
         return self.values(domain, codes, missing_in(domain, codes))
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         import pandas as pd
 
         labels = np.asarray(domain.labels, dtype=object)
@@ -67,9 +74,7 @@ class CategoryKind(ColumnKind[_C]):
     def scalar(self, domain: ColumnDomain, number: float) -> str:
         return domain.labels[int(number)]
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         """Texts of the source, which are published as another or as nothing."""
         return text.isin([*dict(domain.sources), *domain.missing_codes])
 
@@ -204,9 +209,7 @@ class TextCodeKind(CategoryKind[TextCode]):
 
         return number
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         """Whole codes: a release holds their prefixes alone."""
         return (text != "") & ~text.isin([*positions(domain)])
 

@@ -14,9 +14,14 @@ from synthdp.data.column_domain import MISSING_LABEL, ColumnDomain, Meaning, num
 from synthdp.data.kinds.kind import (
     ColumnKind,
     EncodedColumn,
+    Flags,
     Floats,
+    Levels,
     Mask,
+    Numbers,
     Read,
+    Series,
+    Texts,
     finish,
     missing_in,
     some,
@@ -24,7 +29,6 @@ from synthdp.data.kinds.kind import (
 from synthdp.spec.model import RESOLUTION_SECONDS, Datetime, Integer, Number, Ranged
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
@@ -85,9 +89,7 @@ class RangeKind(ColumnKind[_C]):
             numbers=clean,
         )
 
-    def decode(
-        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-    ) -> pd.Series[Any]:
+    def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
         return self.values(domain, drawn_wholes(domain, codes, rng), missing_in(domain, codes))
 
     def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
@@ -117,9 +119,7 @@ class _NumberBase(RangeKind[_C]):
         numbers = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return Read(numbers, np.isnan(numbers))
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         return (text != "") & ~text.str.fullmatch(self.pattern)
 
     def frictionless(self, column: _C) -> dict[str, Any]:
@@ -141,9 +141,7 @@ class IntegerKind(_NumberBase[Integer]):
         fractions: Mask = np.isfinite(numbers) & (np.floor(numbers) != numbers)
         return fractions
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         """The nearest whole numbers, with a dtype that has NA where values may be missing."""
         import pandas as pd
 
@@ -172,9 +170,7 @@ class NumberKind(_NumberBase[Number]):
     def text(self, column: Number, number: float) -> str:
         return f"{number:g}"
 
-    def decode(
-        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-    ) -> pd.Series[Any]:
+    def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
         """Real numbers drawn inside their bins, with the column's digits.
 
         A number is never rounded over a bound. Spikes are written as they were declared.
@@ -188,9 +184,7 @@ class NumberKind(_NumberBase[Number]):
         written = np.where(codes < len(domain.spikes), numbers, rounded)
         return self.values(domain, written, missing_in(domain, codes))
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         import pandas as pd
 
         return pd.Series(np.where(missing, np.nan, numbers))
@@ -242,9 +236,7 @@ class DatetimeKind(RangeKind[Datetime]):
         absent = cells.is_null().to_numpy(zero_copy_only=False)
         return Read(np.where(absent, np.nan, steps), absent)
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         import pandas as pd
 
         whole = np.where(missing, domain.lower, numbers).astype(np.int64)
@@ -256,20 +248,18 @@ class DatetimeKind(RangeKind[Datetime]):
     def scalar(self, domain: ColumnDomain, number: float) -> np.datetime64:
         return np.datetime64(int(number) * RESOLUTION_SECONDS[domain.resolution], "s")
 
-    def written(self, column: Datetime, values: pd.Series[Any]) -> pd.Series[Any]:
+    def written(self, column: Datetime, values: Series) -> Series:
         import pandas as pd
 
         return pd.to_datetime(values).dt.strftime(DATE_FORMATS[column.resolution])
 
-    def parsed(self, domain: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
+    def parsed(self, domain: ColumnDomain, text: Texts) -> Series:
         import pandas as pd
 
         pattern = DATE_FORMATS[domain.resolution]
         return pd.to_datetime(text.mask(text == ""), format=pattern, errors="coerce")
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         return values.isna() & (text != "")
 
     def frictionless(self, column: Datetime) -> dict[str, Any]:
@@ -388,9 +378,7 @@ def _reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
     return reached.astype(np.intp)
 
 
-def drawn_reals(
-    domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-) -> Floats:
+def drawn_reals(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Floats:
     """A number of the declared decimals inside each level's bin, uniformly, shape `[rows]`.
 
     A bin without such a number gets any number inside it. Rounding a number of a bin instead would
@@ -413,9 +401,7 @@ def drawn_reals(
     return inside
 
 
-def drawn_wholes(
-    domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-) -> Floats:
+def drawn_wholes(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Floats:
     """A whole number inside each level's bin, uniform among those that are no spikes, `[rows]`."""
     left, width = _bins(domain)
     drawn: Floats = left[codes] + np.floor(rng.random(len(codes)) * width[codes])

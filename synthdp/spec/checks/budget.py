@@ -92,10 +92,8 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if first in spec.columns and second in spec.columns:
             cells = spec.columns[first].level_count * spec.columns[second].level_count
             if cells > MAX_PAIR_CELLS:
-                hint = (
-                    "noise drowns a table with so many cells; name a pair of columns with fewer"
-                    " levels, or use wider bins"
-                )
+                hint = "noise drowns a table with so many cells; name a pair of columns with fewer"
+                hint += " levels, or use wider bins"
                 message = f"a table of {cells:,} cells; at most {MAX_PAIR_CELLS:,} are measured"
                 yield CrossProblem(("privacy", "pairs", i), message, hint)
 
@@ -238,28 +236,20 @@ def _bound_on_epsilon(
 
     Without a leak, something is proved of epsilon in at most 5% of releases.
     """
-    from synthdp.spec.checks.chance import (
-        provable,
-    )  # the attacks' statistics take a second to import, which other specs need not wait for
+    # The attacks' statistics take a second to import, which other specs need not wait for.
+    from synthdp.spec.checks.chance import provable
 
     claim, delta = spec.privacy.epsilon, spec.privacy.delta
     if bound < 0:
-        return (
-            f"got {bound:g}, and nothing can pass it: what is proved of epsilon is never below 0",
-            f"give 0 to {claim:g}",
-        )
+        message = "and nothing can pass it: what is proved of epsilon is never below 0"
+        return f"got {bound:g}, {message}", f"give 0 to {claim:g}"
     if bound > claim:
-        return (
-            f"got {bound:g}, above the claim of epsilon {claim:g}",
-            f"a lower bound above the claim refutes it: at most {claim:g}",
-        )
+        message = f"got {bound:g}, above the claim of epsilon {claim:g}"
+        return message, f"a lower bound above the claim refutes it: at most {claim:g}"
     if (most := provable(models, delta)) <= bound:
         need = _least_pairs(lambda n: provable(n, delta) > bound)
-        more = (
-            "no number of pairs is enough"
-            if need is None
-            else f"set attacks.membership.pairs to at least {need}"
-        )
+        more = f"set attacks.membership.pairs to at least {need}"
+        more = "no number of pairs is enough" if need is None else more
         return f"nothing can fail it: {_told(models)} prove at most epsilon {most:.2f}", more
     return None
 
@@ -269,10 +259,8 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
     from synthdp.spec.checks.chance import TPR_MODELS, lowest_limit
 
     if bound >= 1:
-        return (
-            f"got {bound:g}, and nothing can fail it: no advantage, AUC or rate is above 1",
-            "give less than 1",
-        )
+        message = "and nothing can fail it: no advantage, AUC or rate is above 1"
+        return f"got {bound:g}, {message}", "give less than 1"
     if figure == "tpr_upper" and models < TPR_MODELS:
         message = (
             f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each"
@@ -282,27 +270,15 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
     if bound >= (least := lowest_limit(figure, models)):
         return None
     need = _least_pairs(lambda n: lowest_limit(figure, n) <= bound)
-    more = (
-        f"no number of pairs is enough for {bound:g}"
-        if need is None
-        else f"or set attacks.membership.pairs: {need}"
-    )
+    more = f"or set attacks.membership.pairs: {need}"
+    more = f"no number of pairs is enough for {bound:g}" if need is None else more
+    message = f"got {bound:g}, which chance alone exceeds:"
     if least >= 1:
-        return (
-            (
-                f"got {bound:g}, which chance alone exceeds: with {_told(models)} it exceeds every"
-                " limit below 1"
-            ),
-            more.removeprefix("or "),
-        )
-    message = (
-        f"got {bound:g}, which chance alone exceeds: without any leak {_told(models)} measure"
-        " more in over 5% of releases"
-    )
-    return (
-        message,
-        f"give at least {least:g}, the lowest limit that makes sense with so many; {more}",
-    )
+        message += f" with {_told(models)} it exceeds every limit below 1"
+        return message, more.removeprefix("or ")
+    message += f" without any leak {_told(models)} measure more in over 5% of releases"
+    hint = f"give at least {least:g}, the lowest limit that makes sense with so many"
+    return message, f"{hint}; {more}"
 
 
 def _told(models: int) -> str:

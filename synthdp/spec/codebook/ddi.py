@@ -8,6 +8,7 @@ DDI-Codebook 2.5, ddialliance.org/Specification/DDI-Codebook/2.5.]
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,16 +66,14 @@ def _column(var: Element) -> Described:
     for item in (i for r in _children(var, "invalrng") for i in r):
         ends = [item.get(key, "") for key in ("VALUE", "min", "max")]
         missing |= dict.fromkeys(_between(*ends, known=labels))
-    kind = _kind(var, form, decimals)
     continuous = var.get("intrvl") == "contin" or var.get("nature") in ("interval", "ratio")
-    said = _text(_children(var, "labl")) or _text(_all(var, "qstnLit"))
     return Described(
         var.get("name", ""),
-        description=said,
+        description=_text(_children(var, "labl")) or _text(_all(var, "qstnLit")),
         unit=var.get("measUnit") or "",
-        kind=kind,
-        lower=_end(bounds, "min"),
-        upper=_end(bounds, "max"),
+        kind=_kind(form, decimals),
+        lower=None if bounds is None else bounds.get("min"),
+        upper=None if bounds is None else bounds.get("max"),
         decimals=int(decimals) if decimals and decimals.isdecimal() else None,
         labels={code: "" for code in missing} if continuous else labels,
         ordered=var.get("nature") == "ordinal",
@@ -82,7 +81,7 @@ def _column(var: Element) -> Described:
     )
 
 
-def _kind(var: Element, form: Element | None, decimals: str | None) -> Kind | None:
+def _kind(form: Element | None, decimals: str | None) -> Kind | None:
     if form is None:
         return None
     if form.get("category") in ("date", "time"):
@@ -92,21 +91,15 @@ def _kind(var: Element, form: Element | None, decimals: str | None) -> Kind | No
     return "whole" if decimals in (None, "0") else "number"
 
 
-def _end(bounds: Element | None, key: str) -> str | None:
-    return None if bounds is None else bounds.get(key)
-
-
 def _between(value: str, low: str, high: str, *, known: dict[str, str]) -> Iterator[str]:
     """A missing value by itself, or all of a range: whole numbers, or the codes that are known."""
     if value:
         yield value
         return
-    try:
-        ends = float(low), float(high)
-    except ValueError:
-        return
-    if ends[0].is_integer() and 0 <= ends[1] - ends[0] <= 50:
-        yield from (str(code) for code in range(int(ends[0]), int(ends[1]) + 1))
+    with suppress(ValueError):
+        first, last = float(low), float(high)
+        if first.is_integer() and 0 <= last - first <= 50:
+            yield from map(str, range(int(first), int(last) + 1))
 
 
 def _children(element: Element, name: str) -> Iterator[Element]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from synthdp.errors import DataError
@@ -19,7 +20,6 @@ CHECK = "Text Validation Type OR Show Slider Number"
 LOWER, UPPER = "Text Validation Min", "Text Validation Max"
 IDENTIFIER, REQUIRED = "Identifier?", "Required Field?"
 BRANCHING = "Branching Logic (Show field only if...)"
-TEXTLESS = ("descriptive",)  # on the form, and not in the export
 
 
 def read(path: Path) -> Codebook:
@@ -47,36 +47,22 @@ def _columns(row: Mapping[str, str]) -> Iterator[Described]:
     form, name, label = row[TYPE], row[NAME], row[LABEL]
     missing = row.get(REQUIRED, "") != "y" or bool(row.get(BRANCHING))
     identifies = row.get(IDENTIFIER, "") == "y"
-    if form in TEXTLESS:
+    if form == "descriptive":  # on the form, and not in the export
         return
     if form == "checkbox":
         marks = {"0": "not checked", "1": "checked"}
         for code, choice in _choices(row[CHOICES]).items():
             column = f"{name}___{code.lower().replace('-', '_')}"
-            yield Described(
-                column, f"{label} ({choice})", labels=marks, missing=missing, identifies=identifies
-            )
+            own = Described(column, f"{label} ({choice})", labels=marks, missing=missing)
+            yield replace(own, identifies=identifies)
         return
-    labels: dict[str, str] = {}
-    if form in ("radio", "dropdown"):
-        labels = _choices(row[CHOICES])
-    elif form in ("yesno", "truefalse"):
-        labels = {"0": "no", "1": "yes"} if form == "yesno" else {"0": "false", "1": "true"}
+    labels = {"yesno": {"0": "no", "1": "yes"}, "truefalse": {"0": "false", "1": "true"}}
+    listed = _choices(row[CHOICES]) if form in ("radio", "dropdown") else labels.get(form, {})
     kind, decimals = _kind(form, row.get(CHECK, ""))
-    lower, upper = row.get(LOWER) or None, row.get(UPPER) or None
-    if form == "slider":
-        lower, upper = lower or "0", upper or "100"
-    yield Described(
-        name,
-        label,
-        kind=kind,
-        lower=lower,
-        upper=upper,
-        decimals=decimals,
-        labels=labels,
-        missing=missing,
-        identifies=identifies,
-    )
+    ends = ("0", "100") if form == "slider" else (None, None)
+    lower, upper = row.get(LOWER) or ends[0], row.get(UPPER) or ends[1]
+    own = Described(name, label, "", kind, lower, upper, decimals, listed, missing=missing)
+    yield replace(own, identifies=identifies)
 
 
 def _kind(form: str, check: str) -> tuple[Kind | None, int | None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,14 @@ def read(path: Path) -> Codebook:
         raise OutputError(
             "dictionaries of SPSS and Stata need pyreadstat", hint=install("codebook")
         ) from None
-    reader = {
-        ".por": pyreadstat.read_por,
-        ".dta": partial(pyreadstat.read_dta, user_missing=True),
-    }.get(path.suffix.lower(), partial(pyreadstat.read_sav, user_missing=True))
+    readers = {".por": pyreadstat.read_por, ".dta": pyreadstat.read_dta}
+    reader = readers.get(path.suffix.lower(), pyreadstat.read_sav)
+    codes = {} if reader is pyreadstat.read_por else {"user_missing": True}
     if not path.is_file():
         raise DataError(f"{path.name}: there is no such file", hint="check the path")
     failed = ""
     try:
-        _, found = reader(str(path), metadataonly=True)
+        _, found = reader(str(path), metadataonly=True, **codes)
     except Exception as error:  # its message is the library's own, and may hold what the file does
         failed = type(error).__name__
     if failed:
@@ -50,20 +48,15 @@ def read(path: Path) -> Codebook:
 
 
 def _column(name: str, found: Any) -> Described:
-    kind, decimals = _kind(
-        found.original_variable_types.get(name, ""), found.readstat_variable_types.get(name, "")
-    )
+    form, stored = found.original_variable_types, found.readstat_variable_types
+    kind, decimals = _kind(form.get(name, ""), stored.get(name, ""))
     values: Mapping[Any, str] = found.variable_value_labels.get(name, {})
     # Stata's own codes of missing values are the letters of .a to .z.
     letters = [c for c in values if isinstance(c, str) and kind != "text"]
     labels = {code_text(code): told for code, told in values.items() if code not in letters}
     ranges = found.missing_ranges.get(name, [])
-    missing = dict.fromkeys(
-        [
-            *(code for ends in ranges for code in _codes(ends["lo"], ends["hi"], values)),
-            *(f".{code}" for code in letters),
-        ]
-    )
+    missing = [code for ends in ranges for code in _codes(ends["lo"], ends["hi"], values)]
+    missing += [f".{code}" for code in letters]
     measure = found.variable_measure.get(name, "unknown")
     if measure == "scale" and kind in ("whole", "number"):
         labels = {}  # of special values of a number
@@ -74,7 +67,7 @@ def _column(name: str, found: Any) -> Described:
         decimals=decimals,
         labels=labels,
         ordered=measure == "ordinal",
-        missing_codes=tuple(missing),
+        missing_codes=tuple(dict.fromkeys(missing)),
     )
 
 

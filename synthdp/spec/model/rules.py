@@ -21,10 +21,7 @@ from synthdp.spec.model.dataset import EngineName
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
-WIDE, WIDEST = (
-    64,
-    400,
-)  # columns, each of which has hidden units of its own: more columns, fewer units
+WIDE, WIDEST = 64, 400  # columns, each with hidden units of its own: more columns, fewer units
 MAX_LEVELS = 256  # of a target, that hidden units are added for
 MIN_FINE, MAX_FINE = 64, 512  # bins of a range that leaves them out, where tables are the model
 MAX_PAIRS, MAX_PAIR_CELLS = 1000, 1 << 16  # measured where a share for pairs names none
@@ -46,9 +43,8 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
         "steps": steps(spec),
         "batch": batch(min(spec.dataset.rows.value, synthesizer.sample or math.inf)),
     }
-    missing = {
-        name: value for name, value in rules.items() if name not in synthesizer.model_fields_set
-    }
+    written = synthesizer.model_fields_set
+    missing = {name: value for name, value in rules.items() if name not in written}
     return spec.model_copy(update={"synthesizer": synthesizer.model_copy(update=missing)})
 
 
@@ -173,15 +169,9 @@ def hidden(spec: ReleaseSpec) -> int:
     if tables_only(spec):
         return 1
     columns = len(spec.modelled)
-    targets = [
-        spec.columns[name].level_count for name in spec.synthesizer.targets if name in spec.columns
-    ]
-    return max(
-        [
-            32 if columns <= WIDE else 16 if columns <= WIDEST else 8,
-            *(n for n in targets if n <= MAX_LEVELS),
-        ]
-    )
+    named = [spec.columns[name] for name in spec.synthesizer.targets if name in spec.columns]
+    least = 32 if columns <= WIDE else 16 if columns <= WIDEST else 8
+    return max([least, *(c.level_count for c in named if c.level_count <= MAX_LEVELS)])
 
 
 def latent(spec: ReleaseSpec) -> int:
