@@ -105,11 +105,8 @@ def _problems(name: str, column: Column, text: str, spec: ReleaseSpec) -> Iterat
     )
     for field in {"bins", "edges", "spikes"} & column.model_fields_set:
         if getattr(column, field):
-            yield CrossProblem(
-                (*where, field),
-                f"{field} say how a column is modelled, and {name!r} is computed",
-                f"delete {field}",
-            )
+            message = f"{field} say how a column is modelled, and {name!r} is computed"
+            yield CrossProblem((*where, field), message, f"delete {field}")
     if computed is None:
         return
     if computed.kind != column.operand:

@@ -173,17 +173,11 @@ def levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return
     message = "levels_only keeps no values"
     if spec.evaluation.enabled:
-        yield CrossProblem(
-            ("evaluation", "enabled"),
-            f"{message}, and judging reads them",
-            "set evaluation.enabled: false, or leave out levels_only",
-        )
+        hint = "set evaluation.enabled: false, or leave out levels_only"
+        yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads them", hint)
     if spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc":
-        yield CrossProblem(
-            ("graph", "algorithm"),
-            f"{message}, and rcit_pc reads them",
-            "use measured_pc, or leave out levels_only",
-        )
+        hint = "use measured_pc, or leave out levels_only"
+        yield CrossProblem(("graph", "algorithm"), f"{message}, and rcit_pc reads them", hint)
     if isinstance(spec.dataset.privacy_unit, IdUnit):
         hint = "leave out levels_only, or let every row be a unit"
         yield CrossProblem(
@@ -221,11 +215,8 @@ def engine(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return
     if not isinstance(source, SqlSource if name == "sql" else ParquetSource):
         kind = "sql" if name == "sql" else "parquet"
-        yield CrossProblem(
-            ENGINE,
-            f"{name} counts a source of kind {kind}, and this one is of kind {source.kind}",
-            f"leave it out, or declare a source of kind {kind}",
-        )
+        message = f"{name} counts a source of kind {kind}, and this one is of kind {source.kind}"
+        yield CrossProblem(ENGINE, message, f"leave it out, or declare a source of kind {kind}")
     elif getattr(source, "levels_only", False):
         message = f"levels_only keeps levels in memory, and engine {name} keeps nothing"
         yield CrossProblem(("dataset", "source", "levels_only"), message, "leave one of them out")

@@ -318,28 +318,19 @@ def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
     if evaluation.disclosure == "private" and not evaluation.enabled:
         hint = "set evaluation.enabled: true, or disclosure: confidential"
-        yield CrossProblem(
-            ("evaluation", "disclosure"),
-            "private, and evaluation is not enabled: there would be no score to publish",
-            hint,
-        )
+        message = "private, and evaluation is not enabled: there would be no score to publish"
+        yield CrossProblem(("evaluation", "disclosure"), message, hint)
     if evaluation.disclosure == "private" and share == 0:
         wrote = stated(spec, "evaluation", "disclosure_share")
         message = (
             f"{wrote}; scores that are published need a share of the budget, above 0 and below 1"
         )
-        yield CrossProblem(
-            ("evaluation", "disclosure_share"),
-            message,
-            f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential",
-        )
+        hint = f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential"
+        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
     if evaluation.disclosure == "confidential" and share:
         message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
-        yield CrossProblem(
-            ("evaluation", "disclosure_share"),
-            message,
-            "set disclosure: private, or delete this line",
-        )
+        hint = "set disclosure: private, or delete this line"
+        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
 
 
 def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
