@@ -110,9 +110,8 @@ class ColumnDomain:
             return np.arange(len(self.labels) - self.missing, dtype=np.float64)
         edges = np.asarray(self.edges + (self.stop,))
         last = 0.0 if self.continuous else 1.0
-        return np.concatenate(
-            [np.asarray(self.spikes, dtype=np.float64), (edges[:-1] + edges[1:] - last) / 2]
-        )
+        spikes = np.asarray(self.spikes, dtype=np.float64)
+        return np.concatenate([spikes, (edges[:-1] + edges[1:] - last) / 2])
 
 
 # --- one value ---
@@ -141,9 +140,8 @@ def number_of(value: Any) -> float:
     """
     if isinstance(value, str):
         value = value.strip()
-        if (
-            "_" in value or not value.isascii()
-        ):  # Python would read 1_000, and the digits of all alphabets
+        # Python would read 1_000, and the digits of all alphabets.
+        if "_" in value or not value.isascii():
             return math.nan
     elif not isinstance(value, int | float | Decimal | np.integer | np.floating | np.bool_):
         return math.nan
@@ -166,18 +164,14 @@ def seconds_of(value: Any) -> float:
             value = datetime.fromisoformat(found[1]) if found else None
         if isinstance(value, np.datetime64):
             return float(value.astype("datetime64[s]").astype(np.int64))
-        if not isinstance(value, date) or (
-            isinstance(value, datetime) and value.tzinfo is not None
-        ):
+        if not isinstance(value, date) or getattr(value, "tzinfo", None) is not None:
             return math.nan
         days = (value.toordinal() - EPOCH) * 86_400.0
     except (ValueError, NotImplementedError):  # the 30th of February; a year after 9999
         return math.nan
-    return (
-        days + value.hour * 3_600 + value.minute * 60 + value.second
-        if isinstance(value, datetime)
-        else days
-    )
+    if not isinstance(value, datetime):
+        return days
+    return days + value.hour * 3_600 + value.minute * 60 + value.second
 
 
 def category_text(value: Any) -> str | None:

@@ -51,9 +51,8 @@ class EncodedColumn:
     wrong_type: int
     outside: int
     unexpected_missing: int
-    numbers: Floats | None = (
-        None  # of a range: inside its bounds, the lower one where the value is missing or none
-    )
+    numbers: Floats | None = None
+    """Of a range: inside its bounds, the lower one where the value is missing or none."""
 
     @property
     def misfits(self) -> int:

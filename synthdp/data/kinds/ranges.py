@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-DATE_FORMATS = {
-    "day": "%Y-%m-%d",
-    "hour": "%Y-%m-%dT%H:%M:%S",
-    "minute": "%Y-%m-%dT%H:%M:%S",
-    "second": "%Y-%m-%dT%H:%M:%S",
-}
+DATE_FORMATS = dict.fromkeys(RESOLUTION_SECONDS, "%Y-%m-%dT%H:%M:%S") | {"day": "%Y-%m-%d"}
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a second
 
 _C = TypeVar("_C", Integer, Number, Datetime)
@@ -51,13 +46,7 @@ class RangeKind(ColumnKind[_C]):
         """A number of the column's scale, as levels are labelled."""
 
     def levels(self, name: str, column: _C) -> ColumnDomain:
-        return range_levels(
-            name,
-            column,
-            lambda number: self.text(column, number),
-            decimals=getattr(column, "decimals", 0),
-            resolution=getattr(column, "resolution", "day"),
-        )
+        return range_levels(name, column, lambda number: self.text(column, number))
 
     def unfit(self, numbers: Floats) -> Mask:
         """Numbers that are none of the type's, wherever they lie."""
@@ -66,11 +55,8 @@ class RangeKind(ColumnKind[_C]):
     def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
         numbers, fraction = read.numbers, self.unfit(read.numbers)
         beyond = (numbers < domain.lower) | (numbers > domain.upper)
-        return {
-            "type": np.isnan(numbers) & ~read.absent,
-            "fraction": fraction,
-            "bound": beyond & ~fraction,
-        }
+        none = np.isnan(numbers) & ~read.absent
+        return {"type": none, "fraction": fraction, "bound": beyond & ~fraction}
 
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """The level of each number, clamped to the range; what is no number is the lower bound."""
@@ -230,9 +216,8 @@ class DatetimeKind(RangeKind[Datetime]):
         if pa.types.is_date32(kind):
             steps = ticks * (86_400 // step)
         else:
-            steps = np.floor_divide(
-                ticks, step * TICKS["ms" if pa.types.is_date64(kind) else kind.unit]
-            )
+            unit = "ms" if pa.types.is_date64(kind) else kind.unit
+            steps = np.floor_divide(ticks, step * TICKS[unit])
         absent = cells.is_null().to_numpy(zero_copy_only=False)
         return Read(np.where(absent, np.nan, steps), absent)
 
@@ -241,9 +226,8 @@ class DatetimeKind(RangeKind[Datetime]):
 
         whole = np.where(missing, domain.lower, numbers).astype(np.int64)
         seconds = whole * RESOLUTION_SECONDS[domain.resolution]
-        return pd.Series(
-            np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]"))
-        )
+        instants = seconds.astype("datetime64[s]")
+        return pd.Series(np.where(missing, np.datetime64("NaT", "s"), instants))
 
     def scalar(self, domain: ColumnDomain, number: float) -> np.datetime64:
         return np.datetime64(int(number) * RESOLUTION_SECONDS[domain.resolution], "s")
@@ -297,9 +281,7 @@ ROUNDING = 1e-6
 """Part of a step of the last decimal that an edge may be off by."""
 
 
-def range_levels(
-    name: str, column: Ranged, text: Callable[[float], str], *, decimals: int, resolution: str
-) -> ColumnDomain:
+def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> ColumnDomain:
     """A range as levels; `text` writes a number of its scale."""
     whole = not column.continuous
     lower, upper = column.number(column.lower), column.number(column.upper)
@@ -323,8 +305,8 @@ def range_levels(
         stop,
         lower,
         upper,
-        decimals,
-        resolution,
+        getattr(column, "decimals", 0),
+        getattr(column, "resolution", "day"),
     )
 
 
@@ -388,11 +370,8 @@ def drawn_reals(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -
     step = 10.0**-domain.decimals
     closed = left + width >= domain.stop
     first = np.ceil(left / step - ROUNDING)
-    last = np.where(
-        closed,
-        np.floor((left + width) / step + ROUNDING),
-        np.ceil((left + width) / step - ROUNDING) - 1,
-    )
+    end = (left + width) / step
+    last = np.where(closed, np.floor(end + ROUNDING), np.ceil(end - ROUNDING) - 1)
     count, uniform = (last - first + 1)[codes], rng.random(len(codes))
     written = np.round((first[codes] + np.floor(uniform * count)) * step, domain.decimals)
     real = np.where(count >= 1, written, left[codes] + uniform * width[codes])
@@ -410,20 +389,14 @@ def drawn_wholes(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) 
         again &= (codes >= len(domain.spikes)) & (width[codes] > 1)
         if not again.any():
             break
-        drawn[again] = left[codes[again]] + np.floor(
-            rng.random(int(again.sum())) * width[codes[again]]
-        )
+        inside = rng.random(int(again.sum())) * width[codes[again]]
+        drawn[again] = left[codes[again]] + np.floor(inside)
     return drawn
 
 
 def _bins(domain: ColumnDomain) -> tuple[Floats, Floats]:
     """Left end and width of each level, `[levels]`; a spike and the missing level have no width."""
     left = np.asarray(domain.spikes + domain.edges + ((0.0,) if domain.missing else ()))
-    width = np.concatenate(
-        [
-            np.zeros(len(domain.spikes)),
-            np.diff(domain.edges + (domain.stop,)),
-            np.zeros(int(domain.missing)),
-        ]
-    )
+    bins = np.diff(domain.edges + (domain.stop,))
+    width = np.concatenate([np.zeros(len(domain.spikes)), bins, np.zeros(int(domain.missing))])
     return left, width

@@ -71,11 +71,8 @@ def _sketches() -> str:
     heads = {f"{', '.join(names)}:": lines for lines, names in sketches.items()}
     heads["all:"] = ("missing: true   where values may be missing; unit, description",)
     width = max(map(len, heads))
-    return "\n".join(
-        f"#   {head if i == 0 else '':{width}} {line}"
-        for head, lines in heads.items()
-        for i, line in enumerate(lines)
-    )
+    told = [(head if i == 0 else "", x) for head, xs in heads.items() for i, x in enumerate(xs)]
+    return "\n".join(f"#   {head:{width}} {line}" for head, line in told)
 
 
 _COLUMNS = f"""\
@@ -128,7 +125,11 @@ def draft_spec(
         DataError: the file has no usable header, or a question never got an answer that fits.
     """
     header = read_header(csv, decimal=decimal)
-    unit = ask_unit(ask, header.names) if ask else _unit(header.names)
+    unit: Mapping[str, Any] = UNIT_TO_FILL
+    if ask:
+        unit = ask_unit(ask, header.names)
+    elif column := likely_id(header.names):
+        unit = {"kind": "id", "column": column} | _ID_TO_FILL
     known = _ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
     stated: Mapping[str, Any] = ask_rows(ask, unit, known=rows) if ask else known
     count = stated["value"] if isinstance(stated["value"], int) else None
@@ -187,12 +188,6 @@ def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
     fields = COLUMN_TYPES[typed["type"]].model_fields
     needed = [key for key, field in fields.items() if field.is_required() and key not in typed]
     return {**typed, **{key: Blank(fields[key].description or key) for key in needed}}
-
-
-def _unit(names: Sequence[str]) -> dict[str, Any]:
-    """The privacy unit: of ids, where a name sounds like one."""
-    column = likely_id(names)
-    return UNIT_TO_FILL if column is None else {"kind": "id", "column": column} | _ID_TO_FILL
 
 
 # --- header ---

@@ -115,14 +115,6 @@ def as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _real(value: Any) -> Any:
-    return float(value) if isinstance(value, float) else value
-
-
 def _instant(value: Any) -> Any:
     """Only ISO dates and times: pydantic would read a bare number as seconds since 1970."""
     iso = isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)
@@ -159,8 +151,11 @@ def _without_null(value: str) -> str:
     return value
 
 
-Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
-Real = Annotated[float, Strict(), BeforeValidator(_real)]
+_WHOLE = BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)
+Whole = Annotated[int, Strict(), _WHOLE]
+Real = Annotated[
+    float, Strict(), BeforeValidator(lambda v: float(v) if isinstance(v, float) else v)
+]
 Flag = Annotated[bool, Strict()]
 Instant = Annotated[
     datetime,
