@@ -30,20 +30,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# --- scales ---
-#
-# Monotone public maps of a column's numbers to [-1, 1].
-#
-# A map comes from the declared range, or from a released table of the column's levels.
-
+Floats = npt.NDArray[np.float64]
 
 SPIKE_WIDTH = 1e-6
 """Of the range: a spike's numbers are the spike itself, so that any narrow interval holds them."""
+MAX_LEVELS = 12
+"""Categories of an unordered column that still get a contrast each."""
+MAX_TERMS = 1024
+POINTS = 257  # of the grid of a kernel
+SMALLEST = 1e-9  # of the kernel's eigenvalues kept
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Linear between `knots`, whose images are `values`; constant beyond."""
+    """A monotone public map of a column's numbers to [-1, 1].
+
+    Linear between `knots`, whose images are `values`; constant beyond. It comes from the declared
+    range, or from a released table of the column's levels.
+    """
 
     knots: tuple[float, ...]
     values: tuple[float, ...]
@@ -81,17 +85,6 @@ def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
     return Scale(tuple(map(float, knots)), tuple(map(float, 2 * total / mass.sum() - 1)))
 
 
-# --- basis ---
-
-
-Floats = npt.NDArray[np.float64]
-
-MAX_LEVELS = 12
-"""Categories of an unordered column that still get a contrast each."""
-MAX_TERMS = 1024
-CONTRAST_DEGREE = 1
-
-
 @dataclass(frozen=True)
 class Term:
     """A product of elementary functions `(column, k)`, times `weight`.
@@ -127,10 +120,8 @@ class Basis:
 
     def __post_init__(self) -> None:
         if not self.weights or not all(0 <= w <= 1 for w in self.weights):
-            raise ValueError(
-                "weights must lie between 0 and 1, so that no function exceeds 1; got"
-                f" {self.weights}"
-            )
+            message = "weights must lie between 0 and 1, so that no function exceeds 1"
+            raise ValueError(f"{message}; got {self.weights}")
         for name in self.columns:
             column = self.domain[name]
             if not column.ranged and column.levels > MAX_LEVELS:
@@ -140,10 +131,8 @@ class Basis:
                     hint="use algorithm measured_pc",
                 )
         if len(self.terms) > MAX_TERMS:
-            raise SynthdpError(
-                f"a basis of {len(self.terms)} functions, at most {MAX_TERMS} are allowed",
-                hint="leave columns out",
-            )
+            message = f"a basis of {len(self.terms)} functions, at most {MAX_TERMS} are allowed"
+            raise SynthdpError(message, hint="leave columns out")
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
@@ -159,9 +148,9 @@ class Basis:
         """(k, degree) of a column's elementary functions."""
         column = self.domain[name]
         if not column.ranged:
-            return [(k, CONTRAST_DEGREE) for k in range(1, column.levels)]
+            return [(k, 1) for k in range(1, column.levels)]
         polynomials = [(k, k) for k in range(1, self.degree + 1)]
-        return polynomials + ([(0, CONTRAST_DEGREE)] if column.missing else [])
+        return polynomials + ([(0, 1)] if column.missing else [])
 
     def _products(self) -> list[Term]:
         products = []
@@ -170,12 +159,8 @@ class Basis:
                 for chosen in product(*(self._elements(n) for n in names)):
                     total = sum(degree for _, degree in chosen)
                     if total <= self.interaction:
-                        products.append(
-                            Term(
-                                tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True)),
-                                self._weight(total),
-                            )
-                        )
+                        factors = tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True))
+                        products.append(Term(factors, self._weight(total)))
         return products
 
     def _weight(self, degree: int) -> float:
@@ -192,9 +177,8 @@ class Basis:
     def norm(self, *, deviations: float) -> float:
         """A norm that few rows exceed if columns are uniform and independent.
 
-        It is the mean plus `deviations` of the squared norm.
-
-        A public choice: rows beyond it are scaled down, whatever the columns' true law is.
+        It is the mean plus `deviations` of the squared norm; a public choice: rows beyond it are
+        scaled down, whatever the columns' true law is.
         """
         rng = np.random.Generator(np.random.Philox(key=0))  # a public reference, not data
         squared = (self._of(self._uniform(rng, 4096)) ** 2).sum(1)
@@ -204,11 +188,9 @@ class Basis:
         values: dict[str, Floats] = {}
         for name in self.columns:
             column = self.domain[name]
-            values[name] = (
-                rng.uniform(-1, 1, rows)
-                if column.ranged
-                else np.floor(rng.uniform(0, column.levels, rows))
-            )
+            low, high = (-1, 1) if column.ranged else (0, column.levels)
+            drawn = rng.uniform(low, high, rows)
+            values[name] = drawn if column.ranged else np.floor(drawn)
         return values
 
     def matrix(self, frame: pd.DataFrame, codes: Codes) -> Floats:
@@ -232,10 +214,8 @@ class Basis:
             numbers = np.append(column.centres, [np.nan] * column.missing)[level]
         else:
             numbers = to_numbers(column, frame[column.name])
-        return self._scale(column)(numbers)
-
-    def _scale(self, column: ColumnDomain) -> Scale:
-        return dict(self.scales).get(column.name) or range_scale(column)
+        scale = dict(self.scales).get(column.name) or range_scale(column)
+        return scale(numbers)
 
     def _of(self, values: Mapping[str, Floats]) -> Floats:
         elementary: dict[tuple[str, int], Floats] = {}
@@ -274,22 +254,12 @@ def _contrasts(levels: int) -> Floats:
     return basis
 
 
-# --- kernel ---
-#
-# A Gaussian kernel on a public grid of [-1, 1], as finitely many features.
-#
-# The features are exact up to the grid and 1e-9.
-
-
-POINTS = 257
-SMALLEST = 1e-9  # of the eigenvalues kept
-
-
 @dataclass(frozen=True)
 class KernelGrid:
-    """Each number in [-1, 1] is moved to the nearest of `POINTS` grid points.
+    """A Gaussian kernel on a public grid of [-1, 1], as finitely many features.
 
-    NaN is a state of its own, with features zero.
+    Each number in [-1, 1] is moved to the nearest of `POINTS` grid points; features are exact up to
+    the grid and 1e-9. NaN is a state of its own, with features zero.
     """
 
     bandwidth: float = 0.5
@@ -325,12 +295,11 @@ class KernelGrid:
 def scatter(first: Floats, second: Floats) -> float:
     """The norm of sum (a_i - mean a) (x) (b_i - mean b).
 
-    It is rows times the square root of the biased HSIC of Gretton et al. (2005).
-
-    `first`, `second`: features `[rows, .]`. Zero for no rows. Adding a row (a, b) to n others adds
-    n / (n + 1) (a - mean a) (x) (b - mean b), so it moves the norm by at most the product of the
-    diameters, whatever n: no number of rows is needed to state it [derived here; |u (x) v| = |u|
-    |v|, and a mean of points is no further from a than the furthest of them].
+    It is rows times the square root of the biased HSIC of Gretton et al. (2005). `first`, `second`:
+    features `[rows, .]`. Zero for no rows. Adding a row (a, b) to n others adds n / (n + 1) (a -
+    mean a) (x) (b - mean b), so it moves the norm by at most the product of the diameters, whatever
+    n: no number of rows is needed to state it [derived here; |u (x) v| = |u| |v|, and a mean of
+    points is no further from a than the furthest of them].
     """
     if not len(first):
         return 0.0

@@ -28,7 +28,6 @@ class ColumnDomain:
     """One column as levels `0 .. levels-1`.
 
     The order of levels is: the categories, or the spikes and then the bins; the missing level last.
-
     For ranges, `edges` are the left edges of the bins and `stop` the end of the last bin (exclusive
     for whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole
     resolution steps since 1970-01-01). `grouped` says that bins are groups of narrower ones, chosen
@@ -111,19 +110,14 @@ class ColumnDomain:
             return np.arange(len(self.labels) - self.missing, dtype=np.float64)
         edges = np.asarray(self.edges + (self.stop,))
         last = 0.0 if self.continuous else 1.0
-        return np.concatenate(
-            [np.asarray(self.spikes, dtype=np.float64), (edges[:-1] + edges[1:] - last) / 2]
-        )
+        spikes = np.asarray(self.spikes, dtype=np.float64)
+        return np.concatenate([spikes, (edges[:-1] + edges[1:] - last) / 2])
 
 
 # --- one value ---
 #
-# Functions of one value: what a number, an instant, a category or an id is.
-#
-# Each reads nothing but that value.
-#
-# A column's meaning is one of them, chosen by its type (`ColumnKind.meaning`);
-# `synthdp.data.encoding` has the proof that a row of a table is read by its own value alone.
+# Each function reads nothing but the one value; a column's meaning is one of them, chosen by its
+# type (`ColumnKind.meaning`). `synthdp.data.encoding` has the proof that uses this.
 
 
 Meaning = Callable[[Any], float]
@@ -146,9 +140,8 @@ def number_of(value: Any) -> float:
     """
     if isinstance(value, str):
         value = value.strip()
-        if (
-            "_" in value or not value.isascii()
-        ):  # Python would read 1_000, and the digits of all alphabets
+        # Python would read 1_000, and the digits of all alphabets.
+        if "_" in value or not value.isascii():
             return math.nan
     elif not isinstance(value, int | float | Decimal | np.integer | np.floating | np.bool_):
         return math.nan
@@ -171,18 +164,14 @@ def seconds_of(value: Any) -> float:
             value = datetime.fromisoformat(found[1]) if found else None
         if isinstance(value, np.datetime64):
             return float(value.astype("datetime64[s]").astype(np.int64))
-        if not isinstance(value, date) or (
-            isinstance(value, datetime) and value.tzinfo is not None
-        ):
+        if not isinstance(value, date) or getattr(value, "tzinfo", None) is not None:
             return math.nan
         days = (value.toordinal() - EPOCH) * 86_400.0
     except (ValueError, NotImplementedError):  # the 30th of February; a year after 9999
         return math.nan
-    return (
-        days + value.hour * 3_600 + value.minute * 60 + value.second
-        if isinstance(value, datetime)
-        else days
-    )
+    if not isinstance(value, datetime):
+        return days
+    return days + value.hour * 3_600 + value.minute * 60 + value.second
 
 
 def category_text(value: Any) -> str | None:
@@ -235,10 +224,8 @@ def id_text(value: Any) -> str:
     if isinstance(value, Decimal):
         value = format(value, "f")
     elif not isinstance(value, str | bool | int | float | np.generic | date | UUID):
-        raise DataError(
-            "ids of a type that cannot be compared",
-            hint="ids are texts or numbers; cast them in the source",
-        )
+        message = "ids of a type that cannot be compared"
+        raise DataError(message, hint="ids are texts or numbers; cast them in the source")
     text = (category_text(value) or "").strip()
     whole = WHOLE.fullmatch(text)
     if not whole:

@@ -42,10 +42,8 @@ class Domain:
         ('0 to 24', '25 to 49', '50 to 74', '75 to 99', 'missing')
         """
         derived = tuple(name for name, column in columns.items() if derived_of(column) is not None)
-        return cls(
-            tuple(_column(name, column) for name, column in columns.items() if name not in derived),
-            derived,
-        )
+        read = {name: column for name, column in columns.items() if name not in derived}
+        return replace(cls.written(read), derived=derived)
 
     @classmethod
     def written(cls, columns: Mapping[str, Column]) -> Domain:
@@ -92,23 +90,17 @@ def _column(name: str, column: Column) -> ColumnDomain:
     return replace(levels, missing_codes=column.missing_codes, sources=sources)
 
 
-# --- features ---
-#
-# What a column's type says of how alike its levels are, as one vector of features for each level.
-#
-# Levels of an ordered column that lie side by side behave alike: each level's features are the
-# dyadic intervals that it lies in, so that what is learned for a level is in part learned for all
-# levels near it. A model that sees little of a level through the noise then still knows its
-# neighbourhood. Spikes and the missing state stand apart from the bins; categories stand alone.
-
-
 MAX_LEVELS = 256  # of a column whose order is used; longer ones have levels that stand alone
 
 
 def level_features(column: ColumnDomain) -> FloatArray:
     """Features of the levels, `[levels, features]`; rows have norm 1.
 
-    For categories the matrix is the identity.
+    They say how alike levels are. Levels of an ordered column that lie side by side behave alike:
+    each level's features are the dyadic intervals that it lies in, so that what is learned for a
+    level is in part learned for all levels near it, which a model needs that sees little of a level
+    through the noise. Spikes and the missing state stand apart from the bins; categories stand
+    alone, so that their matrix is the identity.
     """
     spikes, body = len(column.spikes), column.levels - column.missing
     if not column.ordered or not 2 < body - spikes <= MAX_LEVELS:
@@ -125,10 +117,8 @@ def level_features(column: ColumnDomain) -> FloatArray:
 def _halves(levels: list[int], *, whole: bool = True) -> list[list[int]]:
     """`levels`, its two halves, their halves, and so on down to single levels.
 
-    Without `whole`, `levels` itself is left out.
-
-    All levels of a column together say nothing, unless there are spikes that they are set apart
-    from.
+    Without `whole`, `levels` itself is left out: all levels of a column together say nothing,
+    unless there are spikes that they are set apart from.
     """
     middle = (len(levels) + 1) // 2
     parts = [] if len(levels) == 1 else [*_halves(levels[:middle]), *_halves(levels[middle:])]

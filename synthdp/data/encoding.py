@@ -4,13 +4,39 @@
 caller can refuse or go on as the spec says. `decode` draws a value inside each bin uniformly (whole
 numbers: uniformly over the bin's whole numbers that are not spikes), so synthetic values never
 repeat a real one by design.
+
+`read_values` is the only way from a table's cells to numbers. Every column comes to it as Arrow
+cells of a declared type or as Python objects (SQL), and leaves as one number a row: a value on the
+column's scale, the position of a category, or NaN where it is neither.
+
+Each row by itself [proof, by construction]. Let f be a function of one value, made from the
+column's declaration alone (`ColumnKind.meaning`, or `id_text`). The number of row i is f(value i),
+whatever stands in other rows:
+
+- `_one_by_one` is a comprehension of f over the values; it keeps nothing from one to the next.
+- `_array` lists the distinct cells of an array, of one Arrow type, takes f of each, and gives each
+  row the number of its own cell. Arrow holds cells for one if their type and bits are equal, so
+  that they are the same Python value; but -0.0 and 0.0 may share a cell, and all NaN do: f says the
+  same of -0.0 and 0.0, and NaN is missing. Python's own equality (1 == 1.0 == True, Decimal("1") ==
+  Decimal("1.0")) is asked nowhere. Cells of a type without dictionaries are first cast, each by
+  itself, to one that holds all its values exactly.
+- A code of the column that stands for a missing value is found in the same way: by the text of that
+  value, or, in ranges, by its number.
+- `ColumnKind.typed` converts numbers and instants cell by cell, by an operation that the array's
+  type names: never one that looks for a type, a unit or a format in the cells.
+
+A row cannot change the type of the others' cells either: CSV cells are all text, Parquet cells have
+the type that the file declares, and Python objects stay what the database's driver made of each. A
+DataFrame's cells have the dtypes that it was given with (`synthdp.privacy.readers.files`). pandas'
+own readers (`to_datetime`, `to_numeric`, `read_sql`) look at whole columns, and are not used.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,28 +53,19 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Codes",
-    "EncodedColumn",
-    "cleaned",
-    "decode",
-    "decode_column",
-    "encode",
-    "encode_column",
-    "operand_values",
-    "to_numbers",
-]
+    "Codes", "EncodedColumn", "cleaned", "decode", "decode_column", "encode", "encode_column",
+    "operand_values", "to_numbers",
+]  # fmt: skip
+
+Cells: TypeAlias = "pd.Series[Any] | pa.Array | pa.ChunkedArray"
 
 
-def encode_column(
-    column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.ChunkedArray
-) -> EncodedColumn:
+def encode_column(column: ColumnDomain, values: Cells) -> EncodedColumn:
     """The levels of `values`.
 
-    A misfit becomes the nearest level of a range, or the first category. Misfits are counted.
-
-    Missing values of a column that declares none are misfits too; they get the first level. Each
-    row's level depends on its own value alone: `read_values` has the proof, and what follows it
-    here computes row by row.
+    A misfit becomes the nearest level of a range, or the first category; misfits are counted. So
+    are missing values of a column that declares none, which get the first level. Each row's level
+    depends on its own value alone: what follows `read_values` here computes row by row.
     """
     return column_kind(column).encode(column, read_values(column, values))
 
@@ -96,12 +113,9 @@ def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, Encode
     ([1, 0, 1], 0)
     """
     encoded = {c.name: encode_column(c, frame[c.name]) for c in domain.columns}
-    codes = (
-        np.column_stack([encoded[n].codes for n in domain.names])
-        if len(frame)
-        else np.zeros((0, len(domain)), np.uint16)
-    )
-    return codes, encoded
+    if not len(frame):
+        return np.zeros((0, len(domain)), np.uint16), encoded
+    return np.column_stack([encoded[n].codes for n in domain.names]), encoded
 
 
 def cleaned(columns: Iterable[ColumnDomain], encoded: Mapping[str, EncodedColumn]) -> pd.DataFrame:
@@ -116,9 +130,8 @@ def cleaned(columns: Iterable[ColumnDomain], encoded: Mapping[str, EncodedColumn
     for column in columns:
         own = encoded[column.name]
         numbers = own.codes if own.numbers is None else own.numbers
-        found[column.name] = column_kind(column).values(
-            column, numbers, missing_in(column, own.codes)
-        )
+        missing = missing_in(column, own.codes)
+        found[column.name] = column_kind(column).values(column, numbers, missing)
     rows = max((len(own.codes) for own in encoded.values()), default=0)
     return pd.DataFrame(found, index=pd.RangeIndex(rows))
 
@@ -135,47 +148,11 @@ def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.Data
     """
     import pandas as pd
 
-    return pd.DataFrame(
-        {c.name: decode_column(c, codes[:, i], rng=rng) for i, c in enumerate(domain.columns)}
-    )
+    columns = enumerate(domain.columns)
+    return pd.DataFrame({c.name: decode_column(c, codes[:, i], rng=rng) for i, c in columns})
 
 
-# --- values ---
-#
-# What one value says, and nothing but that value: the only way from a table's cells to numbers.
-#
-# Every column of a table comes here as Arrow cells of a declared type or as Python objects (SQL),
-# and leaves as one number a row: a value on the column's scale, the position of a category, or NaN
-# where it is neither.
-#
-# Each row by itself [proof, by construction]. Let f be a function of one value, made from the
-# column's declaration alone (`ColumnKind.meaning`, or `id_text`). The number of row i is f(value
-# i), whatever stands in other rows:
-#
-# - `_one_by_one` is a comprehension of f over the values; it keeps nothing from one to the next.
-# - `_array` lists the distinct cells of an array, of one Arrow type, takes f of each, and gives
-# each
-#   row the number of its own cell. Arrow holds cells for one if their type and bits are equal, so
-#   that they are the same Python value; but -0.0 and 0.0 may share a cell, and all NaN do: f says
-#   the
-#   same of -0.0 and 0.0, and NaN is missing. Python's own equality (1 == 1.0 == True, Decimal("1")
-#   ==
-#   Decimal("1.0")) is asked nowhere. Cells of a type without dictionaries are first cast, each by
-#   itself, to one that holds all its values exactly.
-# - A code of the column that stands for a missing value is found in the same way: by the text of
-# that
-#   value, or, in ranges, by its number.
-# - `ColumnKind.typed` converts numbers and instants cell by cell, by an operation that the array's
-#   type names: never one that looks for a type, a unit or a format in the cells.
-#
-# A row cannot change the type of the others' cells either: CSV cells are all text, Parquet cells
-# have the type that the file declares, and Python objects stay what the database's driver made of
-# each. A DataFrame's cells have the dtypes that it was given with
-# (`synthdp.privacy.readers.files`). pandas' own readers (`to_datetime`, `to_numeric`,
-# `read_sql`) look at whole columns, and are not used.
-
-
-def read_values(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> Read:
+def read_values(column: ColumnDomain, values: Cells) -> Read:
     """Each value on the column's numeric scale, or as the position of its category.
 
     Raises:
@@ -203,9 +180,7 @@ def read_values(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.Chu
     return Read(np.where(gone, math.nan, read.numbers), read.absent | gone)
 
 
-def places_by(
-    values: pd.Series[Any] | pa.ChunkedArray, place: Callable[[str], int]
-) -> npt.NDArray[np.int64]:
+def places_by(values: Cells, place: Callable[[str], int]) -> npt.NDArray[np.int64]:
     """`place` of each text, shape `[rows]`: of that text alone, as above.
 
     Raises:
@@ -217,7 +192,7 @@ def places_by(
     return read.numbers.astype(np.int64)
 
 
-def unit_numbers(values: pd.Series[Any] | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def unit_numbers(values: Cells) -> npt.NDArray[np.int64]:
     """A number for each row, -1 where there is no id.
 
     Two rows have the same number exactly where `id_text` of their ids is the same.
@@ -225,7 +200,7 @@ def unit_numbers(values: pd.Series[Any] | pa.ChunkedArray) -> npt.NDArray[np.int
     return _units(values, {})
 
 
-def unit_texts(values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.object_]:
+def unit_texts(values: Cells) -> npt.NDArray[np.object_]:
     """`id_text` of each row's id, empty where there is none."""
     known: dict[str, int] = {}
     numbers = _units(values, known)
@@ -233,9 +208,7 @@ def unit_texts(values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArr
     return texts
 
 
-def _units(
-    values: pd.Series[Any] | pa.Array | pa.ChunkedArray, known: dict[str, int]
-) -> npt.NDArray[np.int64]:
+def _units(values: Cells, known: dict[str, int]) -> npt.NDArray[np.int64]:
     def number(value: Any) -> float:
         text = id_text(value)
         return known.setdefault(text, len(known)) if text else math.nan
@@ -245,7 +218,7 @@ def _units(
 
 
 def _walk(
-    values: pd.Series[Any] | pa.Array | pa.ChunkedArray,
+    values: Cells,
     meaning: Meaning,
     column: ColumnDomain | None,
 ) -> Read:
@@ -288,9 +261,8 @@ def _one_by_one(values: Sequence[Any], meaning: Meaning, column: ColumnDomain | 
 
 def _looked_up(once: Read, positions: npt.NDArray[np.integer]) -> Read:
     """The numbers of distinct cells, given to the rows that hold them; -1 is a missing value."""
-    return Read(
-        np.append(once.numbers, math.nan)[positions], np.append(once.absent, True)[positions]
-    )
+    numbers, absent = np.append(once.numbers, math.nan), np.append(once.absent, True)
+    return Read(numbers[positions], absent[positions])
 
 
 def _array(cells: pa.Array, meaning: Meaning, column: ColumnDomain | None) -> Read:
@@ -308,9 +280,8 @@ def _array(cells: pa.Array, meaning: Meaning, column: ColumnDomain | None) -> Re
         once = _one_by_one(_objects(cells.dictionary), meaning, column)
     else:
         once = _array(cells.dictionary, meaning, column)
-    return _looked_up(
-        once, cells.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    )
+    places = cells.indices.cast(pa.int64()).fill_null(-1)
+    return _looked_up(once, places.to_numpy(zero_copy_only=False))
 
 
 def _with_dictionary(cells: pa.Array) -> pa.Array:
@@ -329,21 +300,14 @@ def _objects(cells: pa.Array) -> list[Any]:
     import pyarrow as pa
 
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-        try:
+        # A text may not be in UTF-8: the others are what they are.
+        with suppress(ValueError, pa.ArrowException):
             return list(cells.to_numpy(zero_copy_only=False))
-        except (
-            ValueError,
-            pa.ArrowException,
-        ):  # a text that is not in UTF-8: the others are what they are
-            pass
     return [_object(cell) for cell in cells]
 
 
 def _object(cell: pa.Scalar) -> Any:
-    """The cell as a Python value, or something that no column holds.
-
-    The latter is for a cell that Python has no value for, such as a date after the year 9999.
-    """
+    """The cell as a Python value; of one that Python has none for, what no column holds."""
     try:
         return cell.as_py()
     except (ValueError, OverflowError):
@@ -357,32 +321,18 @@ def _check_type(column: ColumnDomain, kind: pa.DataType) -> None:
     is_ = pa.types
     zoned = is_.is_timestamp(kind) and kind.tz is not None
     nested = is_.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
-    plain = (
-        is_.is_primitive(kind)
-        or is_.is_decimal(kind)
-        or is_.is_string(kind)
-        or is_.is_large_string(kind)
-        or is_.is_null(kind)
-    )
-    if zoned or nested or not plain or is_.is_duration(kind) or is_.is_interval(kind):
-        what = (
-            "times with a zone"
-            if zoned
-            else "nested values"
-            if is_.is_nested(kind)
-            else f"values of type {kind}"
-        )
+    allowed = (is_.is_primitive, is_.is_decimal, is_.is_string, is_.is_large_string, is_.is_null)
+    refused = nested or is_.is_duration(kind) or is_.is_interval(kind)
+    if zoned or refused or not any(test(kind) for test in allowed):
+        what = "nested values" if is_.is_nested(kind) else f"values of type {kind}"
+        what = "times with a zone" if zoned else what
         to = "local times without a zone" if zoned else "text, numbers or dates"
-        raise DataError(
-            f"column {column.name!r} of the source holds {what}, which are not read",
-            hint=f"cast it to {to} in the source",
-        )
+        message = f"column {column.name!r} of the source holds {what}, which are not read"
+        raise DataError(message, hint=f"cast it to {to} in the source")
     if is_.is_time(kind) and column.ranged:
         raise DataError(
             f"column {column.name!r} of the source holds times of day, which type {column.type}"
             " does not read",
-            hint=(
-                "make them a number in the source, such as minutes since midnight; or declare"
-                " categories such as 08:30:00"
-            ),
+            hint="make them a number in the source, such as minutes since midnight; or declare"
+            " categories such as 08:30:00",
         )

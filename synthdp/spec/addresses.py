@@ -154,20 +154,16 @@ def check_uri(uri: str) -> None:
         raise OutputError(
             f"tracking.uri {shown_address(uri)} has a query or a fragment, where MLflow puts paths"
             " of its own",
-            hint=(
-                "a token belongs into the environment variable MLFLOW_TRACKING_TOKEN, which MLflow"
-                " reads"
-            ),
+            hint="a token belongs into the environment variable MLFLOW_TRACKING_TOKEN, which MLflow"
+            " reads",
         )
 
 
 def shown_address(address: str) -> str:
     """What may be shown of an address: a SQLite file's path, or scheme, host and port.
 
-    User, password, path, query and fragment are never shown.
-
-    Where it is in doubt which part is the host - the scheme is forgotten, a password has a `/` or
-    `@` - nothing is shown.
+    User, password, path, query and fragment are never shown. Where it is in doubt which part is the
+    host - the scheme is forgotten, a password has a `/` or `@` - nothing is shown.
     """
     file = sqlite_file(address)
     if file is not None:
@@ -204,17 +200,14 @@ def looks_like_address(text: str) -> bool:
 def reason(error: BaseException) -> str:
     """Why an address did not answer, in words of ours, or the error's kind."""
     said = " ".join(str(e) for e in _behind(error)).lower()
-    return next(
-        (words for words, signs in _REASONS.items() if any(sign in said for sign in signs)),
-        type(error).__name__,
-    )
+    found = (words for words, signs in _REASONS.items() if any(sign in said for sign in signs))
+    return next(found, type(error).__name__)
 
 
 def unreachable(error: BaseException) -> bool:
     """Whether an error of a library means that nothing else will be answered either."""
-    kinds = {
-        kind.__name__ for e in _behind(error) for kind in type(e).__mro__
-    }  # by name: requests and SQLAlchemy take long to import
+    # By name: requests and SQLAlchemy take long to import.
+    kinds = {kind.__name__ for e in _behind(error) for kind in type(e).__mro__}
     return bool(kinds & {"ConnectionError", "Timeout", "TimeoutError", "OperationalError"})
 
 
@@ -226,12 +219,7 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
         one = left.pop()
         if isinstance(one, BaseException) and not any(one is s for s in seen):
             seen.append(one)
-            left += [
-                one.__cause__,
-                one.__context__,
-                getattr(one, "orig", None),
-                getattr(one, "reason", None),
-            ]
+            left += [getattr(one, a, None) for a in ("__cause__", "__context__", "orig", "reason")]
     yield from seen
 
 

@@ -81,15 +81,8 @@ def amendment(
             continue
         place = tree.place(change.loc) if tree is not None else (1, 1)
         message = f"is {_shown(change.new)}, and the run was paid for with {_shown(change.old)}"
-        problems.append(
-            SpecProblem(
-                path,
-                *place,
-                ".".join(map(str, change.loc)),
-                message,
-                _why(change.loc, old, scored=scored),
-            )
-        )
+        hint, at = _why(change.loc, old, scored=scored), ".".join(map(str, change.loc))
+        problems.append(SpecProblem(path, *place, at, message, hint))
     if problems:
         raise SpecError(problems)
     return tuple(sorted(changed))
@@ -99,10 +92,9 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
     """What may change of this run: less where gates or scores of real rows rest on it."""
     real = any(gate.outside_guarantee for gate in spec.gates)
     decided = spec.evaluation.dp_scores or spec.graph.mode == "predict"
-    fixed = {f for f in CHANGEABLE if real and f.startswith("evaluation.")} | (
-        {"evaluation.targets"} if decided else set()
-    )
-    return tuple(f for f in CHANGEABLE if f not in fixed | ({*SCORED_TABLE} if scored else set()))
+    fixed = {f for f in CHANGEABLE if real and f.startswith("evaluation.")}
+    fixed |= {*(["evaluation.targets"] if decided else []), *(SCORED_TABLE if scored else [])}
+    return tuple(f for f in CHANGEABLE if f not in fixed)
 
 
 def _parts(spec: ReleaseSpec) -> dict[str, Any]:
@@ -119,15 +111,8 @@ def _parts(spec: ReleaseSpec) -> dict[str, Any]:
         [g.model_dump() for g in spec.gates if g.outside_guarantee == real]
         for real in (False, True)
     )
-    return (
-        spec.model_dump()
-        | parts
-        | {
-            "gates": inside,
-            REAL_GATES: outside,
-            "order of columns": list(spec.modelled),
-        }
-    )
+    gates = {"gates": inside, REAL_GATES: outside}
+    return spec.model_dump() | parts | gates | {"order of columns": list(spec.modelled)}
 
 
 def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[_Change]:
@@ -153,9 +138,8 @@ def _why(loc: Loc, spec: ReleaseSpec, *, scored: bool) -> str:
         )
     if loc[:2] == ("evaluation", "targets") and spec.graph.mode == "predict":
         return "mode predict measured what its targets need: bring the old value back"
-    if loc[0] == REAL_GATES or (
-        loc[0] == "evaluation" and any(_covers(f, loc) for f in CHANGEABLE)
-    ):
+    judged = loc[0] == "evaluation" and any(_covers(f, loc) for f in CHANGEABLE)
+    if judged or loc[0] == REAL_GATES:
         return (
             "gates on real rows and published scores are fixed before anything is spent: bring the"
             " old value back"
@@ -167,7 +151,5 @@ def _why(loc: Loc, spec: ReleaseSpec, *, scored: bool) -> str:
 
 
 def _shown(value: object) -> str:
-    text = (
-        got(value) if value is None or isinstance(value, str | bool | int | float) else str(value)
-    )
+    text = got(value) if isinstance(value, str | bool | int | float | None) else str(value)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

@@ -30,10 +30,8 @@ _ARRAY_KEYWORDS = {"minLength": "minItems", "maxLength": "maxItems"}
 def _tidy(node: Any, *, names: bool = False) -> Any:
     """Standard keywords only, and no generated titles.
 
-    Editors would show these titles in place of descriptions.
-
-    `names` says that the keys of `node` are the user's (a field may be called title), not the
-    schema's.
+    Editors would show these titles in place of descriptions. `names` says that the keys of `node`
+    are the user's (a field may be called title), not the schema's.
     """
     if isinstance(node, list):
         return [_tidy(item) for item in node]

@@ -53,9 +53,8 @@ class Blank(str):
 
 def slug_of(csv: Path) -> str:
     """A dataset id from the name of a file."""
-    plain_letters = "".join(
-        c for c in unicodedata.normalize("NFKD", csv.stem) if not unicodedata.combining(c)
-    )
+    letters = unicodedata.normalize("NFKD", csv.stem)
+    plain_letters = "".join(c for c in letters if not unicodedata.combining(c))
     return re.sub(r"[^A-Za-z0-9._-]+", "-", plain_letters).strip("-._")[:64] or "table"
 
 
@@ -76,12 +75,10 @@ def dataset_lines(
     """
     said = {"title": csv.stem, **(about or {})}
     open_ends = [f"  # {key}: {hint}" for key, hint in _ABOUT.items() if key not in said]
-    missing = [
-        f"    missing_values: {yaml_value(source['missing_values'])}  # all texts that stand for a"
-        " missing value, such as NA or ?, but in quotes"
-        for key in source
-        if key == "missing_values"  # Parquet has a mark for what is missing, and no texts
-    ]
+    missing = []
+    if "missing_values" in source:  # Parquet has a mark for what is missing, and no texts
+        note = "all texts that stand for a missing value, such as NA or ?, but in quotes"
+        missing = [f"    missing_values: {yaml_value(source['missing_values'])}  # {note}"]
     return [
         "dataset:",
         f"  id: {yaml_value(name or slug_of(csv))}  # key of the ledger: all releases of this"
@@ -132,9 +129,6 @@ def yaml_value(value: object) -> str:
         return f"{TO_FILL} {json.dumps(value)}"
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_. -]*(?<! )", value) and plain(value) == value:
         return value
-    return "".join(_escaped(c) for c in json.dumps(value, ensure_ascii=False))
-
-
-def _escaped(character: str) -> str:
-    """A character inside double quotes as YAML reads it: one that cannot be printed by its code."""
-    return character if character.isprintable() else f"\\U{ord(character):08X}"
+    # YAML reads what cannot be printed by its code, inside double quotes.
+    letters = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in letters)

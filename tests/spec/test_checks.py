@@ -11,7 +11,7 @@ import yaml
 
 from synthdp.errors import SpecError
 from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.checks.checks import check, cross_problems, part_problems
+from synthdp.spec.checks.checks import check, cross_problems
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Categorical, Graph, Integer, ReleaseSpec, Sampling
 from tests.builders import skeleton
@@ -323,13 +323,6 @@ def test_check_raises_every_problem_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         check(spec)
     assert [p.field for p in caught.value.problems] == ["graph.edges", "privacy.delta"]
-
-
-@pytest.mark.parametrize("lost", ["privacy", "privacy.delta", "dataset.rows"])
-def test_a_check_that_reads_a_lost_part_is_left_out(lost: str) -> None:
-    spec = _with("privacy", delta=0.01)
-    assert cross_problems(spec)
-    assert part_problems(spec, lost=frozenset({lost})) == []
 
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 999, 48_842, 10**6, 2 * 10**9])

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.errors import DataError, OutputError, SynthdpError
-from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook, redcap
+from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook, readers
 from synthdp.spec.init.draft import draft_spec
 from synthdp.spec.writing import Blank
 
@@ -395,8 +395,8 @@ def odd_dictionaries(draw: st.DrawFn) -> bytes:
     return file.getvalue().encode()
 
 
-REDCAP_HEAD = [redcap.NAME, redcap.TYPE, redcap.LABEL, redcap.CHOICES, redcap.CHECK]
-REDCAP_HEAD += [redcap.LOWER, redcap.UPPER]
+REDCAP_HEAD = [readers.NAME, readers.TYPE, readers.LABEL, readers.CHOICES, readers.CHECK]
+REDCAP_HEAD += [readers.LOWER, readers.UPPER]
 BEGINNINGS = [b"", b"$FL2", b"$FL3@(#) SPSS", b"<stata_dta><header>", b"r\x01\x01\x00", b"A" * 500]
 ODD_FILES = {
     ".json": odd_schemas(),

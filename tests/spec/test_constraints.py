@@ -307,14 +307,11 @@ def test_mistakes_stand_at_the_line_of_their_constraint() -> None:
     ]
 
 
-def test_constraints_are_checked_beside_other_mistakes_of_the_spec() -> None:
-    found = problems(
-        constraints=["agee > 1", 3, "age > 1", "age > 1"], privacy={"epsilon": -1, "delta": 1e-5}
-    )
-    assert [field for field, _ in found if field.startswith("constraints")] and any(
-        f == "privacy.epsilon" for f, _ in found
-    )
-    assert ("constraints #1", "character 1: unknown column 'agee'") in found
+def test_constraints_are_checked_once_the_fields_are_right() -> None:
+    found = problems(constraints=["agee > 1", 3], privacy={"epsilon": -1, "delta": 1e-5})
+    assert {field for field, _ in found} == {"constraints #2", "privacy.epsilon"}
+    found = problems(constraints=["agee > 1", "age > 1"], privacy={"epsilon": 1, "delta": 1e-2})
+    assert ("constraints #1", "character 1: unknown column 'agee'") in found and len(found) > 1
     assert any(
         "listed more than once" in m
         for f, m in problems(constraints=["age > 1", "age > 1"])

@@ -152,12 +152,12 @@ def test_a_draft_without_answers_says_what_is_to_fill_in(table: Callable[[bytes]
 def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     ask = Script(
         "both", "id", "pid", "3", "one patient", "", "500",
-        "integer", "0", "x", "-5", "", "", "no", "",  # bounds that do not fit: asked again
-        "0", "120", "0", "years", "yes", "yes", "age in full years",
+        "integer", "0", "x", "-5", "", "", "", "",  # bounds that do not fit: asked again
+        "0", "120", "0", "years", "yes", "age in full years",
         "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no", "",
         "datetime", "2000-01-01", "2020-01-01", "", "", "",  # no unit
         "boolean", "", "yes", "", "",
-        "number", "0", "1e5", "0, 5.5", "", "7, 5", "0, 100, 2e4", "", "",  # edges of one's own
+        "number", "0", "1e5", "0, 5.5,", "0, 5.5", "", "", "",
         "drop",
         "NA,,?", "NA, ?, 99",  # texts for missing values
         "Answers, made up.", "CC-BY-4.0", "2", "0.5", "",  # the table itself, budget
@@ -182,17 +182,14 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
         "years",
         True,
     )
-    assert age.edges is not None and age.edges[:3] == (1, 5, 10) and age.edges[-1] == 115
-    assert any(
-        "edges must increase strictly" in q and q.endswith("parted by commas?") for q in ask.asked
-    )
+    assert age.edges is not None and any("between two commas" in q for q in ask.asked)
     assert isinstance(no, Ordinal)
     assert no.categories == ("b", "01", "1.50")
     assert isinstance(when, Datetime) and when.edges is not None and 32 < len(when.edges) <= 256
     assert isinstance(ok, Boolean)
     assert (ok.false, ok.true) == ("false", "yes")
     assert isinstance(gain, Number)
-    assert gain.spikes == (0.0, 5.5) and gain.edges == (0, 100, 20_000)
+    assert gain.spikes == (0.0, 5.5)
     assert (spec.privacy.epsilon, spec.privacy.delta) == (2, 1e-4)
     assert spec.dataset.rows.kind == "approximate"
 
@@ -267,7 +264,7 @@ class Interrupted(Script):
 ANSWERS = (
     "row", "one person", "public", "maybe 9", "900",  # one that does not fit
     "integer", "5", "0", "", "", "no", "",  # bounds that do not fit together
-    "0", "5", "", "", "", "no", "a",
+    "0", "5", "", "", "no", "a",
     "boolean", "n", "y", "no", "", "", "", "", "",
 )  # fmt: skip
 

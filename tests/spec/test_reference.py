@@ -24,7 +24,7 @@ from docs.site.reference import (
 )
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.yaml_tree import read
-from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec, Unread
+from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec
 from synthdp.spec.model.columns.types import Labelled, Mapped
 from synthdp.spec.schema import json_schema
 
@@ -61,9 +61,8 @@ def test_every_model_of_the_contract_has_a_place() -> None:
         Mapped,
         ChosenColumns,
         ReleaseSpec,
-        Unread,
         *(m for m in below(Model) if m.__name__ == "ColumnBase"),
-    }  # no spec holds an Unread
+    }
     assert {m for m in below(Model) if m.__module__.startswith("synthdp.spec.")} == MODELS | bases
     assert all(m.__doc__ and m.__doc__ != Model.__doc__ for m in MODELS)
 

@@ -24,7 +24,6 @@ causes: the general ability, of all columns, and each topic's own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -59,16 +58,11 @@ def graph() -> Graph:
             if quiz > topic[0]:
                 arrows.append((name(quiz - 1, 0), name(quiz, 0)))
             arrows += [(name(quiz, i), name(quiz, i + 1)) for i in range(QUESTIONS - 1)]
-    latent = tuple(_columns(topic) for topic in (range(QUIZZES), *topics()))
+    shared = (itertools.product(topic, range(QUESTIONS)) for topic in (range(QUIZZES), *topics()))
+    latent = tuple(tuple(name(*at) for at in columns) for columns in shared)
     return Graph(
-        mode="given",
-        edges=tuple(Edge(causes=(a,), effects=(b,)) for a, b in arrows),
-        latent=latent,
+        mode="given", edges=tuple(Edge(causes=(a,), effects=(b,)) for a, b in arrows), latent=latent
     )
-
-
-def _columns(quizzes: Sequence[int]) -> tuple[str, ...]:
-    return tuple(name(quiz, i) for quiz in quizzes for i in range(QUESTIONS))
 
 
 def frame(*, rows: int = ROWS) -> pd.DataFrame:
@@ -77,6 +71,7 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
     discrimination = rng.uniform(0.7, 1.7, (QUIZZES, QUESTIONS))
     difficulty = rng.standard_normal((QUIZZES, QUESTIONS))
     general = rng.standard_normal(rows)
+    answers = np.asarray([None, "wrong", "right"], dtype=object)
     values: dict[str, npt.NDArray[np.object_]] = {}
     for topic in topics():
         ability = GENERAL * general + OWN * rng.standard_normal(rows)
@@ -85,11 +80,8 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
             began = began & (rng.random(rows) < BEGINS)
             there = began
             for i in range(QUESTIONS):
-                right = rng.random(rows) < 1 / (
-                    1 + np.exp(-discrimination[quiz, i] * (ability - difficulty[quiz, i]))
-                )
-                values[name(quiz, i)] = np.asarray([None, "wrong", "right"], dtype=object)[
-                    np.where(there, 1 + right, 0)
-                ]
+                odds = np.exp(-discrimination[quiz, i] * (ability - difficulty[quiz, i]))
+                right = rng.random(rows) < 1 / (1 + odds)
+                values[name(quiz, i)] = answers[np.where(there, 1 + right, 0)]
                 there = there & (rng.random(rows) < np.where(right, STAYS_RIGHT, STAYS_WRONG))
     return pd.DataFrame(values)

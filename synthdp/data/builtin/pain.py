@@ -54,12 +54,8 @@ def graph() -> Graph:
     effects: dict[tuple[str, ...], list[str]] = {}
     for label, parents in causes().items():
         effects.setdefault(parents, []).append(label)
-    return Graph(
-        mode="given",
-        edges=tuple(
-            Edge(causes=parents, effects=tuple(e)) for parents, e in effects.items() if parents
-        ),
-    )
+    known = ((parents, tuple(names)) for parents, names in effects.items() if parents)
+    return Graph(mode="given", edges=tuple(Edge(causes=a, effects=b) for a, b in known))
 
 
 def frame(*, rows: int) -> pd.DataFrame:

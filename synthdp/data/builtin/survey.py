@@ -25,12 +25,16 @@ SEED = 20261121
 
 Values = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-Draw = Callable[[Mapping[str, Values], np.random.Generator, int], Values]
+Parents = Mapping[str, Values]
+Draw = Callable[[Parents, np.random.Generator, int], Values]
 
 EDUCATION = ("primary", "secondary", "bachelor", "master")
 EXERCISE = ("none", "some", "regular")
 DIET = ("poor", "fair", "good")
 STRESS = ("low", "medium", "high")
+MEDICATION = ("none", "one", "several")
+OUTCOMES = ("better", "same", "worse")
+REGIONS = ("north", "east", "south", "west")
 
 
 @dataclass(frozen=True)
@@ -49,220 +53,175 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
     seeds = np.random.SeedSequence(SEED).spawn(len(STRUCTURE))
     values: dict[str, Values] = {}
     for (name, equation), seed in zip(STRUCTURE.items(), seeds, strict=True):
-        values[name] = equation.draw(
-            {p: values[p] for p in equation.parents}, np.random.default_rng(seed), rows
-        )
+        parents = {p: values[p] for p in equation.parents}
+        values[name] = equation.draw(parents, np.random.default_rng(seed), rows)
     return pd.DataFrame(values)
 
 
 def graph() -> Graph:
     """The parents of each column, as its equation has them."""
-    return Graph(
-        mode="given",
-        edges=tuple(
-            Edge(causes=equation.parents, effects=(name,))
-            for name, equation in STRUCTURE.items()
-            if equation.parents
-        ),
-    )
+    known = ((name, e.parents) for name, e in STRUCTURE.items() if e.parents)
+    edges = tuple(Edge(causes=parents, effects=(name,)) for name, parents in known)
+    return Graph(mode="given", edges=edges)
 
 
-# --- noise and helpers ---
-
-
-def _chance(score: Floats | float, rng: np.random.Generator, rows: int) -> Values:
+def _chance(score: Floats | float, rng: np.random.Generator, n: int) -> Values:
     """True with probability logistic(score)."""
-    happened: Values = rng.random(rows) < 1 / (1 + np.exp(-np.asarray(score)))
+    happened: Values = rng.random(n) < 1 / (1 + np.exp(-np.asarray(score)))
     return happened
 
 
 def _ordered(
-    score: Floats | float,
-    cuts: Sequence[float],
-    labels: Sequence[str],
-    rng: np.random.Generator,
-    rows: int,
+    score: Floats, cuts: Sequence[float], labels: Sequence[str], rng: np.random.Generator, n: int
 ) -> Values:
     """An ordered logit: `labels` by how many of `cuts` the score with logistic noise has passed."""
-    return np.asarray(labels, dtype=object)[
-        np.searchsorted(np.asarray(cuts), score + rng.logistic(size=rows))
-    ]
+    passed = np.searchsorted(np.asarray(cuts), score + rng.logistic(size=n))
+    return np.asarray(labels, dtype=object)[passed]
 
 
 def _rank(values: Values, labels: Sequence[str]) -> Floats:
-    """Position of each label."""
     return np.asarray([labels.index(v) for v in values], dtype=np.float64)
 
 
 def _normal(
     mean: Floats | float,
-    deviation: float,
-    low: float,
-    high: float,
-    decimals: int,
+    spread: float,
     rng: np.random.Generator,
-    rows: int,
+    n: int,
+    *,
+    to: tuple[float, float],
+    decimals: int = 0,
 ) -> Floats:
-    """Normal values cut to [low, high]."""
-    drawn: Floats = np.clip(mean + deviation * rng.standard_normal(rows), low, high).round(decimals)
-    return drawn
+    """Normal values cut to the range `to`."""
+    return np.clip(mean + spread * rng.standard_normal(n), *to).round(decimals)
 
 
-# --- the equations, causes before effects ---
+def _cholesterol(p: Parents, rng: np.random.Generator, n: int) -> Values:
+    level = _normal(5.6 - 0.9 * _rank(p["diet"], DIET), 0.6, rng, n, to=(2, 10), decimals=2)
+    unmeasured = np.where(p["insured"], 0.1, 0.55)  # the uninsured are seldom measured
+    return np.where(rng.random(n) < unmeasured, np.nan, level)
 
 
-def _region(_: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return rng.choice(
-        np.asarray(["north", "east", "south", "west"], dtype=object), n, p=[0.4, 0.25, 0.2, 0.15]
-    )
-
-
-def _urban(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _chance(np.where(p["region"] == "north", 1.5, -0.7), rng, n)
-
-
-def _age(_: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return (18 + np.floor(73 * rng.beta(1.6, 2.2, n))).astype(np.int64)
-
-
-def _sex(_: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return np.where(rng.random(n) < 0.52, "female", "male").astype(object)
-
-
-def _education(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered(1.6 * p["urban"] - (p["age"] - 45) / 20, (-1.0, 1.0, 2.5), EDUCATION, rng, n)
-
-
-def _employed(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _chance(
-        np.where(p["age"] < 65, 1.2, -3.0) + 0.4 * _rank(p["education"], EDUCATION), rng, n
-    )
-
-
-def _income(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _normal(
-        14 + 13 * _rank(p["education"], EDUCATION) + 22 * p["employed"], 7, 0, 120, 2, rng, n
-    )
-
-
-def _insured(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _chance((p["income"] - 32) / 9, rng, n)
-
-
-def _smoker(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _chance(
-        0.3 + 0.8 * (p["sex"] == "male") - 1.1 * _rank(p["education"], EDUCATION), rng, n
-    )
-
-
-def _exercise(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered(1.4 - (p["age"] - 45) / 14, (0.0, 2.2), EXERCISE, rng, n)
-
-
-def _diet(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered((p["income"] - 40) / 11, (-1.0, 1.2), DIET, rng, n)
-
-
-def _stress(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered(1.5 * p["employed"] - (p["income"] - 40) / 25, (0.0, 1.8), STRESS, rng, n)
-
-
-def _sleep(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _normal(8 - 0.9 * _rank(p["stress"], STRESS), 0.7, 3, 11, 1, rng, n)
-
-
-def _bmi(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _normal(
-        33 - 2.6 * _rank(p["exercise"], EXERCISE) - 2.4 * _rank(p["diet"], DIET),
-        2.5,
-        15,
-        50,
-        1,
-        rng,
-        n,
-    )
-
-
-def _pressure(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _normal(
-        112 + 2.2 * (p["bmi"] - 27) + 0.5 * (p["age"] - 45), 8, 80, 200, 0, rng, n
-    ).astype(np.int64)
-
-
-def _cholesterol(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    level = _normal(5.6 - 0.9 * _rank(p["diet"], DIET), 0.6, 2, 10, 2, rng, n)
-    return np.where(
-        rng.random(n) < np.where(p["insured"], 0.1, 0.55), np.nan, level
-    )  # the uninsured are seldom measured
-
-
-def _diabetes(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _chance(-2.2 + (p["bmi"] - 27) / 2.2, rng, n)
-
-
-def _visits(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
+def _visits(p: Parents, rng: np.random.Generator, n: int) -> Values:
     none = _chance(np.where(p["insured"], -1.5, 1.2), rng, n)
-    return np.where(none, 0, np.minimum(1 + rng.poisson(1.5 + 5 * p["diabetes"], n), 40)).astype(
-        np.int64
-    )
+    some = np.minimum(1 + rng.poisson(1.5 + 5 * p["diabetes"], n), 40)
+    return np.where(none, 0, some).astype(np.int64)
 
 
-def _medication(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered(
-        3 * p["diabetes"] + (p["pressure"] - 125) / 8,
-        (0.5, 3.5),
-        ("none", "one", "several"),
-        rng,
-        n,
-    )
-
-
-def _cost(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    spent = p["visits"] * 90 * np.exp(0.3 * rng.standard_normal(n))
-    cost: Values = np.minimum(spent, 6000).round(2)
-    return cost
-
-
-def _enrolled(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
+def _enrolled(p: Parents, rng: np.random.Generator, n: int) -> Values:
     """Days from 2015 to 2024; older people joined earlier."""
-    days = _normal(2100 - 25 * (p["age"] - 45), 500, 0, 3652, 0, rng, n).astype(np.int64)
+    days = _normal(2100 - 25 * (p["age"] - 45), 500, rng, n, to=(0, 3652)).astype(np.int64)
     instants: Values = np.datetime64("2015-01-01", "s") + days.astype("timedelta64[D]")
     return instants
 
 
-def _outcome(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered(
-        1.8 * p["smoker"] + 2.4 * p["diabetes"] - 0.2,
-        (0.0, 1.8),
-        ("better", "same", "worse"),
-        rng,
-        n,
-    )
-
-
-STRUCTURE: Mapping[str, Structure] = {
-    "region": Structure((), _region),
-    "urban": Structure(("region",), _urban),
-    "age": Structure((), _age),
-    "sex": Structure((), _sex),
-    "education": Structure(("urban", "age"), _education),
-    "employed": Structure(("age", "education"), _employed),
-    "income": Structure(("education", "employed"), _income),
-    "insured": Structure(("income",), _insured),
-    "smoker": Structure(("sex", "education"), _smoker),
-    "exercise": Structure(("age",), _exercise),
-    "diet": Structure(("income",), _diet),
-    "stress": Structure(("employed", "income"), _stress),
-    "sleep": Structure(("stress",), _sleep),
-    "bmi": Structure(("exercise", "diet"), _bmi),
-    "pressure": Structure(("bmi", "age"), _pressure),
+STRUCTURE: Mapping[str, Structure] = {  # causes before effects
+    "region": Structure(
+        (),
+        lambda p, rng, n: rng.choice(
+            np.asarray(REGIONS, dtype=object), n, p=[0.4, 0.25, 0.2, 0.15]
+        ),
+    ),
+    "urban": Structure(
+        ("region",),
+        lambda p, rng, n: _chance(np.where(p["region"] == "north", 1.5, -0.7), rng, n),
+    ),
+    "age": Structure(
+        (), lambda p, rng, n: (18 + np.floor(73 * rng.beta(1.6, 2.2, n))).astype(np.int64)
+    ),
+    "sex": Structure(
+        (), lambda p, rng, n: np.where(rng.random(n) < 0.52, "female", "male").astype(object)
+    ),
+    "education": Structure(
+        ("urban", "age"),
+        lambda p, rng, n: _ordered(
+            1.6 * p["urban"] - (p["age"] - 45) / 20, (-1.0, 1.0, 2.5), EDUCATION, rng, n
+        ),
+    ),
+    "employed": Structure(
+        ("age", "education"),
+        lambda p, rng, n: _chance(
+            np.where(p["age"] < 65, 1.2, -3.0) + 0.4 * _rank(p["education"], EDUCATION), rng, n
+        ),
+    ),
+    "income": Structure(
+        ("education", "employed"),
+        lambda p, rng, n: _normal(
+            14 + 13 * _rank(p["education"], EDUCATION) + 22 * p["employed"],
+            7,
+            rng,
+            n,
+            to=(0, 120),
+            decimals=2,
+        ),
+    ),
+    "insured": Structure(("income",), lambda p, rng, n: _chance((p["income"] - 32) / 9, rng, n)),
+    "smoker": Structure(
+        ("sex", "education"),
+        lambda p, rng, n: _chance(
+            0.3 + 0.8 * (p["sex"] == "male") - 1.1 * _rank(p["education"], EDUCATION), rng, n
+        ),
+    ),
+    "exercise": Structure(
+        ("age",),
+        lambda p, rng, n: _ordered(1.4 - (p["age"] - 45) / 14, (0.0, 2.2), EXERCISE, rng, n),
+    ),
+    "diet": Structure(
+        ("income",), lambda p, rng, n: _ordered((p["income"] - 40) / 11, (-1.0, 1.2), DIET, rng, n)
+    ),
+    "stress": Structure(
+        ("employed", "income"),
+        lambda p, rng, n: _ordered(
+            1.5 * p["employed"] - (p["income"] - 40) / 25, (0.0, 1.8), STRESS, rng, n
+        ),
+    ),
+    "sleep": Structure(
+        ("stress",),
+        lambda p, rng, n: _normal(
+            8 - 0.9 * _rank(p["stress"], STRESS), 0.7, rng, n, to=(3, 11), decimals=1
+        ),
+    ),
+    "bmi": Structure(
+        ("exercise", "diet"),
+        lambda p, rng, n: _normal(
+            33 - 2.6 * _rank(p["exercise"], EXERCISE) - 2.4 * _rank(p["diet"], DIET),
+            2.5,
+            rng,
+            n,
+            to=(15, 50),
+            decimals=1,
+        ),
+    ),
+    "pressure": Structure(
+        ("bmi", "age"),
+        lambda p, rng, n: _normal(
+            112 + 2.2 * (p["bmi"] - 27) + 0.5 * (p["age"] - 45), 8, rng, n, to=(80, 200)
+        ).astype(np.int64),
+    ),
     "cholesterol": Structure(("diet", "insured"), _cholesterol),
-    "diabetes": Structure(("bmi",), _diabetes),
+    "diabetes": Structure(
+        ("bmi",), lambda p, rng, n: _chance(-2.2 + (p["bmi"] - 27) / 2.2, rng, n)
+    ),
     "visits": Structure(("insured", "diabetes"), _visits),
-    "medication": Structure(("diabetes", "pressure"), _medication),
-    "cost": Structure(("visits",), _cost),
+    "medication": Structure(
+        ("diabetes", "pressure"),
+        lambda p, rng, n: _ordered(
+            3 * p["diabetes"] + (p["pressure"] - 125) / 8, (0.5, 3.5), MEDICATION, rng, n
+        ),
+    ),
+    "cost": Structure(
+        ("visits",),
+        lambda p, rng, n: np.minimum(
+            p["visits"] * 90 * np.exp(0.3 * rng.standard_normal(n)), 6000
+        ).round(2),
+    ),
     "enrolled": Structure(("age",), _enrolled),
-    "outcome": Structure(("smoker", "diabetes"), _outcome),
+    "outcome": Structure(
+        ("smoker", "diabetes"),
+        lambda p, rng, n: _ordered(
+            1.8 * p["smoker"] + 2.4 * p["diabetes"] - 0.2, (0.0, 1.8), OUTCOMES, rng, n
+        ),
+    ),
 }
 
 EDGES: tuple[tuple[str, str], ...] = tuple(

@@ -8,15 +8,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from synthdp.data.column_domain import MISSING_LABEL, ColumnDomain, Meaning, category_text
-from synthdp.data.kinds.kind import ColumnKind, EncodedColumn, Mask, Read, finish, missing_in, some
+from synthdp.data.kinds.kind import (
+    ColumnKind,
+    EncodedColumn,
+    Flags,
+    Levels,
+    Mask,
+    Numbers,
+    Read,
+    Series,
+    Texts,
+    finish,
+    missing_in,
+    some,
+)
 from synthdp.spec.model import Boolean, Categorical, ColumnBase, Ordinal
 from synthdp.spec.model.columns.types import TextCode
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
@@ -31,7 +42,6 @@ class CategoryKind(ColumnKind[_C]):
     read_as_csv: ClassVar[str] = " (1.0 is not 1)"
 
     def levels(self, name: str, column: _C) -> ColumnDomain:
-        """A level for each label."""
         tail = (MISSING_LABEL,) if column.missing else ()
         return ColumnDomain(name, self.type, column.labels + tail, column.missing)
 
@@ -42,7 +52,6 @@ class CategoryKind(ColumnKind[_C]):
         return lambda value: known.get(text(value), math.nan)
 
     def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
-        """None of the categories."""
         return {"category": np.isnan(read.numbers) & ~read.absent}
 
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
@@ -51,16 +60,10 @@ class CategoryKind(ColumnKind[_C]):
         codes = np.where(np.isnan(read.numbers), 0.0, read.numbers).astype(np.uint16)
         return finish(domain, codes, read.absent, wrong_type=0, outside=outside)
 
-    def decode(
-        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-    ) -> pd.Series[Any]:
-        """Labels as declared; nothing is drawn."""
+    def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
         return self.values(domain, codes, missing_in(domain, codes))
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
-        """The labels at positions."""
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         import pandas as pd
 
         labels = np.asarray(domain.labels, dtype=object)
@@ -69,12 +72,9 @@ class CategoryKind(ColumnKind[_C]):
         return pd.Series(chosen, dtype="str")
 
     def scalar(self, domain: ColumnDomain, number: float) -> str:
-        """The label at a position."""
         return domain.labels[int(number)]
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         """Texts of the source, which are published as another or as nothing."""
         return text.isin([*dict(domain.sources), *domain.missing_codes])
 
@@ -91,11 +91,9 @@ class CategoryKind(ColumnKind[_C]):
         }
 
     def croissant(self, column: _C) -> str:
-        """Text, or a whole number where all codes are."""
         return "sc:Integer" if whole_codes(column) else "sc:Text"
 
     def arrow_type(self, column: _C) -> pa.DataType:
-        """A dictionary of texts, ordered where the column is; whole numbers where all codes are."""
         import pyarrow as pa
 
         if whole_codes(column):
@@ -103,7 +101,6 @@ class CategoryKind(ColumnKind[_C]):
         return pa.dictionary(pa.int32(), pa.string(), ordered=column.ordered)
 
     def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
-        """Positions in the dictionary of all labels, or the codes as numbers."""
         import pyarrow as pa
 
         labels = pa.array(column.labels, pa.string())
@@ -112,7 +109,6 @@ class CategoryKind(ColumnKind[_C]):
         return pa.DictionaryArray.from_arrays(places(texts, labels), labels, ordered=column.ordered)
 
     def in_words(self, column: _C, *, most: int) -> str:
-        """The categories, each with what it stands for where that is stated."""
         names = self.value_labels(column)
         shown = [f"{text} = {names[text]}" if text in names else text for text in column.labels]
         return some(shown, " < " if column.ordered else ", ", most)
@@ -147,28 +143,23 @@ class BooleanKind(CategoryKind[Boolean]):
         return text
 
     def frictionless(self, column: Boolean) -> dict[str, Any]:
-        """A boolean with its two texts."""
         return {"type": "boolean", "trueValues": [column.true], "falseValues": [column.false]}
 
     def croissant(self, column: Boolean) -> str:
-        """A boolean."""
         return "sc:Boolean"
 
     def arrow_type(self, column: Boolean) -> pa.DataType:
-        """A boolean."""
         import pyarrow as pa
 
         return pa.bool_()
 
     def arrow_array(self, column: Boolean, texts: pa.Array) -> pa.Array:
-        """True where the text is that of true."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         return pc.equal(places(texts, pa.array(column.labels)), 1)
 
     def in_words(self, column: Boolean, *, most: int) -> str:
-        """Both texts, and what they stand for."""
         return f"{column.false} (false), {column.true} (true)"
 
 
@@ -197,11 +188,6 @@ def places(texts: pa.Array, labels: pa.Array) -> pa.Array:
     return positions
 
 
-# --- text code ---
-#
-# The kind of columns of codes: a category for each prefix that the codes have.
-
-
 class TextCodeKind(CategoryKind[TextCode]):
     """Codes of which the first characters are read, and nothing after them."""
 
@@ -223,14 +209,11 @@ class TextCodeKind(CategoryKind[TextCode]):
 
         return number
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         """Whole codes: a release holds their prefixes alone."""
         return (text != "") & ~text.isin([*positions(domain)])
 
     def in_words(self, column: TextCode, *, most: int) -> str:
-        """The prefixes, and what they are."""
         characters = (
             "first character" if column.prefix == 1 else f"first {column.prefix} characters"
         )

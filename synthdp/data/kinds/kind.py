@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,11 @@ if TYPE_CHECKING:  # a plan reads nothing
 Codes = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Levels = npt.NDArray[np.integer]
+Numbers = npt.NDArray[Any]
+Series: TypeAlias = "pd.Series[Any]"
+Texts: TypeAlias = "pd.Series[str]"
+Flags: TypeAlias = "pd.Series[bool]"
 
 _C = TypeVar("_C", bound=ColumnBase)
 
@@ -46,9 +51,8 @@ class EncodedColumn:
     wrong_type: int
     outside: int
     unexpected_missing: int
-    numbers: Floats | None = (
-        None  # of a range: inside its bounds, the lower one where the value is missing or none
-    )
+    numbers: Floats | None = None
+    """Of a range: inside its bounds, the lower one where the value is missing or none."""
 
     @property
     def misfits(self) -> int:
@@ -110,34 +114,28 @@ class ColumnKind(ABC, Generic[_C]):
     # --- writing ---
 
     @abstractmethod
-    def decode(
-        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-    ) -> pd.Series[Any]:
+    def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
         """Values for levels of shape `[rows]`, drawn inside bins; missing as None, NaN or NaT."""
 
     @abstractmethod
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         """Numbers of shape `[rows]` as values of the type; None, NaN, NA or NaT where `missing`."""
 
     @abstractmethod
     def scalar(self, domain: ColumnDomain, number: float) -> Any:
         """One number as a value of the type."""
 
-    def written(self, column: _C, values: pd.Series[Any]) -> pd.Series[Any]:
+    def written(self, column: _C, values: Series) -> Series:
         """Values as the published CSV file has them."""
         return values
 
     # --- reading what was published ---
 
-    def parsed(self, domain: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
+    def parsed(self, domain: ColumnDomain, text: Texts) -> Series:
         """Fields of a published CSV file as values; an empty one is missing."""
         return text.mask(text == "")
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         """Fields, `values` once parsed, that no writer of ours writes although they can be read."""
         return text.isna()
 
@@ -175,7 +173,7 @@ class ColumnKind(ABC, Generic[_C]):
 
 def finish(
     domain: ColumnDomain,
-    codes: npt.NDArray[np.integer],
+    codes: Levels,
     absent: Mask,
     *,
     wrong_type: int,
@@ -188,7 +186,7 @@ def finish(
     return EncodedColumn(levels, wrong_type, outside, unexpected, numbers)
 
 
-def missing_in(domain: ColumnDomain, codes: npt.NDArray[np.integer]) -> Mask:
+def missing_in(domain: ColumnDomain, codes: Levels) -> Mask:
     """Where levels are the missing one, same shape."""
     if domain.missing_level is None:
         return np.zeros(len(codes), dtype=bool)

@@ -14,9 +14,14 @@ from synthdp.data.column_domain import MISSING_LABEL, ColumnDomain, Meaning, num
 from synthdp.data.kinds.kind import (
     ColumnKind,
     EncodedColumn,
+    Flags,
     Floats,
+    Levels,
     Mask,
+    Numbers,
     Read,
+    Series,
+    Texts,
     finish,
     missing_in,
     some,
@@ -24,16 +29,10 @@ from synthdp.data.kinds.kind import (
 from synthdp.spec.model import RESOLUTION_SECONDS, Datetime, Integer, Number, Ranged
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
-DATE_FORMATS = {
-    "day": "%Y-%m-%d",
-    "hour": "%Y-%m-%dT%H:%M:%S",
-    "minute": "%Y-%m-%dT%H:%M:%S",
-    "second": "%Y-%m-%dT%H:%M:%S",
-}
+DATE_FORMATS = dict.fromkeys(RESOLUTION_SECONDS, "%Y-%m-%dT%H:%M:%S") | {"day": "%Y-%m-%d"}
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a second
 
 _C = TypeVar("_C", Integer, Number, Datetime)
@@ -47,28 +46,17 @@ class RangeKind(ColumnKind[_C]):
         """A number of the column's scale, as levels are labelled."""
 
     def levels(self, name: str, column: _C) -> ColumnDomain:
-        """Spikes and bins."""
-        return range_levels(
-            name,
-            column,
-            lambda number: self.text(column, number),
-            decimals=getattr(column, "decimals", 0),
-            resolution=getattr(column, "resolution", "day"),
-        )
+        return range_levels(name, column, lambda number: self.text(column, number))
 
     def unfit(self, numbers: Floats) -> Mask:
         """Numbers that are none of the type's, wherever they lie."""
         return np.zeros(len(numbers), dtype=bool)
 
     def misfits(self, domain: ColumnDomain, read: Read) -> dict[str, Mask]:
-        """Of another type, with a fraction, beyond a bound."""
         numbers, fraction = read.numbers, self.unfit(read.numbers)
         beyond = (numbers < domain.lower) | (numbers > domain.upper)
-        return {
-            "type": np.isnan(numbers) & ~read.absent,
-            "fraction": fraction,
-            "bound": beyond & ~fraction,
-        }
+        none = np.isnan(numbers) & ~read.absent
+        return {"type": none, "fraction": fraction, "bound": beyond & ~fraction}
 
     def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
         """The level of each number, clamped to the range; what is no number is the lower bound."""
@@ -87,18 +75,13 @@ class RangeKind(ColumnKind[_C]):
             numbers=clean,
         )
 
-    def decode(
-        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-    ) -> pd.Series[Any]:
-        """Whole numbers drawn inside their bins."""
+    def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
         return self.values(domain, drawn_wholes(domain, codes, rng), missing_in(domain, codes))
 
     def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
-        """The fields, converted."""
         return texts.cast(self.arrow_type(column))
 
     def in_words(self, column: _C, *, most: int) -> str:
-        """Bounds and spikes."""
         spikes = some([f"{s:.12g}" for s in column.spikes], ", ", most)
         often = f"; often {spikes}" if spikes else ""
         return f"{column.lower:.12g} to {column.upper:.12g}{often}"
@@ -111,11 +94,9 @@ class _NumberBase(RangeKind[_C]):
     """What a number is written as."""
 
     def meaning(self, domain: ColumnDomain) -> Meaning:
-        """The nearest number of 64 bits."""
         return number_of
 
     def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
-        """Cells of numbers and truth are cast."""
         import pyarrow as pa
 
         kind, is_ = cells.type, pa.types
@@ -124,14 +105,10 @@ class _NumberBase(RangeKind[_C]):
         numbers = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return Read(numbers, np.isnan(numbers))
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
-        """Numbers in another form."""
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         return (text != "") & ~text.str.fullmatch(self.pattern)
 
     def frictionless(self, column: _C) -> dict[str, Any]:
-        """A number with its bounds."""
         bounds = {"minimum": column.lower, "maximum": column.upper}
         return {"type": self.type, "constraints": bounds}
 
@@ -144,17 +121,13 @@ class IntegerKind(_NumberBase[Integer]):
     pattern: ClassVar[str] = r"-?\d+"
 
     def text(self, column: Integer, number: float) -> str:
-        """Its digits."""
         return str(int(number))
 
     def unfit(self, numbers: Floats) -> Mask:
-        """Numbers with a fraction."""
         fractions: Mask = np.isfinite(numbers) & (np.floor(numbers) != numbers)
         return fractions
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         """The nearest whole numbers, with a dtype that has NA where values may be missing."""
         import pandas as pd
 
@@ -162,15 +135,12 @@ class IntegerKind(_NumberBase[Integer]):
         return whole.astype("Int64").mask(pd.Series(missing)) if domain.missing else whole
 
     def scalar(self, domain: ColumnDomain, number: float) -> int:
-        """The whole number."""
         return int(number)
 
     def croissant(self, column: Integer) -> str:
-        """An integer."""
         return "sc:Integer"
 
     def arrow_type(self, column: Integer) -> pa.DataType:
-        """A whole number of 64 bits."""
         import pyarrow as pa
 
         return pa.int64()
@@ -184,12 +154,9 @@ class NumberKind(_NumberBase[Number]):
     pattern: ClassVar[str] = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 
     def text(self, column: Number, number: float) -> str:
-        """Six digits of it."""
         return f"{number:g}"
 
-    def decode(
-        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-    ) -> pd.Series[Any]:
+    def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
         """Real numbers drawn inside their bins, with the column's digits.
 
         A number is never rounded over a bound. Spikes are written as they were declared.
@@ -203,24 +170,18 @@ class NumberKind(_NumberBase[Number]):
         written = np.where(codes < len(domain.spikes), numbers, rounded)
         return self.values(domain, written, missing_in(domain, codes))
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
-        """The numbers themselves."""
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         import pandas as pd
 
         return pd.Series(np.where(missing, np.nan, numbers))
 
     def scalar(self, domain: ColumnDomain, number: float) -> float:
-        """The number itself."""
         return number
 
     def croissant(self, column: Number) -> str:
-        """A real number."""
         return "sc:Float"
 
     def arrow_type(self, column: Number) -> pa.DataType:
-        """A real number of 64 bits."""
         import pyarrow as pa
 
         return pa.float64()
@@ -235,7 +196,6 @@ class DatetimeKind(RangeKind[Datetime]):
     )
 
     def text(self, column: Datetime, number: float) -> str:
-        """The day, or the instant to the second."""
         instant = np.datetime64(int(number) * column.step_seconds, "s")
         return str(np.datetime_as_string(instant, unit="D" if column.resolution == "day" else "s"))
 
@@ -245,7 +205,6 @@ class DatetimeKind(RangeKind[Datetime]):
         return lambda value: seconds_of(value) // step
 
     def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
-        """Cells of dates and instants are divided."""
         import pyarrow as pa
 
         kind = cells.type
@@ -257,70 +216,54 @@ class DatetimeKind(RangeKind[Datetime]):
         if pa.types.is_date32(kind):
             steps = ticks * (86_400 // step)
         else:
-            steps = np.floor_divide(
-                ticks, step * TICKS["ms" if pa.types.is_date64(kind) else kind.unit]
-            )
+            unit = "ms" if pa.types.is_date64(kind) else kind.unit
+            steps = np.floor_divide(ticks, step * TICKS[unit])
         absent = cells.is_null().to_numpy(zero_copy_only=False)
         return Read(np.where(absent, np.nan, steps), absent)
 
-    def values(
-        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
-    ) -> pd.Series[Any]:
-        """Instants of whole seconds."""
+    def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         import pandas as pd
 
         whole = np.where(missing, domain.lower, numbers).astype(np.int64)
         seconds = whole * RESOLUTION_SECONDS[domain.resolution]
-        return pd.Series(
-            np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]"))
-        )
+        instants = seconds.astype("datetime64[s]")
+        return pd.Series(np.where(missing, np.datetime64("NaT", "s"), instants))
 
     def scalar(self, domain: ColumnDomain, number: float) -> np.datetime64:
-        """The instant."""
         return np.datetime64(int(number) * RESOLUTION_SECONDS[domain.resolution], "s")
 
-    def written(self, column: Datetime, values: pd.Series[Any]) -> pd.Series[Any]:
-        """Instants as text in the column's format."""
+    def written(self, column: Datetime, values: Series) -> Series:
         import pandas as pd
 
         return pd.to_datetime(values).dt.strftime(DATE_FORMATS[column.resolution])
 
-    def parsed(self, domain: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
-        """Instants in the format that we write; NaT for all else."""
+    def parsed(self, domain: ColumnDomain, text: Texts) -> Series:
         import pandas as pd
 
         pattern = DATE_FORMATS[domain.resolution]
         return pd.to_datetime(text.mask(text == ""), format=pattern, errors="coerce")
 
-    def malformed(
-        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
-    ) -> pd.Series[bool]:
-        """Fields that are no instant in that format."""
+    def malformed(self, domain: ColumnDomain, text: Texts, values: Series) -> Flags:
         return values.isna() & (text != "")
 
     def frictionless(self, column: Datetime) -> dict[str, Any]:
-        """A date, or a date and time, with its bounds."""
         bounds = {"minimum": _iso(column, column.lower), "maximum": _iso(column, column.upper)}
         return {"type": "date" if column.resolution == "day" else "datetime", "constraints": bounds}
 
     def croissant(self, column: Datetime) -> str:
-        """A date, or a date and time."""
         return "sc:Date" if column.resolution == "day" else "sc:DateTime"
 
     def arrow_type(self, column: Datetime) -> pa.DataType:
-        """A day, or an instant in milliseconds."""
         import pyarrow as pa
 
         return pa.date32() if column.resolution == "day" else pa.timestamp("ms")
 
     def arrow_array(self, column: Datetime, texts: pa.Array) -> pa.Array:
-        """The fields, read as instants of whole seconds."""
         import pyarrow as pa
 
         return texts.cast(pa.timestamp("s")).cast(self.arrow_type(column))
 
     def in_words(self, column: Datetime, *, most: int) -> str:
-        """Bounds and resolution."""
         bounds = f"{_iso(column, column.lower)} to {_iso(column, column.upper)}"
         return f"{bounds}, to the {column.resolution}"
 
@@ -330,9 +273,7 @@ def _iso(column: Datetime, instant: datetime) -> str:
     return instant.isoformat(timespec="seconds")[: 10 if column.resolution == "day" else None]
 
 
-# --- bins ---
-#
-# Ranges as levels: spikes, then bins; where a number lies, and numbers drawn inside of bins.
+# --- levels of a range: spikes, then bins ---
 
 
 FEW_EDGES = 100  # to compare with as many takes as long as to search among them
@@ -340,9 +281,7 @@ ROUNDING = 1e-6
 """Part of a step of the last decimal that an edge may be off by."""
 
 
-def range_levels(
-    name: str, column: Ranged, text: Callable[[float], str], *, decimals: int, resolution: str
-) -> ColumnDomain:
+def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> ColumnDomain:
     """A range as levels; `text` writes a number of its scale."""
     whole = not column.continuous
     lower, upper = column.number(column.lower), column.number(column.upper)
@@ -366,8 +305,8 @@ def range_levels(
         stop,
         lower,
         upper,
-        decimals,
-        resolution,
+        getattr(column, "decimals", 0),
+        getattr(column, "resolution", "day"),
     )
 
 
@@ -421,9 +360,7 @@ def _reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
     return reached.astype(np.intp)
 
 
-def drawn_reals(
-    domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-) -> Floats:
+def drawn_reals(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Floats:
     """A number of the declared decimals inside each level's bin, uniformly, shape `[rows]`.
 
     A bin without such a number gets any number inside it. Rounding a number of a bin instead would
@@ -433,11 +370,8 @@ def drawn_reals(
     step = 10.0**-domain.decimals
     closed = left + width >= domain.stop
     first = np.ceil(left / step - ROUNDING)
-    last = np.where(
-        closed,
-        np.floor((left + width) / step + ROUNDING),
-        np.ceil((left + width) / step - ROUNDING) - 1,
-    )
+    end = (left + width) / step
+    last = np.where(closed, np.floor(end + ROUNDING), np.ceil(end - ROUNDING) - 1)
     count, uniform = (last - first + 1)[codes], rng.random(len(codes))
     written = np.round((first[codes] + np.floor(uniform * count)) * step, domain.decimals)
     real = np.where(count >= 1, written, left[codes] + uniform * width[codes])
@@ -446,9 +380,7 @@ def drawn_reals(
     return inside
 
 
-def drawn_wholes(
-    domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
-) -> Floats:
+def drawn_wholes(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Floats:
     """A whole number inside each level's bin, uniform among those that are no spikes, `[rows]`."""
     left, width = _bins(domain)
     drawn: Floats = left[codes] + np.floor(rng.random(len(codes)) * width[codes])
@@ -457,20 +389,14 @@ def drawn_wholes(
         again &= (codes >= len(domain.spikes)) & (width[codes] > 1)
         if not again.any():
             break
-        drawn[again] = left[codes[again]] + np.floor(
-            rng.random(int(again.sum())) * width[codes[again]]
-        )
+        inside = rng.random(int(again.sum())) * width[codes[again]]
+        drawn[again] = left[codes[again]] + np.floor(inside)
     return drawn
 
 
 def _bins(domain: ColumnDomain) -> tuple[Floats, Floats]:
     """Left end and width of each level, `[levels]`; a spike and the missing level have no width."""
     left = np.asarray(domain.spikes + domain.edges + ((0.0,) if domain.missing else ()))
-    width = np.concatenate(
-        [
-            np.zeros(len(domain.spikes)),
-            np.diff(domain.edges + (domain.stop,)),
-            np.zeros(int(domain.missing)),
-        ]
-    )
+    bins = np.diff(domain.edges + (domain.stop,))
+    width = np.concatenate([np.zeros(len(domain.spikes)), bins, np.zeros(int(domain.missing))])
     return left, width

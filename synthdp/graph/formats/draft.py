@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
 from synthdp.graph.formats.tokens import GraphFileError, Place, mistake
 from synthdp.graph.knowledge import one_cycle
-from synthdp.spec.checks.checks import MAX_LEVELS
+from synthdp.spec.checks.columns import MAX_LEVELS
 from synthdp.spec.checks.graph import MAX_ARROWS
 
 Attributes = Mapping[str, str]

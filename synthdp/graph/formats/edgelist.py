@@ -35,7 +35,6 @@ from synthdp.spec.checks.checks import CHECKS
 from synthdp.spec.checks.graph import needs_edges
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.load.names import node_problems
 from synthdp.spec.load.wording import findings
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import Categorical, Graph, Model, Name, Names, ReleaseSpec
@@ -81,14 +80,8 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
         found = findings(error, _Document)
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in found]) from None
     nodes = document.nodes or tuple(_named(document))
-    problems = [
-        problem
-        for problem in (
-            *node_problems({"graph": document.graph.model_dump()}, nodes),
-            *_check_problems(document.graph, nodes),
-        )
-        if problem.loc[0] == "graph"
-    ]
+    found = _check_problems(document.graph, nodes)
+    problems = [problem for problem in found if problem.loc[0] == "graph"]
     if problems:
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])
     try:
@@ -107,11 +100,10 @@ def _check_problems(graph: Graph, nodes: tuple[str, ...]) -> Iterator[CrossProbl
     column = Categorical.model_construct(type="categorical", categories=("a",))
     parts: dict[str, Any] = {"graph": graph, "columns": dict.fromkeys(nodes, column)}
     spec = ReleaseSpec.model_construct(**parts)
-    for check in CHECKS:
-        sections = {name.split(".")[0] for name in check.reads}
+    for check, sections in CHECKS.items():
         # A spec of mode `given` needs arrows; a graph may have none.
-        if sections <= {"graph", "columns"} and check.run is not needs_edges:
-            yield from check.run(spec)
+        if {*sections} <= {"graph", "columns"} and check is not needs_edges:
+            yield from check(spec)
 
 
 def _problem(

@@ -49,51 +49,42 @@ def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "most of the budget belongs here, e.g. 0.8; only graph mode predict needs none",
         )
     if shares.measure == 0:
-        yield CrossProblem(
-            (*where, "measure"),
+        message = (
             f"{stated(spec, *where, 'measure')}; the noisy marginals that everything starts from"
-            " need a share",
-            "e.g. 0.2",
+            " need a share"
         )
+        yield CrossProblem((*where, "measure"), message, "e.g. 0.2")
 
 
 def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, pairs = spec.privacy.shares.pairs, spec.privacy.pairs
     if pairs and share == 0:
-        yield CrossProblem(
-            ("privacy", "shares", "pairs"),
-            f"{stated(spec, 'privacy', 'shares', 'pairs')}; measuring pairs needs a share",
-            "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}",
-        )
+        message = f"{stated(spec, 'privacy', 'shares', 'pairs')}; measuring pairs needs a share"
+        hint = "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"
+        yield CrossProblem(("privacy", "shares", "pairs"), message, hint)
     if share > 0 and not pairs:
-        yield CrossProblem(
-            ("privacy", "shares", "pairs"),
-            f"got {share:g}, and privacy.pairs names no pair",
-            "name pairs, or set it to 0",
-        )
+        message = f"got {share:g}, and privacy.pairs names no pair"
+        yield CrossProblem(("privacy", "shares", "pairs"), message, "name pairs, or set it to 0")
 
 
 def pairs_twice(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     seen: set[frozenset[str]] = set()
     for i, pair in enumerate(spec.privacy.pairs):
         if frozenset(pair) in seen:
-            yield CrossProblem(
-                ("privacy", "pairs", i),
-                f"{pair[0]} and {pair[1]} are named twice",
-                "a pair is measured once, in either order",
-            )
+            message = f"{pair[0]} and {pair[1]} are named twice"
+            hint = "a pair is measured once, in either order"
+            yield CrossProblem(("privacy", "pairs", i), message, hint)
         seen.add(frozenset(pair))
 
 
 def pairs_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
         hint = "set sampling.rake and sampling.balance to true, or name no pairs"
-        yield CrossProblem(
-            ("privacy", "pairs"),
+        message = (
             "measured pairs guide the choice of rows, which sampling turns off: their budget would"
-            " be wasted",
-            hint,
+            " be wasted"
         )
+        yield CrossProblem(("privacy", "pairs"), message, hint)
 
 
 def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -101,15 +92,10 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if first in spec.columns and second in spec.columns:
             cells = spec.columns[first].level_count * spec.columns[second].level_count
             if cells > MAX_PAIR_CELLS:
-                hint = (
-                    "noise drowns a table with so many cells; name a pair of columns with fewer"
-                    " levels, or use wider bins"
-                )
-                yield CrossProblem(
-                    ("privacy", "pairs", i),
-                    f"a table of {cells:,} cells; at most {MAX_PAIR_CELLS:,} are measured",
-                    hint,
-                )
+                hint = "noise drowns a table with so many cells; name a pair of columns with fewer"
+                hint += " levels, or use wider bins"
+                message = f"a table of {cells:,} cells; at most {MAX_PAIR_CELLS:,} are measured"
+                yield CrossProblem(("privacy", "pairs", i), message, hint)
 
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -121,11 +107,9 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}",
         )
     if share > 0 and not names:
-        yield CrossProblem(
-            ("privacy", "shares", "targets"),
-            f"got {share:g}, and synthesizer.targets names no column",
-            "name columns there, or set it to 0",
-        )
+        message = f"got {share:g}, and synthesizer.targets names no column"
+        hint = "name columns there, or set it to 0"
+        yield CrossProblem(("privacy", "shares", "targets"), message, hint)
 
 
 def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -153,27 +137,20 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
         if mode == "predict":
             hint = "most of the budget belongs here; leave out shares, and it gets 0.8 of it"
-        yield CrossProblem(
-            ("privacy", "shares", "graph"),
+        message = (
             f"{stated(spec, 'privacy', 'shares', 'graph')}; graph mode {mode} looks at the data and"
-            " needs a share of the budget",
-            hint,
+            " needs a share of the budget"
         )
+        yield CrossProblem(("privacy", "shares", "graph"), message, hint)
     if mode in ("none", "given") and share > 0:
         hint = "set it to 0 and give its part to measure or train, or use another mode"
-        yield CrossProblem(
-            ("privacy", "shares", "graph"),
-            f"got {share:g}; graph mode {mode} spends nothing on the graph",
-            hint,
-        )
+        message = f"got {share:g}; graph mode {mode} spends nothing on the graph"
+        yield CrossProblem(("privacy", "shares", "graph"), message, hint)
 
 
 # --- gates ---
 #
-# Checks of gates: the figure is computed, something can fail the gate, and not chance alone.
-#
-# A gate that nothing could fail protects nobody, and one that chance alone fails costs a whole
-# budget: both are mistakes in a spec.
+# One that nothing could fail protects nobody, and one that chance alone fails costs a whole budget.
 
 
 JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
@@ -190,11 +167,8 @@ def judged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 where, f"{gate.metric} is never computed: evaluation is not enabled", hint
             )
         elif judged and spec.evaluation.holdout == 0:
-            yield CrossProblem(
-                where,
-                f"{gate.metric} needs test rows, and evaluation.holdout is 0",
-                "e.g. holdout: 0.2",
-            )
+            message = f"{gate.metric} needs test rows, and evaluation.holdout is 0"
+            yield CrossProblem(where, message, "e.g. holdout: 0.2")
 
 
 def classified(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -229,18 +203,14 @@ def dp_scores(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, gate in enumerate(spec.gates):
         where = ("gates", i, "metric")
         if gate.on_dp_score and not spec.evaluation.dp_scores:
-            yield CrossProblem(
-                where,
-                f"{gate.metric} is never computed: no score is charged",
-                "set evaluation.disclosure: private",
-            )
+            message = f"{gate.metric} is never computed: no score is charged"
+            yield CrossProblem(where, message, "set evaluation.disclosure: private")
         elif gate.metric == "tstr_accuracy_dp" and not categories:
             hint = f"name a {category_types()} column in evaluation.targets"
-            yield CrossProblem(
-                where,
-                f"{gate.metric} needs a target with categories, and evaluation.targets names none",
-                hint,
+            message = (
+                f"{gate.metric} needs a target with categories, and evaluation.targets names none"
             )
+            yield CrossProblem(where, message, hint)
         elif gate.metric == "tv2_dp" and len(spec.modelled) < 2:
             yield CrossProblem(
                 where, f"{gate.metric} needs two columns, and there is one", "bound tv1_dp"
@@ -266,28 +236,20 @@ def _bound_on_epsilon(
 
     Without a leak, something is proved of epsilon in at most 5% of releases.
     """
-    from synthdp.spec.checks.chance import (
-        provable,
-    )  # the attacks' statistics take a second to import, which other specs need not wait for
+    # The attacks' statistics take a second to import, which other specs need not wait for.
+    from synthdp.spec.checks.chance import provable
 
     claim, delta = spec.privacy.epsilon, spec.privacy.delta
     if bound < 0:
-        return (
-            f"got {bound:g}, and nothing can pass it: what is proved of epsilon is never below 0",
-            f"give 0 to {claim:g}",
-        )
+        message = "and nothing can pass it: what is proved of epsilon is never below 0"
+        return f"got {bound:g}, {message}", f"give 0 to {claim:g}"
     if bound > claim:
-        return (
-            f"got {bound:g}, above the claim of epsilon {claim:g}",
-            f"a lower bound above the claim refutes it: at most {claim:g}",
-        )
+        message = f"got {bound:g}, above the claim of epsilon {claim:g}"
+        return message, f"a lower bound above the claim refutes it: at most {claim:g}"
     if (most := provable(models, delta)) <= bound:
         need = _least_pairs(lambda n: provable(n, delta) > bound)
-        more = (
-            "no number of pairs is enough"
-            if need is None
-            else f"set attacks.membership.pairs to at least {need}"
-        )
+        more = f"set attacks.membership.pairs to at least {need}"
+        more = "no number of pairs is enough" if need is None else more
         return f"nothing can fail it: {_told(models)} prove at most epsilon {most:.2f}", more
     return None
 
@@ -297,10 +259,8 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
     from synthdp.spec.checks.chance import TPR_MODELS, lowest_limit
 
     if bound >= 1:
-        return (
-            f"got {bound:g}, and nothing can fail it: no advantage, AUC or rate is above 1",
-            "give less than 1",
-        )
+        message = "and nothing can fail it: no advantage, AUC or rate is above 1"
+        return f"got {bound:g}, {message}", "give less than 1"
     if figure == "tpr_upper" and models < TPR_MODELS:
         message = (
             f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each"
@@ -310,27 +270,15 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
     if bound >= (least := lowest_limit(figure, models)):
         return None
     need = _least_pairs(lambda n: lowest_limit(figure, n) <= bound)
-    more = (
-        f"no number of pairs is enough for {bound:g}"
-        if need is None
-        else f"or set attacks.membership.pairs: {need}"
-    )
+    more = f"or set attacks.membership.pairs: {need}"
+    more = f"no number of pairs is enough for {bound:g}" if need is None else more
+    message = f"got {bound:g}, which chance alone exceeds:"
     if least >= 1:
-        return (
-            (
-                f"got {bound:g}, which chance alone exceeds: with {_told(models)} it exceeds every"
-                " limit below 1"
-            ),
-            more.removeprefix("or "),
-        )
-    message = (
-        f"got {bound:g}, which chance alone exceeds: without any leak {_told(models)} measure"
-        " more in over 5% of releases"
-    )
-    return (
-        message,
-        f"give at least {least:g}, the lowest limit that makes sense with so many; {more}",
-    )
+        message += f" with {_told(models)} it exceeds every limit below 1"
+        return message, more.removeprefix("or ")
+    message += f" without any leak {_told(models)} measure more in over 5% of releases"
+    hint = f"give at least {least:g}, the lowest limit that makes sense with so many"
+    return message, f"{hint}; {more}"
 
 
 def _told(models: int) -> str:

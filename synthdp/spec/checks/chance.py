@@ -75,11 +75,10 @@ def lucky_auc(models: int) -> float:
 def lucky_tpr(models: int) -> float:
     """As `lucky_auc`, of the true-positive rate at 1% false positives.
 
-    It is 1 where the models are too few to see that rate.
-
-    In falling order each score is as likely of either world, so how many members come before the
-    r-th other is negative binomial (of endless worlds, which vary a little more). Members are as
-    many before each other as luck makes them there, whichever is the threshold.
+    It is 1 where the models are too few to see that rate. In falling order each score is as likely
+    of either world, so how many members come before the r-th other is negative binomial (of endless
+    worlds, which vary a little more). Members are as many before each other as luck makes them
+    there, whichever is the threshold.
     """
     before = np.minimum(nbinom.ppf(LUCK, np.arange(1, models + 1), 0.5), models)
     inside = 0.5 - np.searchsorted(before, np.arange(models), side="right")

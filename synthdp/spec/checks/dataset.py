@@ -18,7 +18,6 @@ from synthdp.spec.model import (
     IdUnit,
     ParquetSource,
     ReleaseSpec,
-    Source,
     SqlSource,
     TableEstimand,
     rules,
@@ -34,11 +33,8 @@ def batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     rows = spec.dataset.rows.value
     if spec.synthesizer.batch > rows:
         message = f"got {spec.synthesizer.batch}, more than the declared {rows} rows"
-        yield CrossProblem(
-            ("synthesizer", "batch"),
-            message,
-            f"leave it out, or set it to a part of the rows, e.g. {rules.batch(rows)}",
-        )
+        hint = f"leave it out, or set it to a part of the rows, e.g. {rules.batch(rows)}"
+        yield CrossProblem(("synthesizer", "batch"), message, hint)
 
 
 def sample(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -47,17 +43,13 @@ def sample(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if wanted is None:
         return
     if wanted < batch:
-        yield CrossProblem(
-            ("synthesizer", "sample"),
-            f"got {wanted}, less than the {batch} rows of an expected batch",
-            f"leave it out, or ask for many batches, e.g. {100 * batch}",
-        )
+        message = f"got {wanted}, less than the {batch} rows of an expected batch"
+        hint = f"leave it out, or ask for many batches, e.g. {100 * batch}"
+        yield CrossProblem(("synthesizer", "sample"), message, hint)
     if spec.privacy.adjacency == "replace_one":
-        yield CrossProblem(
-            ("synthesizer", "sample"),
-            "no sound accounting for a secret sample under adjacency replace_one",
-            "leave it out, or use adjacency add_remove",
-        )
+        message = "no sound accounting for a secret sample under adjacency replace_one"
+        hint = "leave it out, or use adjacency add_remove"
+        yield CrossProblem(("synthesizer", "sample"), message, hint)
 
 
 def attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -65,11 +57,10 @@ def attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     attack, rows = spec.attacks.membership, spec.dataset.rows.value
     if attack.enabled and attack.rows > rows:
         hint = "set attacks.membership.rows lower, or enabled: false"
-        yield CrossProblem(
-            ("attacks", "membership", "rows"),
-            f"{stated(spec, 'attacks', 'membership', 'rows')}, more than the declared {rows} rows",
-            hint,
+        message = (
+            f"{stated(spec, 'attacks', 'membership', 'rows')}, more than the declared {rows} rows"
         )
+        yield CrossProblem(("attacks", "membership", "rows"), message, hint)
 
 
 def unit(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -96,14 +87,14 @@ def unit_column(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """The source is a local file, and its delimiter can separate fields."""
     path = getattr(spec.dataset.source, "path", None)
-    where = ("dataset", "source")
+    parquet, where = isinstance(spec.dataset.source, ParquetSource), ("dataset", "source")
+    # An address that is read holds no password.
+    read = parquet and is_url(path or "") and not re.search("[@?#]", path or "")
     if path is not None and (not path or CONTROL.search(path)):
-        yield CrossProblem(
-            (*where, "path"),
-            "a path cannot be empty or hold control characters",
-            "give the file's path, relative to this spec's folder",
-        )
-    elif path is not None and ADDRESS.match(path) and not _read_from(spec.dataset.source):
+        message = "a path cannot be empty or hold control characters"
+        hint = "give the file's path, relative to this spec's folder"
+        yield CrossProblem((*where, "path"), message, hint)
+    elif path is not None and ADDRESS.match(path) and not read:
         yield CrossProblem(
             (*where, "path"),
             "an address or a home folder is not read, only a local file",
@@ -112,17 +103,8 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         )
     delimiter = getattr(spec.dataset.source, "delimiter", ",")
     if delimiter in '"\r\n':
-        yield CrossProblem(
-            (*where, "delimiter"),
-            f"{delimiter!r} cannot part the fields of a CSV file",
-            'use ",", ";", "|" or "\\t"',
-        )
-
-
-def _read_from(source: Source) -> bool:
-    """Whether the path is an address that is read: one that holds no password."""
-    path = getattr(source, "path", "")
-    return isinstance(source, ParquetSource) and is_url(path) and not re.search("[@?#]", path)
+        message = f"{delimiter!r} cannot part the fields of a CSV file"
+        yield CrossProblem((*where, "delimiter"), message, 'use ",", ";", "|" or "\\t"')
 
 
 def chosen(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -157,11 +139,10 @@ def missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     missing = source.missing_values if isinstance(source, CsvSource) else ()
     for i, text in enumerate(missing):
         if "\n" in text or "\r" in text:
-            yield CrossProblem(
-                ("dataset", "source", "missing_values", i),
-                "a line break cannot stand for a missing value: a row of a CSV file is one line",
-                "delete it",
+            message = (
+                "a line break cannot stand for a missing value: a row of a CSV file is one line"
             )
+            yield CrossProblem(("dataset", "source", "missing_values", i), message, "delete it")
     for name, column in spec.columns.items():
         for where, text in column.texts():
             if text in missing:
@@ -169,22 +150,18 @@ def missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                     "delete the category and set missing: true, or take the text out of"
                     " missing_values"
                 )
-                yield CrossProblem(
-                    ("columns", name, *where),
+                message = (
                     f"category {text!r} also stands for a missing value"
-                    " (dataset.source.missing_values)",
-                    hint,
+                    " (dataset.source.missing_values)"
                 )
+                yield CrossProblem(("columns", name, *where), message, hint)
             elif text == "missing" and column.missing:
                 hint = (
                     "rename the category, or list 'missing' in dataset.source.missing_values and"
                     " delete it here"
                 )
-                yield CrossProblem(
-                    ("columns", name, *where),
-                    "category 'missing' cannot be told from the state of missing values",
-                    hint,
-                )
+                message = "category 'missing' cannot be told from the state of missing values"
+                yield CrossProblem(("columns", name, *where), message, hint)
 
 
 def levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -196,17 +173,11 @@ def levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return
     message = "levels_only keeps no values"
     if spec.evaluation.enabled:
-        yield CrossProblem(
-            ("evaluation", "enabled"),
-            f"{message}, and judging reads them",
-            "set evaluation.enabled: false, or leave out levels_only",
-        )
+        hint = "set evaluation.enabled: false, or leave out levels_only"
+        yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads them", hint)
     if spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc":
-        yield CrossProblem(
-            ("graph", "algorithm"),
-            f"{message}, and rcit_pc reads them",
-            "use measured_pc, or leave out levels_only",
-        )
+        hint = "use measured_pc, or leave out levels_only"
+        yield CrossProblem(("graph", "algorithm"), f"{message}, and rcit_pc reads them", hint)
     if isinstance(spec.dataset.privacy_unit, IdUnit):
         hint = "leave out levels_only, or let every row be a unit"
         yield CrossProblem(
@@ -223,17 +194,11 @@ def addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         (("tracking", "uri"), spec.tracking.uri),
     ):
         if text is not None and (not text or CONTROL.search(text)):
-            yield CrossProblem(
-                where,
-                "an address cannot be empty or hold control characters",
-                "leave the key out for the default beside the spec",
-            )
+            message = "an address cannot be empty or hold control characters"
+            yield CrossProblem(where, message, "leave the key out for the default beside the spec")
 
 
 # --- engine ---
-#
-# Checks of `compute.engine`: what it reads, and what of a spec would ask it for more than counts
-# and sums.
 
 
 ENGINE = ("compute", "engine")
@@ -250,11 +215,8 @@ def engine(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return
     if not isinstance(source, SqlSource if name == "sql" else ParquetSource):
         kind = "sql" if name == "sql" else "parquet"
-        yield CrossProblem(
-            ENGINE,
-            f"{name} counts a source of kind {kind}, and this one is of kind {source.kind}",
-            f"leave it out, or declare a source of kind {kind}",
-        )
+        message = f"{name} counts a source of kind {kind}, and this one is of kind {source.kind}"
+        yield CrossProblem(ENGINE, message, f"leave it out, or declare a source of kind {kind}")
     elif getattr(source, "levels_only", False):
         message = f"levels_only keeps levels in memory, and engine {name} keeps nothing"
         yield CrossProblem(("dataset", "source", "levels_only"), message, "leave one of them out")
@@ -274,10 +236,9 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     message, elsewhere = f"engine {name} gives no values", "or compute.engine: memory"
     searched = spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc"
     if searched and spec.graph.orient_share:
+        hint = f"set it to 0, use measured_pc, {elsewhere}"
         yield CrossProblem(
-            ("graph", "orient_share"),
-            f"{message}, and rcit_pc orients links by them",
-            f"set it to 0, use measured_pc, {elsewhere}",
+            ("graph", "orient_share"), f"{message}, and rcit_pc orients links by them", hint
         )
     if name == "sql":
         yield from _sums(spec)
@@ -300,36 +261,26 @@ def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """What would fetch the levels of all rows from a database that is to give counts."""
     message = "engine sql gives counts, and no rows"
     if spec.evaluation.enabled:
-        yield CrossProblem(
-            ("evaluation", "enabled"),
-            f"{message}, and judging reads some",
+        hint = (
             "set it to false; or export the rows to Parquet for engine arrow or dask, which draw"
-            " some; or set compute.engine: memory",
+            " some; or set compute.engine: memory"
         )
-    if not tables_only(spec) and _trains_on_all(spec):
-        yield CrossProblem(
-            ENGINE,
-            f"{message}, and this spec trains on all rows",
-            "let noisy tables be the model: graph.mode: predict, without a share for train",
-        )
+        yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads some", hint)
+    sampled = spec.synthesizer.sample  # a secret sample, in place of every row
+    on_all = sampled is None or sampled >= spec.dataset.rows.value
+    if on_all and not tables_only(spec):
+        hint = "let noisy tables be the model: graph.mode: predict, without a share for train"
+        yield CrossProblem(ENGINE, f"{message}, and this spec trains on all rows", hint)
     if spec.attacks.membership.enabled:
+        hint = "set attacks.membership.enabled: false"
         yield CrossProblem(
-            ("attacks", "membership", "enabled"),
-            f"{message}, and the attack reads them",
-            "set attacks.membership.enabled: false",
+            ("attacks", "membership", "enabled"), f"{message}, and the attack reads them", hint
         )
     if spec.graph.mode == "learn" and spec.graph.algorithm != "measured_pc":
+        hint = "use measured_pc, or compute.engine: memory"
         yield CrossProblem(
-            ("graph", "algorithm"),
-            f"{message}, and {spec.graph.algorithm} looks at them",
-            "use measured_pc, or compute.engine: memory",
+            ("graph", "algorithm"), f"{message}, and {spec.graph.algorithm} looks at them", hint
         )
-
-
-def _trains_on_all(spec: ReleaseSpec) -> bool:
-    """Whether a training sees every row, and not a secret sample of them."""
-    wanted = spec.synthesizer.sample
-    return wanted is None or wanted >= spec.dataset.rows.value
 
 
 # --- source query ---
@@ -346,24 +297,14 @@ def _trains_on_all(spec: ReleaseSpec) -> bool:
 
 DIALECTS = ("", "postgres", "sqlite", "mysql", "tsql", "oracle", "snowflake", "bigquery")
 """What the query may be written in; the first that reads it. The empty one is the parser's own."""
+NAMED = "Having Limit Fetch Offset Qualify TableSample Pivot Except Intersect"
 CLAUSES = {
+    **{name: name.upper() for name in NAMED.split()},
+    **dict.fromkeys(("Rand", "Randn", "Randstr", "Uuid"), "random values"),
     "Group": "GROUP BY",
-    "Having": "HAVING",
-    "Limit": "LIMIT",
-    "Fetch": "FETCH",
-    "Offset": "OFFSET",
-    "Qualify": "QUALIFY",
-    "TableSample": "TABLESAMPLE",
-    "Pivot": "PIVOT",
     "MatchRecognize": "MATCH_RECOGNIZE",
-    "Except": "EXCEPT",
-    "Intersect": "INTERSECT",
     "Window": "a window function",
     "WithinGroup": "an aggregate",
-    "Rand": "random values",
-    "Randn": "random values",
-    "Randstr": "random values",
-    "Uuid": "random values",
     "Pseudocolumn": "ROWNUM",
 }
 """What joins stored rows, or chooses among them, by the parser's name of it."""
@@ -475,14 +416,9 @@ def _breaks(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Column) and node.name.casefold() == "rownum":
         return "ROWNUM"
     if isinstance(node, exp.Anonymous):
-        name = node.name
-        return (
-            "random values"
-            if RANDOM.fullmatch(name)
-            else "an aggregate"
-            if AGGREGATES.fullmatch(name)
-            else None
-        )
+        if RANDOM.fullmatch(node.name):
+            return "random values"
+        return "an aggregate" if AGGREGATES.fullmatch(node.name) else None
     if isinstance(node, exp.AggFunc):
         return None if isinstance(node.parent, exp.Window) else "an aggregate"
     return CLAUSES.get(kind)
@@ -501,11 +437,8 @@ def _may_break(node: Any, outer: set[int]) -> str | None:
     if isinstance(node, exp.With) and node.args.get("recursive"):
         return "WITH RECURSIVE"
     if isinstance(node, exp.Query) and id(node) not in outer:
-        wraps = isinstance(node, exp.Subquery)
-        holder = node.parent
-        if not wraps and not isinstance(holder, exp.Subquery | exp.CTE | exp.SetOperation):
-            return "a subquery that chooses or looks up"
-        if wraps and not isinstance(holder, exp.From | exp.Join | exp.SetOperation | exp.Subquery):
+        plain = exp.From | exp.Join if isinstance(node, exp.Subquery) else exp.CTE
+        if not isinstance(node.parent, plain | exp.SetOperation | exp.Subquery):
             return "a subquery that chooses or looks up"
     return None
 

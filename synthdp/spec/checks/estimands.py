@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from synthdp.errors import QueryError
-from synthdp.spec.checks.problem import CrossProblem, clip_problems, stated
+from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import counted, parse_query
 from synthdp.spec.load.wording import Loc, nearest
@@ -22,7 +22,13 @@ from synthdp.spec.model import (
     category_types,
     derived_of,
 )
-from synthdp.spec.model.evaluation import DISCLOSURE_SHARE, MAX_COEFFICIENTS, term_columns
+from synthdp.spec.model.evaluation import (
+    DISCLOSURE_SHARE,
+    MAX_COEFFICIENTS,
+    Clip,
+    number_bounds,
+    term_columns,
+)
 
 MAX_CELLS = 100_000  # of a contingency table
 MAX_STRATA = 1000  # of an arm
@@ -35,11 +41,8 @@ def share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     part, where = spec.privacy.shares.estimands, ("privacy", "shares", "estimands")
     # Where shares are left out, the rules give estimands theirs.
     if spec.estimands and part == 0 and "shares" in spec.privacy.model_fields_set:
-        yield CrossProblem(
-            where,
-            f"{stated(spec, *where)}; estimands need a share of the budget",
-            "e.g. 0.15, taken from the others; or delete estimands",
-        )
+        message = f"{stated(spec, *where)}; estimands need a share of the budget"
+        yield CrossProblem(where, message, "e.g. 0.15, taken from the others; or delete estimands")
     if part > 0 and not spec.estimands:
         yield CrossProblem(
             where, f"got {part:g}, and there are no estimands", "name some, or set it to 0"
@@ -52,11 +55,9 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return
     for i, estimand in enumerate(spec.estimands):
         if not isinstance(estimand, TableEstimand):
-            yield CrossProblem(
-                ("estimands", i, "kind"),
-                "levels_only keeps no values, and this estimand reads them",
-                "use kind: table, or leave out levels_only",
-            )
+            message = "levels_only keeps no values, and this estimand reads them"
+            hint = "use kind: table, or leave out levels_only"
+            yield CrossProblem(("estimands", i, "kind"), message, hint)
 
 
 def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -93,11 +94,9 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
             yield CrossProblem((*where, "ask"), text, mistake.hint)
         return
     if query.column is not None and spec.columns[query.column].operand == "date":
-        yield CrossProblem(
-            (*where, "ask"),
-            f"{query.column!r} holds dates, whose quantiles are not paid for",
-            "`synthdp answer` has them of the whole column; of groups, use kind: table",
-        )
+        message = f"{query.column!r} holds dates, whose quantiles are not paid for"
+        hint = "`synthdp answer` has them of the whole column; of groups, use kind: table"
+        yield CrossProblem((*where, "ask"), message, hint)
     if query.statistic == "quantile" and query.by == query.column:
         yield CrossProblem(
             (*where, "ask"), "by its own column a quantile says nothing", "name another column"
@@ -105,7 +104,7 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
     if query.statistic != "mean" and estimand.clip is not None:
         yield CrossProblem((*where, "clip"), f"a {query.statistic} has no numbers to clip")
     elif query.column is not None:
-        yield from clip_problems(spec, (*where, "clip"), query.column, estimand.clip)
+        yield from _clip(spec, (*where, "clip"), query.column, estimand.clip)
     yield from _strata(spec, (*where, "ask"), counted(query))
 
 
@@ -131,7 +130,7 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
         text = "the graph has it for a cause of the treatment: that is no effect"
         found.append(CrossProblem((*where, "outcome"), text, "turn the arrow, or say adjust"))
     yield from found or [
-        *clip_problems(spec, (*where, "clip"), estimand.outcome, estimand.clip),
+        *_clip(spec, (*where, "clip"), estimand.outcome, estimand.clip),
         *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted),
         *_latent(spec, where, estimand),
     ]
@@ -162,11 +161,9 @@ def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             names = estimand.adjust or ()
         total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
     if total > MAX_FIGURES:
-        yield CrossProblem(
-            ("estimands",),
-            f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured",
-            "name fewer estimands, or groups with fewer levels",
-        )
+        message = f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured"
+        hint = "name fewer estimands, or groups with fewer levels"
+        yield CrossProblem(("estimands",), message, hint)
 
 
 def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
@@ -191,16 +188,8 @@ def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[C
     known = [spec.columns[name] for name in names if name in spec.columns]
     strata = math.prod(column.level_count for column in known)
     if strata > MAX_STRATA:
-        yield CrossProblem(
-            where,
-            f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured",
-            "name fewer columns, or declare wider bins",
-        )
-
-
-# --- regression ---
-#
-# Checks of regressions that are paid for.
+        message = f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured"
+        yield CrossProblem(where, message, "name fewer columns, or declare wider bins")
 
 
 def regression_problems(
@@ -217,7 +206,7 @@ def regression_problems(
         if name not in read or name not in spec.columns or spec.columns[name].operand != "number":
             yield CrossProblem(place, f"{name!r} is no number of this regression")
         else:
-            yield from clip_problems(spec, place, name, clip)
+            yield from _clip(spec, place, name, clip)
     if not wrong:
         yield from _size(spec, where, [names for _, names in terms])
 
@@ -249,12 +238,11 @@ def _products(terms: list[tuple[int, tuple[str, ...]]], where: Loc) -> Iterator[
             yield CrossProblem(place, "a product is of two different columns", "e.g. age:sex")
         elif len(names) == 2 and not alone.issuperset(names):
             lacking = next(name for name in names if name not in alone)
-            yield CrossProblem(
-                place,
+            message = (
                 f"{lacking!r} is not a term by itself, so that the coefficient would depend on how"
-                " numbers are scaled",
-                f"add {lacking} to the terms",
+                " numbers are scaled"
             )
+            yield CrossProblem(place, message, f"add {lacking} to the terms")
         elif frozenset(names) in seen:
             yield CrossProblem(place, "this product is there already", "leave it out")
         seen.add(frozenset(names))
@@ -268,11 +256,10 @@ def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Ite
     elif column is not None and column.operand == "date":
         yield CrossProblem(place, f"{name!r} holds dates", "name a number or a category")
     elif column is not None and not column.ordered and len(column.labels) > 2:
-        yield CrossProblem(
-            place,
-            f"{name!r} has {len(column.labels)} categories in no order, of which there is no mean",
-            "name a number, or a column of two categories",
+        message = (
+            f"{name!r} has {len(column.labels)} categories in no order, of which there is no mean"
         )
+        yield CrossProblem(place, message, "name a number, or a column of two categories")
 
 
 def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[CrossProblem]:
@@ -289,22 +276,35 @@ def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterat
         named = [":".join(c) for names in terms for c in product(*map(labels, names))]
         twice = [name for name, times in Counter(["(intercept)", *named]).items() if times > 1]
         for name in twice:
-            yield CrossProblem(
-                (*where, "terms"),
-                f"two coefficients would be named {name!r}",
-                "give a column another name; dataset.source.rename does",
-            )
+            hint = "give a column another name; dataset.source.rename does"
+            yield CrossProblem((*where, "terms"), f"two coefficients would be named {name!r}", hint)
     else:
-        yield CrossProblem(
-            (*where, "terms"),
-            f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured",
-            "name fewer terms, or categories with fewer levels",
-        )
+        message = f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured"
+        hint = "name fewer terms, or categories with fewer levels"
+        yield CrossProblem((*where, "terms"), message, hint)
+
+
+def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterator[CrossProblem]:
+    """A clip lies inside the bounds of its column."""
+    if name not in spec.columns:
+        return
+    lower, upper = number_bounds(spec.columns[name])
+    ends = clip or (lower, upper)
+    if not 0 < (ends[1] - ends[0]) / 2 < math.inf and ends[0] < ends[1]:
+        text = f"{ends[0]:g} to {ends[1]:g} are too near to each other, or too far apart"
+        yield CrossProblem(where, f"{name}: {text} for sums", "give bounds that doubles tell apart")
+    elif clip is None:
+        return
+    elif clip[0] >= clip[1]:
+        text = f"got {clip[1]:g} as the upper end, which is not above {clip[0]:g}"
+        yield CrossProblem(where, text, "e.g. clip: [0, 30]")
+    elif clip[0] < lower or clip[1] > upper:
+        message = f"{clip[0]:g} to {clip[1]:g} is not inside {name}'s {lower:g} to {upper:g}"
+        hint = "numbers beyond a column's bounds do not occur; clip inside them"
+        yield CrossProblem(where, message, hint)
 
 
 # --- evaluation ---
-#
-# Checks of the evaluation: groups are categories, treatments are one column, scores are paid.
 
 
 MAX_GROUPS = 64
@@ -318,39 +318,29 @@ def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
     if evaluation.disclosure == "private" and not evaluation.enabled:
         hint = "set evaluation.enabled: true, or disclosure: confidential"
-        yield CrossProblem(
-            ("evaluation", "disclosure"),
-            "private, and evaluation is not enabled: there would be no score to publish",
-            hint,
-        )
+        message = "private, and evaluation is not enabled: there would be no score to publish"
+        yield CrossProblem(("evaluation", "disclosure"), message, hint)
     if evaluation.disclosure == "private" and share == 0:
         wrote = stated(spec, "evaluation", "disclosure_share")
         message = (
             f"{wrote}; scores that are published need a share of the budget, above 0 and below 1"
         )
-        yield CrossProblem(
-            ("evaluation", "disclosure_share"),
-            message,
-            f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential",
-        )
+        hint = f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential"
+        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
     if evaluation.disclosure == "confidential" and share:
         message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
-        yield CrossProblem(
-            ("evaluation", "disclosure_share"),
-            message,
-            "set disclosure: private, or delete this line",
-        )
+        hint = "set disclosure: private, or delete this line"
+        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
 
 
 def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Classifiers for the targets need test rows."""
     evaluation = spec.evaluation
     if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
-        yield CrossProblem(
-            ("evaluation", "holdout"),
-            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows",
-            "e.g. holdout: 0.2",
+        message = (
+            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows"
         )
+        yield CrossProblem(("evaluation", "holdout"), message, "e.g. holdout: 0.2")
 
 
 def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -360,17 +350,13 @@ def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if column is None:
             continue
         if column.ranged:
-            yield CrossProblem(
-                where,
-                f"{name!r} holds numbers or dates; groups are categories",
-                f"name a {category_types()} column",
-            )
+            message = f"{name!r} holds numbers or dates; groups are categories"
+            yield CrossProblem(where, message, f"name a {category_types()} column")
         elif len(column.labels) > MAX_GROUPS:
-            yield CrossProblem(
-                where,
-                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged",
-                "name another column",
+            message = (
+                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged"
             )
+            yield CrossProblem(where, message, "name another column")
 
 
 def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -387,17 +373,13 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[C
         read |= set(parsed.columns) if parsed else set()
     if len(read) > 1:
         names = ", ".join(n for n in spec.columns if n in read)
-        yield CrossProblem(
-            (*where, "treated"),
-            f"reads {names}; a treatment is one column",
-            "compare values of one column",
-        )
+        hint = "compare values of one column"
+        yield CrossProblem((*where, "treated"), f"reads {names}; a treatment is one column", hint)
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
         if name in read or (field == "adjust" and name == effect.outcome):
+            hint = "name another column"
             yield CrossProblem(
-                (*where, field),
-                f"{name!r} is already the treatment or the outcome",
-                "name another column",
+                (*where, field), f"{name!r} is already the treatment or the outcome", hint
             )
     outcome = spec.columns.get(effect.outcome)
     if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
@@ -405,8 +387,5 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[C
             f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
             " there is no mean"
         )
-        yield CrossProblem(
-            (*where, "outcome"),
-            message,
-            "name a number, an ordinal column, or one of two categories",
-        )
+        hint = "name a number, an ordinal column, or one of two categories"
+        yield CrossProblem((*where, "outcome"), message, hint)

@@ -1,7 +1,4 @@
-"""Checks of the graph section: no contradictions between arrows, and no cycles.
-
-`synthdp.spec.load.names` looks up the names.
-"""
+"""Checks of the graph section: no contradictions between arrows, and no cycles."""
 
 from __future__ import annotations
 
@@ -28,11 +25,9 @@ def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for section, edges in (("edges", spec.graph.edges), ("forbidden", spec.graph.forbidden)):
         total = sum(len(edge.causes) * len(edge.effects) for edge in edges)
         if total > MAX_ARROWS:
-            yield CrossProblem(
-                ("graph", section),
-                f"{total:,} arrows; there may be at most {MAX_ARROWS:,}",
-                "write tiers instead of listing every pair",
-            )
+            message = f"{total:,} arrows; there may be at most {MAX_ARROWS:,}"
+            hint = "write tiers instead of listing every pair"
+            yield CrossProblem(("graph", section), message, hint)
 
 
 def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -40,19 +35,14 @@ def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     seen: dict[str, str] = {}
     for group, members in spec.graph.groups.items():
         if group in spec.columns:
-            yield CrossProblem(
-                ("graph", "groups", group),
-                f"group {group!r} is named like a column",
-                "give the group a name of its own",
-            )
+            message = f"group {group!r} is named like a column"
+            hint = "give the group a name of its own"
+            yield CrossProblem(("graph", "groups", group), message, hint)
         for i, name in enumerate(members):
             where = ("graph", "groups", group, i)
             if name in seen:
-                yield CrossProblem(
-                    where,
-                    f"column {name!r} is already in group {seen[name]!r}",
-                    "a column is in one group at most",
-                )
+                message = f"column {name!r} is already in group {seen[name]!r}"
+                yield CrossProblem(where, message, "a column is in one group at most")
             seen.setdefault(name, group)
 
 
@@ -62,11 +52,9 @@ def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for t, tier in enumerate(spec.graph.tiers):
         for i, name in enumerate(tier):
             if name in seen:
-                yield CrossProblem(
-                    ("graph", "tiers", t, i),
-                    f"{name!r} is already in tier {seen[name] + 1}",
-                    "a name is in one tier at most",
-                )
+                message = f"{name!r} is already in tier {seen[name] + 1}"
+                hint = "a name is in one tier at most"
+                yield CrossProblem(("graph", "tiers", t, i), message, hint)
             seen.setdefault(name, t)
 
 
@@ -75,11 +63,8 @@ def loops(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for e, edge in enumerate(spec.graph.edges):
         for name in edge.causes:
             if name in edge.effects:
-                yield CrossProblem(
-                    ("graph", "edges", e),
-                    f"arrow from {name!r} to itself",
-                    "take the name off one side",
-                )
+                message = f"arrow from {name!r} to itself"
+                yield CrossProblem(("graph", "edges", e), message, "take the name off one side")
 
 
 def cycles(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -121,11 +106,9 @@ def contradictions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for f, edge in enumerate(spec.graph.forbidden):
         for arrow in _product(edge):
             if arrow in given:
-                yield CrossProblem(
-                    ("graph", "forbidden", f),
-                    f"arrow {_shown(arrow)} is also given under edges",
-                    "delete it in one of the two",
-                )
+                message = f"arrow {_shown(arrow)} is also given under edges"
+                hint = "delete it in one of the two"
+                yield CrossProblem(("graph", "forbidden", f), message, hint)
 
 
 def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -147,11 +130,8 @@ def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Modes given and validate are about given arrows."""
     if spec.graph.mode in ("given", "validate") and not spec.graph.edges:
         hint = 'give arrows such as "age -> income", or use mode predict, learn or none'
-        yield CrossProblem(
-            ("graph", "edges"),
-            f"missing or empty; mode {spec.graph.mode} needs at least one arrow",
-            hint,
-        )
+        message = f"missing or empty; mode {spec.graph.mode} needs at least one arrow"
+        yield CrossProblem(("graph", "edges"), message, hint)
 
 
 def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -162,11 +142,8 @@ def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     mode = spec.graph.mode
     for name in UNUSED.get(mode, ()):
         if getattr(spec.graph, name):
-            yield CrossProblem(
-                ("graph", name),
-                f"has no effect: graph mode is {mode}",
-                "use mode given, validate or learn, or delete it",
-            )
+            hint = "use mode given, validate or learn, or delete it"
+            yield CrossProblem(("graph", name), f"has no effect: graph mode is {mode}", hint)
 
 
 def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -198,11 +175,8 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, name in enumerate(spec.synthesizer.targets):
         where, node = ("synthesizer", "targets", i), group_of.get(name, name)
         if graph.mode == "none":
-            yield CrossProblem(
-                where,
-                "has no effect: graph mode is none, and a target is learned from its causes",
-                "delete it, or draw a graph",
-            )
+            message = "has no effect: graph mode is none, and a target is learned from its causes"
+            yield CrossProblem(where, message, "delete it, or draw a graph")
         if graph.mode == "predict":
             yield CrossProblem(
                 where,
@@ -212,12 +186,11 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             )
         if any(node in names for names in graph.latent):
             hint = "leave it out of the targets, or out of graph.latent"
-            yield CrossProblem(
-                where,
+            message = (
                 f"{node!r} shares an unseen cause with others (graph.latent); a target depends on"
-                " its parents alone",
-                hint,
+                " its parents alone"
             )
+            yield CrossProblem(where, message, hint)
 
 
 def target_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -247,11 +220,8 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 f"{spec.graph.algorithm} ranks values, and no order is declared for the"
                 f" {len(column.labels)} categories of {name!r}"
             )
-            yield CrossProblem(
-                ("graph", "algorithm"),
-                message,
-                "declare it ordinal, with categories from lowest to highest, or use measured_pc",
-            )
+            hint = "declare it ordinal, with categories from lowest to highest, or use measured_pc"
+            yield CrossProblem(("graph", "algorithm"), message, hint)
 
 
 def unseen_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -260,12 +230,11 @@ def unseen_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if not graph.unseen_causes or (graph.mode, graph.algorithm) == ("learn", "measured_pc"):
         return
     has = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
-    yield CrossProblem(
-        ("graph", "unseen_causes"),
-        f"has no effect: graph {has}",
+    hint = (
         "use mode learn with algorithm measured_pc, or delete it; columns that are known to share"
-        " an unseen cause go in graph.latent",
+        " an unseen cause go in graph.latent"
     )
+    yield CrossProblem(("graph", "unseen_causes"), f"has no effect: graph {has}", hint)
 
 
 def _group_of(spec: ReleaseSpec) -> dict[str, str]:

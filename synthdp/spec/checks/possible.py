@@ -23,7 +23,7 @@ from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.operands import calculation
 from synthdp.spec.expressions.parsed import Equation
-from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, Unread, derived_of
+from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, derived_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,13 +43,8 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
     The problem of a set is reported at the last constraint of the set.
     """
-    parsed = {
-        i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])
-    }
     readable = {
-        i: e
-        for i, e in parsed.items()
-        if not any(isinstance(spec.columns[name], Unread) for name in e.columns)
+        i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])
     }
     if not readable:
         return
@@ -67,30 +62,23 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             if any(_by_chance(equation, values, spec.columns) for equation in e.equations)
         ]
     for i in by_chance:
-        yield CrossProblem(
-            ("constraints", i),
-            f"{readable[i].text!r}: is an equation between numbers, which drawn rows fulfil by"
-            " chance alone",
-            COMPUTED,
-        )
+        message = "is an equation between numbers, which drawn rows fulfil by chance alone"
+        yield CrossProblem(("constraints", i), f"{readable[i].text!r}: {message}", COMPUTED)
         del holds[i]
     no_row = f"none of {UNIFORM_ROWS:,} rows drawn uniformly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
         hint = (
             "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or"
-            " change the columns' bounds"
         )
-        yield CrossProblem(("constraints", i), f"{readable[i].text!r}: {no_row}", hint)
+        message = f"{readable[i].text!r}: {no_row}"
+        yield CrossProblem(("constraints", i), message, f"{hint} change the columns' bounds")
         del holds[i]
     places = list(holds)
     for *others, last in _conflicts(np.array(list(holds.values()))) if holds else ():
         names = " and ".join(f"#{places[k] + 1} {readable[places[k]].text!r}" for k in others)
         message = f"{readable[places[last]].text!r}: {no_row} together with {names}"
-        yield CrossProblem(
-            ("constraints", places[last]),
-            message,
-            "each can hold alone, and together they cannot: change or delete one of them",
-        )
+        hint = "each can hold alone, and together they cannot: change or delete one of them"
+        yield CrossProblem(("constraints", places[last]), message, hint)
 
 
 def _computed(
@@ -108,11 +96,8 @@ def _computed(
         return np.full(UNIFORM_ROWS, np.nan)
     day = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
     numbers = computed.value(values)
-    return np.clip(
-        np.where(np.isfinite(numbers), numbers, np.nan),
-        column.number(column.lower) * day,
-        column.number(column.upper) * day,
-    )
+    ends = column.number(column.lower) * day, column.number(column.upper) * day
+    return np.clip(np.where(np.isfinite(numbers), numbers, np.nan), *ends)
 
 
 def _by_chance(
@@ -145,14 +130,12 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
     level = rng.integers(len(spikes) + len(ends) - 1 + column.missing, size=UNIFORM_ROWS)
     inside = np.clip(level - len(spikes), 0, len(ends) - 2)
     drawn = ends[inside] + rng.random(UNIFORM_ROWS) * np.diff(ends)[inside]
-    drawn = (
-        np.clip(np.round(drawn, column.decimals), lower, upper)
-        if isinstance(column, Number)
-        else np.floor(drawn)
-    )
-    drawn = np.where(
-        level < len(spikes), np.append(spikes, 0.0)[np.minimum(level, len(spikes))], drawn
-    )
+    if isinstance(column, Number):
+        drawn = np.clip(np.round(drawn, column.decimals), lower, upper)
+    else:
+        drawn = np.floor(drawn)
+    spike = np.append(spikes, 0.0)[np.minimum(level, len(spikes))]
+    drawn = np.where(level < len(spikes), spike, drawn)
     drawn = np.where(level == len(spikes) + len(ends) - 1, np.nan, drawn)
     return drawn if column.step_seconds is None else drawn * column.step_seconds / 86_400
 

@@ -139,35 +139,24 @@ def _remarks(names: Sequence[str]) -> Iterator[Remark]:
             yield Remark(name, "id", "an id? It is the privacy unit, or dropped; never released")
         elif is_visit(name):
             yield Remark(
-                name,
-                "visit",
-                "one of several visits of a person? Then privacy_unit is of kind id",
+                name, "visit", "one of several visits of a person? Then privacy_unit is of kind id"
             )
         elif inputs := _inputs(name, names):
             told = " and ".join(f"`{one}`" for one in inputs)
-            yield Remark(
-                name,
-                "follows",
-                f"does it follow from {told}? Then `derived` computes it, right in every row, free",
-            )
+            text = f"does it follow from {told}? Then `derived` computes it, right in every row,"
+            yield Remark(name, "follows", f"{text} free")
         elif _CODES & words[name]:
-            yield Remark(
-                name,
-                "code",
-                "codes of a list? categorical, or text-code, which keeps their first characters;"
-                " as numbers they would lose zeros in front",
-            )
+            text = "codes of a list? categorical, or text-code, which keeps their first characters;"
+            yield Remark(name, "code", f"{text} as numbers they would lose zeros in front")
         elif is_money(name):
-            yield Remark(
-                name,
-                "money",
+            text = (
                 "money, mostly small and seldom huge? Edges in powers of ten, such as"
-                " [0, 1, 10, 100, 1000], keep both; a bound far above what is usual costs much",
+                " [0, 1, 10, 100, 1000], keep both; a bound far above what is usual costs much"
             )
+            yield Remark(name, "money", text)
         elif _FEW & words[name]:
-            yield Remark(
-                name, "few", "few values, such as six ages or stages? ordinal, with each of them"
-            )
+            text = "few values, such as six ages or stages? ordinal, with each of them"
+            yield Remark(name, "few", text)
     yield from _dates(names, words)
 
 
@@ -175,17 +164,15 @@ def _dates(names: Sequence[str], words: dict[str, frozenset[str]]) -> Iterator[R
     dates = [n for n in names if (_DATES | _BIRTH) & words[n] or _words(n)[-1:] == ["at"]]
     for name in dates:
         if _BIRTH & words[name]:
-            yield Remark(
-                name, "birth", "a date of birth? An age in years tells enough, and less of anybody"
-            )
+            text = "a date of birth? An age in years tells enough, and less of anybody"
+            yield Remark(name, "birth", text)
         elif len(dates) > 1:
             others = ", ".join(f"`{one}`" for one in dates if one != name)
-            yield Remark(
-                name,
-                "dates",
+            text = (
                 f"is it always before or after {others}? A constraint says so, free; the time"
-                " between is kept where it is a column and one date is `derived`",
+                " between is kept where it is a column and one date is `derived`"
             )
+            yield Remark(name, "dates", text)
 
 
 def _inputs(name: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp.errors import DataError
+from synthdp.spec.load.wording import unreadable
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.writing import Blank
 
@@ -155,16 +156,12 @@ def content(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "the path is not a valid one"
-        raise DataError(
-            f"{path.name}: the code book cannot be read: {reason}",
-            hint="check the path and its permissions",
-        ) from None
+        reason = unreadable(error)
+        message = f"{path.name}: the code book cannot be read: {reason}"
+        raise DataError(message, hint="check the path and its permissions") from None
     if len(data) > MAX_BYTES:
-        raise DataError(
-            f"{path.name}: the code book is larger than {MAX_BYTES:,} bytes",
-            hint="is this the data?",
-        )
+        message = f"{path.name}: the code book is larger than {MAX_BYTES:,} bytes"
+        raise DataError(message, hint="is this the data?")
     return data
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -33,7 +33,7 @@ from synthdp.spec.expressions.parsed import (
 )
 from synthdp.spec.load.wording import got, nearest
 from synthdp.spec.model import Column
-from synthdp.spec.model.columns import EPOCH
+from synthdp.spec.model.columns.types import EPOCH
 
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
@@ -60,12 +60,8 @@ def parse(
         truth = reader.truth(source.parsed())
     except UnreadableExpression as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
-    return (
-        Expression(
-            text, tuple(n for n in columns if n in values.used), truth, tuple(reader.equations)
-        ),
-        [],
-    )
+    read = tuple(name for name in columns if name in values.used)
+    return Expression(text, read, truth, tuple(reader.equations)), []
 
 
 @dataclass
@@ -92,11 +88,8 @@ class _TruthReader:
             case ast.Name() if self._is_truth(node):
                 return comparison(operator.eq, self.values.operand(node).value, lambda values: 1.0)
         self.values.operand(node)
-        self.source.refuse(
-            node,
-            "is a value where something true or false is needed",
-            "compare it with something, e.g. age >= 18",
-        )
+        message = "is a value where something true or false is needed"
+        self.source.refuse(node, message, "compare it with something, e.g. age >= 18")
 
     def _is_truth(self, node: ast.Name) -> bool:
         column = self.values.columns.get(self.source.name(node))
@@ -118,11 +111,8 @@ class _TruthReader:
         if isinstance(node.ops[0], ast.In | ast.NotIn) and not others:
             return self._among(node.left, node.ops[0], first)
         if not all(type(op) in _ORDER for op in node.ops):
-            self.source.refuse(
-                node,
-                "`in` and `is` cannot be part of a chain",
-                "put parentheses around each comparison",
-            )
+            message = "`in` and `is` cannot be part of a chain"
+            self.source.refuse(node, message, "put parentheses around each comparison")
         nodes = [node.left, *node.comparators]
         sides = each(self.values.operand, nodes)
         pairs = zip(sides, node.ops, sides[1:], nodes[1:], strict=False)
@@ -132,19 +122,13 @@ class _TruthReader:
 
     def _missing(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Truth:
         if not (isinstance(right, ast.Name) and right.id == "missing"):
-            self.source.refuse(
-                right,
-                "`is` can only be followed by missing or not missing",
-                "to compare values write == or !=",
-            )
+            message = "`is` can only be followed by missing or not missing"
+            self.source.refuse(right, message, "to compare values write == or !=")
         operand = self.values.operand(left)
         if operand.constant:
             self.source.refuse(left, "a constant is never missing")
-        return (
-            is_missing(operand.value)
-            if isinstance(op, ast.Is)
-            else negation(is_missing(operand.value))
-        )
+        missing = is_missing(operand.value)
+        return missing if isinstance(op, ast.Is) else negation(missing)
 
     def _among(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Truth:
         if not isinstance(right, ast.Tuple | ast.List | ast.Set) or not right.elts:
@@ -154,12 +138,10 @@ class _TruthReader:
         operand = self.values.operand(left)
 
         def equal() -> Truth:
-            return some(
-                each(
-                    lambda e: self._compared(operand, operator.eq, self.values.operand(e), where=e),
-                    right.elts,
-                )
-            )
+            def same(e: ast.expr) -> Truth:
+                return self._compared(operand, operator.eq, self.values.operand(e), where=e)
+
+            return some(each(same, right.elts))
 
         return equal() if isinstance(op, ast.In) else self._negation(equal)
 
@@ -173,35 +155,22 @@ class _TruthReader:
     ) -> Truth:
         if left.constant and right.constant:
             self.source.refuse(where, "compares two constants")
-        if "unread" in (left.kind, right.kind):
-            return comparison(holds, left.value, right.value)
         left, right = self._resolved(where, left, right), self._resolved(where, right, left)
         if left.kind != right.kind:
-            self.source.refuse(
-                where,
-                f"cannot compare {described(left)} with {described(right)}",
-                "text stands in quotes, numbers without",
-            )
+            message = f"cannot compare {described(left)} with {described(right)}"
+            self.source.refuse(where, message, "text stands in quotes, numbers without")
         if left.kind == "text":
             if left.categories != right.categories:
                 self.source.refuse(
                     where, f"{left.name!r} and {right.name!r} have different categories"
                 )
             if holds not in (operator.eq, operator.ne) and not (left.ordered and right.ordered):
-                self.source.refuse(
-                    where,
-                    f"the categories of {left.name!r} have no order",
-                    "use ==, != or in; only ordinal columns have an order",
-                )
-        elif (
-            holds is (operator.ne if self.negated else operator.eq)
-            and len(left.columns | right.columns) > 1
-        ):
-            self.equations.append(
-                Equation(
-                    left.columns | right.columns, comparison(operator.eq, left.value, right.value)
-                )
-            )
+                hint = "use ==, != or in; only ordinal columns have an order"
+                self.source.refuse(where, f"the categories of {left.name!r} have no order", hint)
+        elif holds is (operator.ne if self.negated else operator.eq):
+            equal = comparison(operator.eq, left.value, right.value)
+            if len(read := left.columns | right.columns) > 1:
+                self.equations.append(Equation(read, equal))
         return comparison(holds, left.value, right.value)
 
     def _resolved(
@@ -213,28 +182,14 @@ class _TruthReader:
         if other.kind == "text":
             if one.literal in other.categories:
                 position = float(other.categories.index(one.literal))
-                return ExpressionOperand(
-                    "text",
-                    lambda values: position,
-                    True,
-                    other.categories,
-                    other.ordered,
-                    name=other.name,
-                )
-            shown = ", ".join(other.categories[:12]) + (
-                ", ..." if len(other.categories) > 12 else ""
-            )
-            self.source.refuse(
-                where,
-                f"{got(one.literal)} is no category of {other.name!r}: {shown}",
-                nearest(one.literal, other.categories),
-            )
+                return replace(other, value=lambda values: position, constant=True)
+            more = ", ..." if len(other.categories) > 12 else ""
+            shown = ", ".join(other.categories[:12]) + more
+            message = f"{got(one.literal)} is no category of {other.name!r}: {shown}"
+            self.source.refuse(where, message, nearest(one.literal, other.categories))
         try:
             days = (datetime.fromisoformat(one.literal) - EPOCH).total_seconds() / 86_400
         except (ValueError, TypeError):
-            self.source.refuse(
-                where,
-                f"{got(one.literal)} is no date",
-                "e.g. '2024-12-31', or '2024-12-31T23:59:59', without time zone",
-            )
+            hint = "e.g. '2024-12-31', or '2024-12-31T23:59:59', without time zone"
+            self.source.refuse(where, f"{got(one.literal)} is no date", hint)
         return ExpressionOperand("date", lambda values: days, True)

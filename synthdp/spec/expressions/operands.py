@@ -30,7 +30,7 @@ from synthdp.spec.expressions.parsed import (
 )
 from synthdp.spec.load.wording import got, nearest
 from synthdp.spec.model import Column, derived_of
-from synthdp.spec.model.columns import EPOCH, Operand
+from synthdp.spec.model.columns.types import EPOCH, Operand
 
 LARGEST = 1e15  # beyond it neighbouring whole numbers are one
 
@@ -60,12 +60,8 @@ def calculation(
     except UnreadableExpression as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
     kind: Literal["number", "date"] = "date" if operand.kind == "date" else "number"
-    return (
-        Calculation(
-            tuple(n for n in columns if n in reader.used), operand.value, kind, reader.divides
-        ),
-        [],
-    )
+    read = tuple(name for name in columns if name in reader.used)
+    return Calculation(read, operand.value, kind, reader.divides), []
 
 
 @dataclass(frozen=True)
@@ -74,9 +70,6 @@ class ExpressionOperand:
 
     An operand of the kind "text" is a category, by its position in `categories`. Of the kind
     "literal", `literal` is its text.
-
-    The kind is "unread" for a column whose entry is wrong. Nothing is known of it, so it fits every
-    other operand.
     """
 
     kind: Operand | Literal["literal"]
@@ -106,12 +99,9 @@ class OperandReader:
         """The value of a text that is one."""
         node = self.source.parsed()
         operand = self.operand(node)
-        if operand.constant or operand.kind not in ("number", "date", "unread"):
-            self.source.refuse(
-                node,
-                f"{described(operand)} is not computed from numbers or dates of other columns",
-                "e.g. before + change",
-            )
+        if operand.constant or operand.kind not in ("number", "date"):
+            message = f"{described(operand)} is not computed from numbers or dates of other columns"
+            self.source.refuse(node, message, "e.g. before + change")
         return operand
 
     def operand(self, node: ast.expr) -> ExpressionOperand:
@@ -122,11 +112,8 @@ class OperandReader:
             case ast.Constant(value=str() as text):
                 return ExpressionOperand("literal", constant=True, literal=text)
             case ast.Constant(value=bool()):
-                self.source.refuse(
-                    node,
-                    "True and False are not used here",
-                    "a boolean column is written by itself: smoker, or not smoker",
-                )
+                hint = "a boolean column is written by itself: smoker, or not smoker"
+                self.source.refuse(node, "True and False are not used here", hint)
             case ast.Constant(value=int() | float() as number):
                 if not -LARGEST <= number <= LARGEST:
                     self.source.refuse(node, f"numbers beyond {LARGEST:g} are not exact")
@@ -134,13 +121,11 @@ class OperandReader:
                 return ExpressionOperand("number", lambda values: real, True)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() as op, operand=inner):
                 operand = self.operand(inner)
-                if operand.kind not in ("number", "unread"):
+                if operand.kind != "number":
                     self.source.refuse(node, f"a sign cannot stand before {described(operand)}")
-                return (
-                    operand
-                    if isinstance(op, ast.UAdd)
-                    else replace(operand, value=negative(operand.value), name="")
-                )
+                if isinstance(op, ast.UAdd):
+                    return operand
+                return replace(operand, value=negative(operand.value), name="")
             case ast.BinOp() if type(node.op) in _ARITHMETIC:
                 return self._calculated(node)
             case ast.BinOp(op=ast.BitAnd() | ast.BitOr()) | ast.UnaryOp(op=ast.Invert()):
@@ -152,15 +137,11 @@ class OperandReader:
 
     def _calculated(self, node: ast.BinOp) -> ExpressionOperand:
         left, right = each(self.operand, [node.left, node.right])
-        value, read = (
-            arithmetic(_ARITHMETIC[type(node.op)], left.value, right.value),
-            left.columns | right.columns,
-        )
+        value = arithmetic(_ARITHMETIC[type(node.op)], left.value, right.value)
+        read = left.columns | right.columns
         self.divides |= isinstance(node.op, ast.Div) and not (
             isinstance(node.right, ast.Constant) and node.right.value != 0
         )
-        if "unread" in (left.kind, right.kind):
-            return ExpressionOperand("unread", value)
         match left.kind, node.op, right.kind:
             case ("number", _, "number"):
                 if left.constant and right.constant:
@@ -170,41 +151,27 @@ class OperandReader:
                 return ExpressionOperand("number", value, columns=read)
             case ("date", ast.Add() | ast.Sub(), "number") | ("number", ast.Add(), "date"):
                 return ExpressionOperand("date", value, columns=read)
-        hint = (
-            "the difference of two dates is a number of days, and days can be added to a date"
-            if "date" in (left.kind, right.kind)
-            else None
-        )
-        self.source.refuse(
-            node, f"cannot calculate with {described(left)} and {described(right)}", hint
-        )
+        dates = "the difference of two dates is a number of days, and days can be added to a date"
+        hint = dates if "date" in (left.kind, right.kind) else None
+        message = f"cannot calculate with {described(left)} and {described(right)}"
+        self.source.refuse(node, message, hint)
 
     def _column(self, node: ast.Name) -> ExpressionOperand:
         name = self.source.name(node)
         if name not in self.columns:
-            longer = [
-                c
-                for c in self.columns
-                if c.startswith(name) and c in self.source.text and not c.isidentifier()
-            ]
-            hint = (
-                f"write {quoted(longer[0])}, in backticks"
-                if longer
-                else nearest(name, self.columns)
-                or f"columns are {', '.join(list(self.columns)[:20])}"
-            )
+            begun = [c for c in self.columns if c.startswith(name) and c in self.source.text]
+            hint = nearest(name, self.columns)
+            hint = hint or f"columns are {', '.join(list(self.columns)[:20])}"
+            if longer := [c for c in begun if not c.isidentifier()]:
+                hint = f"write {quoted(longer[0])}, in backticks"
             self.source.refuse(node, f"unknown column {got(name)}", hint)
         self.used.add(name)
         column = self.columns[name]
-        value: Numbers = operator.itemgetter(name)
+        read = self._read(node, name, column) if column.ranged else frozenset[str]()
         return ExpressionOperand(
-            column.operand,
-            value,
-            categories=column.labels,
-            ordered=column.ordered,
-            name=name,
-            columns=self._read(node, name, column) if column.ranged else frozenset(),
-        )
+            column.operand, operator.itemgetter(name), False, column.labels, column.ordered,
+            name=name, columns=read,
+        )  # fmt: skip
 
     def _read(self, node: ast.Name, name: str, column: Column) -> frozenset[str]:
         """The modelled columns that a column of numbers or dates stands for.
@@ -215,11 +182,8 @@ class OperandReader:
         if text is None:
             return frozenset({name})
         if not self.derived:
-            self.source.refuse(
-                node,
-                f"column {name!r} is computed from others itself, when rows are written",
-                f"write ({text}) in its place",
-            )
+            message = f"column {name!r} is computed from others itself, when rows are written"
+            self.source.refuse(node, message, f"write ({text}) in its place")
         computed, _ = calculation(text, self.columns)
         inputs = frozenset(computed.columns) if computed else frozenset({name})
         self.used |= inputs
@@ -228,28 +192,11 @@ class OperandReader:
 
 def described(operand: ExpressionOperand) -> str:
     """An operand as a message names it."""
-    kinds = {
-        "number": "a number",
-        "date": "a date",
-        "text": "a category",
-        "literal": f"the text {got(operand.literal)}",
-    }
-    return (
-        f"column {operand.name!r}" if operand.name and not operand.constant else kinds[operand.kind]
-    )
-
-
-# --- constants ---
-#
-# What conditions compare columns with: constants, or something that is calculated.
-
-
-def _constant(node: ast.expr) -> bool:
-    if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        return all(map(_constant, node.elts))
-    if isinstance(node, ast.UnaryOp):
-        return _constant(node.operand)
-    return isinstance(node, ast.Constant)
+    if operand.name and not operand.constant:
+        return f"column {operand.name!r}"
+    if operand.kind == "literal":
+        return f"the text {got(operand.literal)}"
+    return {"number": "a number", "date": "a date", "text": "a category"}[operand.kind]
 
 
 def calculated(tree: ast.expr) -> Iterator[ast.expr]:
@@ -286,9 +233,13 @@ def outside(condition: Expression, columns: Mapping[str, Column]) -> Iterator[tu
             column = columns.get(names[0]) if names else None
             if column is not None and column.ranged:
                 listed = [e for side in pair for e in getattr(side, "elts", [side])]
-                texts = map(_text, filter(_constant, listed))
+                texts = (str(ast.literal_eval(e)) for e in listed if _constant(e))
                 yield from ((names[0], text) for text in texts if not column.holds(text))
 
 
-def _text(constant: ast.expr) -> str:
-    return str(ast.literal_eval(constant))
+def _constant(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return all(map(_constant, node.elts))
+    if isinstance(node, ast.UnaryOp):
+        return _constant(node.operand)
+    return isinstance(node, ast.Constant)

@@ -20,23 +20,20 @@ from typing import Any, Literal, NoReturn, TypeVar
 # arrays bring their own operators.
 
 
-Values = Mapping[
-    str, Any
-]  # columns as float arrays: NaN where missing, categories by position, dates in days since 1970
-Numbers = Callable[[Values], Any]  # a float array `[rows]`, or one float for all rows
-Truth = Callable[
-    [Values], tuple[Any, Any]
-]  # two boolean arrays `[rows]`: surely true, surely false
+Values = Mapping[str, Any]
+"""Columns as float arrays: NaN where missing, categories by position, dates in days since 1970."""
+Numbers = Callable[[Values], Any]
+"""A float array `[rows]`, or one float for all rows."""
+Truth = Callable[[Values], tuple[Any, Any]]
+"""Two boolean arrays `[rows]`: surely true, surely false."""
 
 
 def every(parts: list[Truth]) -> Truth:
     """Whether all parts hold."""
 
     def truth(values: Values) -> tuple[Any, Any]:
-        truths = [p(values) for p in parts]
-        return reduce(operator.and_, (t for t, _ in truths)), reduce(
-            operator.or_, (f for _, f in truths)
-        )
+        true, false = zip(*(p(values) for p in parts), strict=True)
+        return reduce(operator.and_, true), reduce(operator.or_, false)
 
     return truth
 
@@ -287,15 +284,11 @@ class SourceText:
                 self._lead + (error.offset or 1), f"cannot be read: {said}", _advice(source)
             )
         except (ValueError, RecursionError, MemoryError):
-            self.refuse(
-                1, "cannot be read: it is nested too deeply, or holds a sign that no expression has"
-            )
+            message = "it is nested too deeply, or holds a sign that no expression has"
+            self.refuse(1, f"cannot be read: {message}")
         if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-            self.refuse(
-                1,
-                f"has more than {MAX_NODES} parts",
-                "write several constraints; all of them must hold",
-            )
+            message = f"has more than {MAX_NODES} parts"
+            self.refuse(1, message, "write several constraints; all of them must hold")
         return tree.body
 
     def name(self, node: ast.Name) -> str:

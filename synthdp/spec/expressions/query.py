@@ -69,9 +69,8 @@ class Query:
         """Whether both ask the same, in the same words but for the blanks between them."""
 
         def said(query: Query) -> tuple[object, ...]:
-            trees = [
-                e and ast.dump(SourceText(e.text).parsed()) for e in (query.condition, query.where)
-            ]
+            texts = (query.condition, query.where)
+            trees = [e and ast.dump(SourceText(e.text).parsed()) for e in texts]
             return (query.statistic, query.column, query.p, query.by, *trees)
 
         return said(self) == said(other)
@@ -155,9 +154,8 @@ class _Reader:
         if between.strip() or len({m[1] for m in words}) < len(words):
             at = end + len(masked[end:]) - len(masked[end:].lstrip())
             self._stop(at + 1, "cannot be read from here", f"the form is {FORM}")
-        found = {
-            m[1]: _Part(self.text[a:b], a) for m, a, b in zip(words, begins, stops, strict=False)
-        }
+        parts = zip(words, begins, stops, strict=False)
+        found = {m[1]: _Part(self.text[a:b], a) for m, a, b in parts}
         return STATISTICS[head[1]], inside, found.get("where"), found.get("by")
 
     def _condition(self, part: _Part) -> Expression | None:
@@ -172,11 +170,9 @@ class _Reader:
             source = SourceText(part.text)
             tree = source.parsed()
             for node in calculated(tree):
-                self._miss(
-                    part.start + _place(part.text, node),
-                    "tables are not asked about calculations, or about two columns compared",
-                    "compare a column with a constant, e.g. age >= 65",
-                )
+                message = "tables are not asked about calculations, or about two columns compared"
+                hint = "compare a column with a constant, e.g. age >= 65"
+                self._miss(part.start + _place(part.text, node), message, hint)
             self.constants += constants_of(tree)
         return expression
 
@@ -207,9 +203,8 @@ class _Reader:
                 first = got(next(iter(column.labels), ""))
                 condition = quoted(name) if column.truth else f"{quoted(name)} == {first}"
                 hint = f"ask for a share, e.g. share({condition})"
-            self._miss(
-                part.start + 1, f"column {name!r} has no {statistic}: it holds no numbers", hint
-            )
+            message = f"column {name!r} has no {statistic}: it holds no numbers"
+            self._miss(part.start + 1, message, hint)
 
     def _name(self, part: _Part) -> str | None:
         """The name of a column, plain or in backticks; None if it is none."""

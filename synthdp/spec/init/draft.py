@@ -29,7 +29,7 @@ from synthdp.spec.init.questions import (
     ask_rows,
     ask_unit,
 )
-from synthdp.spec.load.wording import many
+from synthdp.spec.load.wording import many, unreadable
 from synthdp.spec.model import COLUMN_TYPES, CONTROL, starts_formula
 from synthdp.spec.model.fields import FORMULA_START
 from synthdp.spec.writing import Blank, dataset_lines, evaluation_lines, yaml_map, yaml_value
@@ -71,11 +71,8 @@ def _sketches() -> str:
     heads = {f"{', '.join(names)}:": lines for lines, names in sketches.items()}
     heads["all:"] = ("missing: true   where values may be missing; unit, description",)
     width = max(map(len, heads))
-    return "\n".join(
-        f"#   {head if i == 0 else '':{width}} {line}"
-        for head, lines in heads.items()
-        for i, line in enumerate(lines)
-    )
+    told = [(head if i == 0 else "", x) for head, xs in heads.items() for i, x in enumerate(xs)]
+    return "\n".join(f"#   {head:{width}} {line}" for head, line in told)
 
 
 _COLUMNS = f"""\
@@ -118,19 +115,23 @@ def draft_spec(
 ) -> str:
     """A draft spec for the table in `csv`, as YAML text.
 
-    Only the header of a CSV file is read, or the schema of Parquet.
-
-    With `ask`, everything needed is asked for and the draft loads; without, it holds blanks
-    (`!fill_in "..."`). `rows`: their number, as a constant that may be published, where it is known
-    already; what follows from it is then written. `path`: of the file, as the spec shall name it.
-    `codebook`: what is known of the columns. `decimal`: what stands before decimals in the file.
+    Only the header of a CSV file is read, or the schema of Parquet. With `ask`, everything needed
+    is asked for and the draft loads; without, it holds blanks (`!fill_in "..."`). `rows`: their
+    number, as a constant that may be published, where it is known already; what follows from it is
+    then written. `path`: of the file, as the spec shall name it. `codebook`: what is known of the
+    columns. `decimal`: what stands before decimals in the file.
 
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.
     """
     header = read_header(csv, decimal=decimal)
-    unit = ask_unit(ask, header.names) if ask else _unit(header.names)
-    stated = ask_rows(ask, unit, known=rows) if ask else _rows(rows)
+    unit: Mapping[str, Any] = UNIT_TO_FILL
+    if ask:
+        unit = ask_unit(ask, header.names)
+    elif column := likely_id(header.names):
+        unit = {"kind": "id", "column": column} | _ID_TO_FILL
+    known = _ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
+    stated: Mapping[str, Any] = ask_rows(ask, unit, known=rows) if ask else known
     count = stated["value"] if isinstance(stated["value"], int) else None
     columns, dropped = _columns(header, unit.get("column"), ask, codebook)
     source = header.source(path or csv, dropped)
@@ -139,13 +140,15 @@ def draft_spec(
         if ask and not codebook and any(entry["missing"] for entry in columns.values()):
             source["missing_values"] = ask_missing(ask)
     about = ask_about(ask) if ask else {}
-    budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
+    delta = {} if count is None else {"delta": float(suggested_delta(count))}
+    budget = ask_budget(ask, int(stated["value"])) if ask else _BUDGET_TO_FILL | delta
     section = dataset_lines(path or csv, source, unit, stated, about=about, notes=header.remarks)
     lines = [_OPENING, *section, "", _COLUMNS, *([_FROM_CODEBOOK] if codebook else [])]
     lines += [_FROM_PARQUET] if header.types else []
     told = {} if ask else remarks(header.names)
     for name, entry in columns.items():
-        lines += [f"  # {name}: {told[name].text}"] if name in told and _unfinished(entry) else []
+        unfinished = any(isinstance(value, Blank) for value in entry.values())
+        lines += [f"  # {name}: {told[name].text}"] if name in told and unfinished else []
         lines += [f"  {yaml_value(name)}:", *yaml_map(entry, 4)]
     lines += ["", "privacy:", *yaml_map(budget, 2), GRAPH, *evaluation_lines(count)]
     return "\n".join(lines) + "\n"
@@ -185,29 +188,6 @@ def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
     fields = COLUMN_TYPES[typed["type"]].model_fields
     needed = [key for key, field in fields.items() if field.is_required() and key not in typed]
     return {**typed, **{key: Blank(fields[key].description or key) for key in needed}}
-
-
-def _unfinished(entry: Mapping[str, Any]) -> bool:
-    """Whether something of a column is left to be filled in."""
-    return any(isinstance(value, Blank) for value in entry.values())
-
-
-def _unit(names: Sequence[str]) -> dict[str, Any]:
-    """The privacy unit: of ids, where a name sounds like one."""
-    column = likely_id(names)
-    return UNIT_TO_FILL if column is None else {"kind": "id", "column": column} | _ID_TO_FILL
-
-
-def _rows(count: int | None) -> dict[str, Any]:
-    return _ROWS_TO_FILL if count is None else {"kind": "approximate", "value": count}
-
-
-def _budget(rows: int | None) -> dict[str, Any]:
-    return (
-        _BUDGET_TO_FILL
-        if rows is None
-        else _BUDGET_TO_FILL | {"delta": float(suggested_delta(rows))}
-    )
 
 
 # --- header ---
@@ -318,10 +298,8 @@ def _schema(path: Path, file: Path) -> tuple[tuple[str, ...], dict[str, dict[str
     try:
         schema = pq.read_schema(file)
     except (pa.ArrowException, OSError, ValueError):
-        raise DataError(
-            f"{path.name}: the file cannot be read as Parquet",
-            hint="see that it was written to its end; encrypted files are not read",
-        ) from None
+        hint = "see that it was written to its end; encrypted files are not read"
+        raise DataError(f"{path.name}: the file cannot be read as Parquet", hint=hint) from None
     return tuple(schema.names), {f.name: found for f in schema if (found := _entry_of(f.type))}
 
 
@@ -350,28 +328,18 @@ def _first_line(path: Path) -> str:
     data = bytearray()
     try:
         if path.exists() and not path.is_file():
-            raise DataError(
-                f"{path.name}: is not a plain file",
-                hint="name a CSV file with a header, or Parquet",
-            )
+            message = f"{path.name}: is not a plain file"
+            raise DataError(message, hint="name a CSV file with a header, or Parquet")
         with path.open("rb", buffering=0) as file:
             while (byte := file.read(1)) and byte not in b"\r\n":
                 data += byte
                 if len(data) > MAX_HEADER:
-                    raise DataError(
-                        f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes",
-                        hint="is this a CSV file with a header?",
-                    )
+                    message = f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes"
+                    raise DataError(message, hint="is this a CSV file with a header?")
     except (OSError, ValueError) as error:
-        reason = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else "the path is not a valid one"
-        )
-        raise DataError(
-            f"{path.name}: the file cannot be read: {reason}",
-            hint="check the path and its permissions",
-        ) from None
+        reason = unreadable(error)
+        message = f"{path.name}: the file cannot be read: {reason}"
+        raise DataError(message, hint="check the path and its permissions") from None
     if data.startswith(b"PK\x03\x04") or b"\0" in data:
         what = "it is no text" if b"\0" in data else "it is compressed, as workbooks are"
         raise DataError(
@@ -380,22 +348,15 @@ def _first_line(path: Path) -> str:
     try:
         line = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(
-            f"{path.name}: the header is not UTF-8 text",
-            hint="save the table as CSV in UTF-8, or as Parquet; workbooks and archives are not"
-            " read",
-        ) from None
+        hint = "save the table as CSV in UTF-8, or as Parquet; workbooks and archives are not read"
+        raise DataError(f"{path.name}: the header is not UTF-8 text", hint=hint) from None
     if not line.strip():
-        raise DataError(
-            f"{path.name}: the first line is empty",
-            hint="the first line must hold the column names",
-        )
+        message = f"{path.name}: the first line is empty"
+        raise DataError(message, hint="the first line must hold the column names")
     if _SEPARATOR.fullmatch(line) or line.startswith("# "):
         what = "is a comment" if line[0] == "#" else "tells Excel what parts the fields"
-        raise DataError(
-            f"{path.name}: the first line {what}, and names no column",
-            hint="take it out of the file: the first line must hold the column names",
-        )
+        hint = "take it out of the file: the first line must hold the column names"
+        raise DataError(f"{path.name}: the first line {what}, and names no column", hint=hint)
     return line
 
 
@@ -416,10 +377,8 @@ def _parted(path: Path, line: str) -> tuple[str, tuple[str, ...]]:
         if best and len(found[best]) > 1:
             return best, tuple(found[best])
     if unread:
-        raise DataError(
-            f"{path.name}: a quotation mark in the header is never closed",
-            hint="column names cannot hold line breaks",
-        )
+        message = f"{path.name}: a quotation mark in the header is never closed"
+        raise DataError(message, hint="column names cannot hold line breaks")
     return ",", (next(csv.reader([line]))[0],)
 
 
@@ -438,15 +397,13 @@ def _header(
     notes = []
     if drop:
         shown = ", ".join(map(json.dumps, drop))
-        notes.append(
-            f"{shown}: numbers of rows, as R and pandas write them, or what a delimiter at the end"
-            " of lines makes; it is dropped"
+        text = (
+            "numbers of rows, as R and pandas write them, or what a delimiter at the end of lines"
         )
+        notes.append(f"{shown}: {text} makes; it is dropped")
     if rename:
-        notes.append(
-            f"{many(len(rename), 'name')} with spaces around, signs that are not seen, the"
-            " beginning of a formula or too many letters: renamed"
-        )
+        text = "with spaces around, signs that are not seen, the beginning of a formula or too many"
+        notes.append(f"{many(len(rename), 'name')} {text} letters: renamed")
     if kind == "csv" and any(map(_is_number, kept)):
         notes.append(
             "some names are years, dates or numbers of columns; should the first line be a row,"
@@ -484,18 +441,13 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
             i for i, name in enumerate(names, 1) if name.strip() and not _plain(name)
         ],
     }
-    found = [
-        f"column(s) {', '.join(map(str, places))} {fault}"
-        for fault, places in faults.items()
-        if places
-    ]
+    told = {fault: ", ".join(map(str, places)) for fault, places in faults.items() if places}
+    found = [f"column(s) {places} {fault}" for fault, places in told.items()]
     if not plain and not found:
         found = ["no column has a name"]
     if found:
-        raise DataError(
-            f"{path.name}: the first line is no header: {'; '.join(found)}",
-            hint="give every column a name of its own in the first line",
-        )
+        message = f"{path.name}: the first line is no header: {'; '.join(found)}"
+        raise DataError(message, hint="give every column a name of its own in the first line")
 
 
 def _is_number(name: str) -> bool:

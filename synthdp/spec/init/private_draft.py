@@ -93,8 +93,9 @@ class Request:
 
 def request_spec(request: Request) -> str:
     """The spec of the run that finds the columns: each may hold anything."""
-    columns = {name: {"type": "categorical", "categories": [OTHER]} for name in request.columns}
-    lines = ["synthdp: 1", *_dataset(request, [""]), "columns:", *_columns(columns)]
+    entry = yaml_map({"type": "categorical", "categories": [OTHER]}, 4)
+    lines = ["synthdp: 1", *_dataset(request, [""]), "columns:"]
+    lines += [line for name in request.columns for line in (f"  {yaml_value(name)}:", *entry)]
     lines += _privacy(request, request.epsilon, request.delta)
     return "\n".join([*lines, GRAPH, *evaluation_lines(int(request.rows["value"]))]) + "\n"
 
@@ -115,7 +116,7 @@ def private_draft(
     lines = [opening, *_dataset(request, list(missing)), _LOST, _FOUND_IN]
     lines += [*yaml_map(domain_from, 4), "", _COLUMNS]
     for column in found:
-        share = f"{_percent(column.lost)} of rows, +- {_percent(column.error)}"
+        share = f"{100 * column.lost:.1f}% of rows, +- {100 * column.error:.1f}%"
         note = f"# found at epsilon {request.epsilon:g}: {column.found}; expected loss {share}"
         lines += [f"  {yaml_value(column.name)}:  {note}", *yaml_map(dict(column.entry), 4)]
     lines += ["", *_privacy(request, *request.left), GRAPH]
@@ -134,20 +135,8 @@ def _dataset(request: Request, missing: list[Any]) -> list[str]:
     )
 
 
-def _columns(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [
-        line
-        for name, entry in entries.items()
-        for line in (f"  {yaml_value(name)}:", *yaml_map(dict(entry), 4))
-    ]
-
-
 def _privacy(request: Request, epsilon: float, delta: float) -> list[str]:
     cap = f"{{epsilon: {request.cap[0]}, delta: {request.cap[1]}}}"
     ledger = [] if request.ledger is None else [f"  ledger: {yaml_value(request.ledger)}"]
     budget = yaml_map({"epsilon": epsilon, "delta": delta}, 2)
     return ["privacy:", *budget, f"  cap: {cap}  # of all runs of this dataset", *ledger]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"

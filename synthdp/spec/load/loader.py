@@ -1,9 +1,14 @@
 """YAML to `ReleaseSpec`, or to every mistake at once, each with its line and column.
 
-Mistakes come from three places and are told together: the YAML itself (`yaml_tree`), the fields
-(`model`, put into words by `wording`), and what does not fit between sections (`checks`). Where
-fields are wrong, the checks still run on the sections that are left (`partial`). `rules` fill in
-what the model needs and the file leaves out.
+Mistakes are told in two passes: all of the YAML itself (`yaml_tree`) and of the fields (`model`,
+put into words by `wording`), or, where there are none, all of what does not fit between sections
+(`checks`). `rules` fill in what the model needs and the file leaves out.
+
+Lists of categories and codes may lie in text files beside the spec: where a column says
+`categories: {file: F}` or `codes: {file: F}`, the file's lines take that place before anything else
+is done with the spec. What is checked, kept of a run, digested and published is the text with its
+lists, so that a file that changes later changes nothing. Only a steward's own spec is read so: one
+that others wrote, such as a bundle's, must not say which files of this machine are opened.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +25,17 @@ from pydantic import ValidationError
 
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
-from synthdp.spec.checks.checks import cross_problems, part_problems
-from synthdp.spec.load.names import name_problems, partial_spec
-from synthdp.spec.load.wording import Loc, SpecMistake, findings
+from synthdp.spec.checks.checks import cross_problems
+from synthdp.spec.load.wording import Loc, SpecMistake, findings, unreadable
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import fill_defaults
 
 MAX_LISTED = 100
+MAX_BYTES = 1_000_000
+FIELDS = ("categories", "codes")
+INDENTED = 8  # bytes that an entry takes in a published spec beside itself
+HINT = "a text file in UTF-8 beside the spec, one category or code a line"
 
 
 def load_spec(path: Path, *, lists: bool = False) -> ReleaseSpec:
@@ -62,13 +71,16 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
     ]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
-    spec: ReleaseSpec | None = None
     try:
         spec = fill_defaults(ReleaseSpec.model_validate(tree.value()))
     except ValidationError as error:
         problems += _field_problems(path, tree, findings(error, ReleaseSpec))
-    problems += _cross_problems(path, tree, spec)
-    if problems or spec is None:
+        raise SpecError(_listed(problems)) from None
+    problems = problems or [
+        _problem(path, tree, p.loc, tree.place(p.loc), p.message, p.hint)
+        for p in cross_problems(spec)
+    ]
+    if problems:
         raise SpecError(_listed(problems))
     return spec
 
@@ -101,49 +113,30 @@ def spec_text(path: Path) -> str:
         SpecError: the file cannot be read.
     """
 
-    def refuse(message: str, hint: str) -> SpecError:
-        return SpecError([SpecProblem(str(path), 1, 1, "spec", message, hint)])
+    def refuse(message: str, hint: str, line: int = 1, column: int = 1) -> SpecError:
+        return SpecError([SpecProblem(str(path), line, column, "spec", message, hint)])
 
     try:
         if path.is_dir():
             raise refuse("this is a folder", "name the spec file in it")
         if not path.is_file():
-            raise refuse(
-                "there is no such file",
-                "check the path, or write a draft with `synthdp init DATA.csv`",
-            )
+            hint = "check the path, or write a draft with `synthdp init DATA.csv`"
+            raise refuse("there is no such file", hint)
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else "the path is not a valid one"
-        )
-        raise refuse(
-            f"the file cannot be read: {reason}", "check the path and its permissions"
-        ) from None
+        message = f"the file cannot be read: {unreadable(error)}"
+        raise refuse(message, "check the path and its permissions") from None
     if len(data) > MAX_BYTES:
-        raise refuse(
-            f"the file is larger than {MAX_BYTES:,} bytes", "a spec is small; is this the data?"
-        )
+        message = f"the file is larger than {MAX_BYTES:,} bytes"
+        raise refuse(message, "a spec is small; is this the data?")
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        raise SpecError(
-            [
-                SpecProblem(
-                    str(path),
-                    line,
-                    column,
-                    "spec",
-                    "the file is not UTF-8 text",
-                    "save it as UTF-8 in the editor",
-                )
-            ]
-        ) from None
+        hint = "save it as UTF-8 in the editor"
+        raise refuse("the file is not UTF-8 text", hint, line, column) from None
 
 
 def _no_map(path: str, tree: Node | None) -> SpecProblem:
@@ -166,17 +159,6 @@ def _field_problems(path: str, tree: Node, found: list[SpecMistake]) -> Iterator
         yield _problem(path, tree, finding.loc, place, finding.message, finding.hint)
 
 
-def _cross_problems(path: str, tree: Node, spec: ReleaseSpec | None) -> Iterator[SpecProblem]:
-    if spec is not None:
-        found = [(tree, p) for p in cross_problems(spec)]
-    else:
-        cut, spec, lost = partial_spec(tree)
-        names = name_problems(tree.value(), spec.columns) if "columns" not in lost else ()
-        found = [*((tree, p) for p in names), *((cut, p) for p in part_problems(spec, lost=lost))]
-    for source, p in found:
-        yield _problem(path, source, p.loc, source.place(p.loc), p.message, p.hint)
-
-
 def _problem(
     path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None
 ) -> SpecProblem:
@@ -191,7 +173,7 @@ def _shown(tree: Node | None, loc: Loc) -> str:
             break
         node = node.child(segment) if node else None
         if isinstance(segment, int):
-            shown += f" #{(node.index if node else segment) + 1}"
+            shown += f" #{segment + 1}"
         else:
             name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
             shown += f".{name}" if shown else name
@@ -220,31 +202,9 @@ def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
     problems = sorted(dict.fromkeys(problems), key=lambda p: (p.line, p.column, p.field))
     if len(problems) <= MAX_LISTED:
         return problems
-    first = problems[MAX_LISTED]
     rest = f"and {len(problems) - MAX_LISTED} more mistakes from here on"
-    return [
-        *problems[:MAX_LISTED],
-        SpecProblem(
-            first.path, first.line, first.column, first.field, rest, "correct those above first"
-        ),
-    ]
-
-
-# --- lists ---
-#
-# Lists of categories and codes that lie in text files beside the spec: written into its text.
-#
-# Where a column says `categories: {file: F}` or `codes: {file: F}`, the file's lines take that
-# place before anything else is done with the spec. What is checked, kept of a run, digested and
-# published is the text with its lists, so that a file that changes later changes nothing.
-#
-# Only a steward's own spec is read so. A spec that others wrote, such as a bundle's, must not say
-# which files of this machine are opened.
-
-
-MAX_BYTES = 1_000_000
-FIELDS = ("categories", "codes")
-INDENTED = 8  # bytes that an entry takes in a published spec beside itself
+    last = replace(problems[MAX_LISTED], message=rest, hint="correct those above first")
+    return [*problems[:MAX_LISTED], last]
 
 
 def with_lists(text: str, *, path: str, folder: Path) -> str:
@@ -256,9 +216,7 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
     Raises:
         SpecError: a file cannot be read, or the whole is too large; each is told at its place.
     """
-    if (
-        "file" not in text or read(text)[1]
-    ):  # what is wrong in the YAML itself is told by the loader
+    if "file" not in text or read(text)[1]:  # what is wrong in the YAML is told by `parse_spec`
         return text
     problems, made, end, entries = list[SpecProblem](), "", 0, 0
     for name, field, node, file in _places(text):
@@ -271,7 +229,7 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
             continue
         entries += len(found)
         first, last = node.start_mark.index, node.end_mark.index
-        made += text[end:first] + _flow(found) + _tail(text[first:last])
+        made += text[end:first] + json.dumps(found, ensure_ascii=False) + _tail(text[first:last])
         end = last
     made += text[end:]
     if len(made.encode()) + INDENTED * entries > MAX_BYTES:
@@ -283,13 +241,10 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
     return made
 
 
-HINT = "a text file in UTF-8 beside the spec, one category or code a line"
-
-
 def _places(text: str) -> Iterator[tuple[str, str, yaml.Node, str]]:
     """Column, field, node and file of each list that lies in a file."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    for name, column in _pairs(_value(root, "columns")):
+    root = dict(_pairs(yaml.compose(text, Loader=yaml.SafeLoader)))
+    for name, column in _pairs(root.get("columns")):
         for field, node in _pairs(column):
             inside = _pairs(node)
             if field in FIELDS and [key for key, _ in inside] == ["file"]:
@@ -301,10 +256,6 @@ def _pairs(node: yaml.Node | None) -> list[tuple[str, yaml.Node]]:
     return [(key.value, value) for key, value in found if isinstance(key, yaml.ScalarNode)]
 
 
-def _value(node: yaml.Node | None, name: str) -> yaml.Node | None:
-    return dict(_pairs(node)).get(name)
-
-
 def _entries(file: Path) -> list[str] | str:
     """The entries of a file; or what is wrong with it."""
     try:
@@ -313,7 +264,7 @@ def _entries(file: Path) -> list[str] | str:
         with file.open("rb") as opened:
             data = opened.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or "the path is not a valid one"
+        return unreadable(error)
     if len(data) > MAX_BYTES:
         return f"it is larger than {MAX_BYTES:,} bytes"
     try:
@@ -321,10 +272,6 @@ def _entries(file: Path) -> list[str] | str:
     except UnicodeDecodeError:
         return "it is not UTF-8 text"
     return [line.strip() for line in lines if line.strip()] or "it is empty"
-
-
-def _flow(entries: list[str]) -> str:
-    return "[" + ", ".join(json.dumps(entry, ensure_ascii=False) for entry in entries) + "]"
 
 
 def _tail(replaced: str) -> str:

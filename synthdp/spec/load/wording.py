@@ -1,4 +1,4 @@
-"""Pydantic's findings about a spec, in a steward's words.
+"""What a YAML parser and pydantic find wrong in a spec, in a steward's words.
 
 Pydantic says where (`loc`) and which rule; this module says which key that is in the YAML
 (discriminator tags are taken out of `loc`), what was got, what is allowed and, for names, which one
@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from unicodedata import category, normalize
@@ -21,11 +21,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from synthdp.spec.addresses import UNSHOWN, looks_like_address
-
-# --- syntax ---
-#
-# What a YAML parser's complaint means to the person who wrote the file.
-
 
 Loc = tuple[str | int, ...]
 
@@ -41,71 +36,23 @@ class Mistake:
     hint: str | None = None
 
 
-# What the parser says (two dialects: libyaml's and PyYAML's), and what it means.
-_SYNTAX = (
-    (
-        "mapping values are not allowed",
-        "a ':' where no key can stand",
-        "check the indentation; a text that holds ': ' goes in quotes",
-    ),
-    (
-        "sequence entries are not allowed",
-        "a list item '- ' where none can stand",
-        "start the list on a line of its own, below the key",
-    ),
-    (
-        "could not find expected ':'",
-        "a key without ':' after it",
-        "write `key: value`; check the line above too",
-    ),
-    (
-        "end of stream",
-        "a quotation mark that is never closed",
-        "close it, or write '' for an apostrophe inside '...'",
-    ),
-    (
-        "escape c",
-        "an unknown escape after a backslash",
-        "inside \"...\" a backslash is written twice; '...' has no escapes",
-    ),
-    (
-        "',' or ']'",
-        "a list [...] that is not closed, or a comma is missing",
-        "close it with ], and put commas between the items",
-    ),
-    (
-        "',' or '}'",
-        "a map {...} that is not closed, or a comma is missing",
-        "close it with }, and put commas between the entries",
-    ),
-    ("tag handle", "a tag (!...) that is not read", "delete the tag; quotes make any value text"),
-    ("incompatible YAML", "a %YAML line that is not read", "delete the line"),
-    (
-        "expected key",
-        "something that does not belong here",
-        "check quotes, brackets and the indentation on this line and the one above",
-    ),
-    (
-        "block end",
-        "something that does not belong here",
-        "check quotes, brackets and the indentation on this line and the one above",
-    ),
-    (
-        "'-' indicator",
-        "a key among list items",
-        "indent it below an item, or end the list by less indentation",
-    ),
-    (
-        "document start",
-        "a line that is indented less than the first line",
-        "start all top-level keys in the same column",
-    ),
-    (
-        "node content",
-        "a bracket, comma or sign that is not a value",
-        "put the text in quotes if it is meant so",
-    ),
-)
+# What the parser says (two dialects: libyaml's and PyYAML's), what it means, and a hint.
+_SYNTAX = """\
+mapping values are not allowed | a ':' where no key can stand | check the indentation; a text that holds ': ' goes in quotes
+sequence entries are not allowed | a list item '- ' where none can stand | start the list on a line of its own, below the key
+could not find expected ':' | a key without ':' after it | write `key: value`; check the line above too
+end of stream | a quotation mark that is never closed | close it, or write '' for an apostrophe inside '...'
+escape c | an unknown escape after a backslash | inside "..." a backslash is written twice; '...' has no escapes
+',' or ']' | a list [...] that is not closed, or a comma is missing | close it with ], and put commas between the items
+',' or '}' | a map {...} that is not closed, or a comma is missing | close it with }, and put commas between the entries
+tag handle | a tag (!...) that is not read | delete the tag; quotes make any value text
+incompatible YAML | a %YAML line that is not read | delete the line
+expected key | something that does not belong here | check quotes, brackets and the indentation on this line and the one above
+block end | something that does not belong here | check quotes, brackets and the indentation on this line and the one above
+'-' indicator | a key among list items | indent it below an item, or end the list by less indentation
+document start | a line that is indented less than the first line | start all top-level keys in the same column
+node content | a bracket, comma or sign that is not a value | put the text in quotes if it is meant so
+"""  # noqa: E501
 
 
 def syntax_mistake(error: yaml.MarkedYAMLError, text: str) -> Mistake:
@@ -121,30 +68,17 @@ def syntax_mistake(error: yaml.MarkedYAMLError, text: str) -> Mistake:
     source = text.splitlines()[mark.line] if mark.line < len(text.splitlines()) else ""
     here = source[mark.column : mark.column + 1]
     if here == "\t" or "tab character" in problem:
-        return Mistake(
-            line,
-            column,
-            (),
-            "a tab in the indentation",
-            "YAML is indented by spaces; tell the editor to insert spaces",
-        )
+        hint = "YAML is indented by spaces; tell the editor to insert spaces"
+        return Mistake(line, column, (), "a tab in the indentation", hint)
     if "cannot start any token" in problem:
-        return Mistake(
-            line, column, (), f"a value cannot begin with {here!r}", "put the text in quotes"
-        )
-    for found, meaning, hint in _SYNTAX:
+        message = f"a value cannot begin with {here!r}"
+        return Mistake(line, column, (), message, "put the text in quotes")
+    for row in _SYNTAX.splitlines():
+        found, meaning, hint = row.split(" | ")
         if found in problem:
             return Mistake(line, column, (), meaning, hint)
-    return Mistake(
-        line,
-        column,
-        (),
-        f"this is not YAML: {problem}",
-        "check quotes, brackets and the indentation here and on the line above",
-    )
-
-
-# --- wording ---
+    hint = "check quotes, brackets and the indentation here and on the line above"
+    return Mistake(line, column, (), f"this is not YAML: {problem}", hint)
 
 
 MAX_FINDINGS = 500
@@ -162,11 +96,8 @@ class SpecMistake:
 
 def findings(error: ValidationError, root: type[BaseModel]) -> list[SpecMistake]:
     """Every mistake in `error`, which came from validating `root`."""
-    found = [
-        f
-        for detail in error.errors(include_url=False)[:MAX_FINDINGS]
-        for f in _finding(detail, root)
-    ]
+    details = error.errors(include_url=False)[:MAX_FINDINGS]
+    found = [f for detail in details for f in _finding(detail, root)]
     # A key that is unknown because it is misspelt explains the one that is missing.
     meant = {
         (*f.loc[:-1], f.hint.split("'")[1])
@@ -180,11 +111,9 @@ def first_words(error: ValidationError) -> str:
     """The first mistake in `error`, for a value that was asked for."""
     detail = error.errors(include_url=False)[0]
     context = detail.get("ctx", {})
-    return (
-        str(context["text"])
-        if detail["type"] == "wrong"
-        else _value(detail["type"], context, detail["input"], detail["msg"])[0]
-    )
+    if detail["type"] == "wrong":
+        return str(context["text"])
+    return _value(detail["type"], context, detail["input"], detail["msg"])[0]
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -269,6 +198,11 @@ def up(value: float, *, digits: int = 4) -> str:
     return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")
 
 
+def unreadable(error: Exception) -> str:
+    """Why a file cannot be read."""
+    return getattr(error, "strerror", None) or "the path is not a valid one"
+
+
 def got(value: object) -> str:
     """A value as the steward wrote it, shortened."""
     if value is None:
@@ -281,13 +215,9 @@ def got(value: object) -> str:
         return repr(value if len(value) <= 60 else value[:57] + "...")
     if isinstance(value, int | float):
         return str(value)[:60]
-    return (
-        "a list"
-        if isinstance(value, list | tuple)
-        else "a map"
-        if isinstance(value, dict)
-        else "something else"
-    )
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a map" if isinstance(value, dict) else "something else"
 
 
 def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[SpecMistake]:
@@ -315,19 +245,13 @@ def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[SpecMistak
 
 def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> SpecMistake:
     key = context["discriminator"].strip("'")
-    allowed = [
-        str(tag)
-        for member in get_args(union)
-        for tag in get_args(_bare(member).model_fields[key].annotation)
-    ]
+    members = (_bare(member).model_fields[key] for member in get_args(union))
+    allowed = [str(tag) for member in members for tag in get_args(member.annotation)]
+    listed = ", ".join(allowed)
     if rule == "union_tag_not_found":
-        return SpecMistake(
-            (*loc, key), "missing; it is required", f"one of: {', '.join(allowed)}", "missing"
-        )
+        return SpecMistake((*loc, key), "missing; it is required", f"one of: {listed}", "missing")
     tag = str(context["tag"])
-    return SpecMistake(
-        (*loc, key), f"got {got(tag)}; allowed: {', '.join(allowed)}", nearest(tag, allowed)
-    )
+    return SpecMistake((*loc, key), f"got {got(tag)}; allowed: {listed}", nearest(tag, allowed))
 
 
 def _value(
@@ -337,21 +261,20 @@ def _value(
     if rule == "value_error":
         return str(context["error"]), None
     if rule == "literal_error":
-        allowed = _quoted(context["expected"]) or [context["expected"]]
+        allowed = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
         return f"got {got(value)}; allowed: {', '.join(allowed)}", nearest(str(value), allowed)
     if rule in _WANTED:
         wanted, hint = _WANTED[rule]
         return f"expected {wanted}, got {got(value)}", hint
     for key, words in _BOUNDS:
-        if key in context and rule in (
-            "greater_than",
-            "greater_than_equal",
-            "less_than",
-            "less_than_equal",
-        ):
+        if key in context and rule.startswith(("greater_than", "less_than")):
             return f"got {got(value)}; it must be {words} {context[key]:g}", None
     if rule in ("too_short", "too_long", "string_too_short", "string_too_long"):
-        return _length(rule, context, value), None
+        things = "characters" if rule.startswith("string") else "entries"
+        length = len(value) if isinstance(value, Sized) else context.get("actual_length", "?")
+        end = "most" if "max_length" in context else "least"
+        bound = context.get("max_length", context.get("min_length"))
+        return f"got {length} {things}; there must be at {end} {bound}", None
     if rule == "string_pattern_mismatch":
         words = _PATTERNS.get(context["pattern"], f"it must match {context['pattern']}")
         # What stands in place of a variable's name may be a URL with its password: never repeat it.
@@ -362,21 +285,6 @@ def _value(
             "look for a day or an hour that does not exist",
         )
     return f"{default[:1].lower()}{default[1:]}; got {got(value)}", None
-
-
-def _length(rule: str, context: dict[str, Any], value: object) -> str:
-    things = "characters" if rule.startswith("string") else "entries"
-    length = (
-        len(value)
-        if isinstance(value, str | list | tuple | dict)
-        else context.get("actual_length", "?")
-    )
-    bound = (
-        f"at least {context['min_length']}"
-        if "min_length" in context
-        else f"at most {context['max_length']}"
-    )
-    return f"got {length} {things}; there must be {bound}"
 
 
 _NUMBER_HINT = "write plain digits: no quotes, no separators, no unit"
@@ -407,10 +315,6 @@ _PATTERNS = {
         " SOURCE_URL"
     ),
 }
-
-
-def _quoted(text: str) -> list[str]:
-    return re.findall(r"'([^']*)'", text)
 
 
 def _resolve(loc: Loc, root: type[BaseModel]) -> tuple[Loc, type[BaseModel] | None, Any]:

@@ -30,6 +30,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 TO_FILL = "!fill_in"  # the tag of a blank in a draft
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HALF = ("an escape gives half a character", "write the character itself")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -50,8 +51,7 @@ class Node:
     """A value of the document: a scalar, a list of nodes, or a map of names to nodes.
 
     `line` and `column` are its first character (1-based); `keys` are the places of a map's keys. A
-    `reported` node has been reported already and says nothing more; `index` is its place in its
-    list.
+    `reported` node has been reported already and says nothing more.
     """
 
     line: int
@@ -62,7 +62,6 @@ class Node:
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
     reported: bool = False
-    index: int = 0
 
     def value(self) -> object:
         """Plain Python data; a reported node is a marker that no model accepts."""
@@ -126,16 +125,8 @@ def read(text: str) -> tuple[Node | None, list[Mistake]]:
     except yaml.MarkedYAMLError as error:
         return None, [*mistakes, syntax_mistake(error, text)]
     except yaml.YAMLError:
-        return None, [
-            *mistakes,
-            Mistake(
-                1,
-                1,
-                (),
-                "this is not readable YAML",
-                "look for stray characters, or start again from `synthdp init`",
-            ),
-        ]
+        hint = "look for stray characters, or start again from `synthdp init`"
+        return None, [*mistakes, Mistake(1, 1, (), "this is not readable YAML", hint)]
     return builder.root, mistakes
 
 
@@ -143,13 +134,8 @@ def _unprintable(text: str) -> Iterator[Mistake]:
     for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
-        yield Mistake(
-            line,
-            column,
-            (),
-            f"character U+{ord(found[0]):04X} cannot stand in YAML",
-            "delete it; it is invisible in most editors",
-        )
+        message = f"character U+{ord(found[0]):04X} cannot stand in YAML"
+        yield Mistake(line, column, (), message, "delete it; it is invisible in most editors")
 
 
 @dataclass
@@ -184,12 +170,8 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                self.wrong(
-                    event,
-                    (),
-                    "a second document starts here; a spec is one document",
-                    "delete the '---' and what follows, or use two files",
-                )
+                hint = "delete the '---' and what follows, or use two files"
+                self.wrong(event, (), "a second document starts here; a spec is one document", hint)
                 raise _StopError
         elif isinstance(event, yaml.NodeEvent):
             self._node(event)
@@ -203,17 +185,10 @@ class _Builder:
     def _node(self, event: yaml.NodeEvent) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
-            limit = (
-                f"{MAX_NODES:,} values"
-                if self.nodes > MAX_NODES
-                else f"{MAX_DEPTH} levels of nesting"
-            )
-            self.wrong(
-                event,
-                (),
-                f"the spec has more than {limit}",
-                "no table needs that; look for a generator or an editor that went astray",
-            )
+            many = self.nodes > MAX_NODES
+            limit = f"{MAX_NODES:,} values" if many else f"{MAX_DEPTH} levels of nesting"
+            hint = "no table needs that; look for a generator or an editor that went astray"
+            self.wrong(event, (), f"the spec has more than {limit}", hint)
             raise _StopError
         top = self.stack[-1] if self.stack else None
         if top and top.node.kind == "map" and not top.expects_value:
@@ -229,39 +204,24 @@ class _Builder:
             self.stack.append(_Frame(node, loc))
 
     def _key(self, event: yaml.NodeEvent, top: _Frame) -> None:
-        top.expects_value, top.refused, top.key = (
-            True,
-            True,
-            event.value if isinstance(event, yaml.ScalarEvent) else "",
-        )
+        top.expects_value, top.refused = True, True
+        top.key = event.value if isinstance(event, yaml.ScalarEvent) else ""
         self._properties(event, None, top.loc)
         if not isinstance(event, yaml.ScalarEvent):
             self.wrong(event, top.loc, "a key must be plain text", "write `name: value`")
-            if isinstance(event, yaml.CollectionStartEvent):
-                self.stack.append(
-                    _Frame(Node(0, 0, kind=_kind(event)), top.loc)
-                )  # read to its end, outside the tree
+            if isinstance(event, yaml.CollectionStartEvent):  # read to its end, outside the tree
+                self.stack.append(_Frame(Node(0, 0, kind=_kind(event)), top.loc))
             return
         name = event.value
         if name == "<<" and event.implicit[0]:
-            self.wrong(
-                event,
-                top.loc,
-                "merge keys (<<) are not read",
-                "write the shared lines out in each place",
-            )
+            message = "merge keys (<<) are not read"
+            self.wrong(event, top.loc, message, "write the shared lines out in each place")
         elif _surrogate(name):
-            self.wrong(
-                event, top.loc, "an escape gives half a character", "write the character itself"
-            )
+            self.wrong(event, top.loc, *_HALF)
         elif name in top.node.keys:
             first = top.node.keys[name][0]
-            self.wrong(
-                event,
-                (*top.loc, name),
-                f"this key is given twice; the first is on line {first}",
-                "keep one of the two",
-            )
+            message = f"this key is given twice; the first is on line {first}"
+            self.wrong(event, (*top.loc, name), message, "keep one of the two")
         else:
             top.refused = False
             top.node.keys[name] = _at(event)
@@ -272,9 +232,8 @@ class _Builder:
             self.root = node
             return ()
         if top.node.kind == "list":
-            node.index = len(top.node.items)
             top.node.items.append(node)
-            return (*top.loc, node.index)
+            return (*top.loc, len(top.node.items) - 1)
         top.expects_value = False
         if not top.refused:
             top.node.entries[top.key] = node
@@ -291,12 +250,8 @@ class _Builder:
             self.wrong(event, loc, f"still to be filled in: {event.value}", hint)
         elif tag is not None:
             shown = "!" + tag.removeprefix("tag:yaml.org,2002:") if not tag.startswith("!") else tag
-            self.wrong(
-                event,
-                loc,
-                f"tags ({shown}) are not read",
-                "delete the tag; quotes make any value text",
-            )
+            message = f"tags ({shown}) are not read"
+            self.wrong(event, loc, message, "delete the tag; quotes make any value text")
         if node is not None:
             node.reported = isinstance(event, yaml.AliasEvent) or tag is not None
 
@@ -304,7 +259,7 @@ class _Builder:
         node.scalar = event.value
         problem = None
         if _surrogate(event.value):
-            problem = ("an escape gives half a character", "write the character itself")
+            problem = _HALF
         elif event.implicit[0] and _NOT_FINITE.fullmatch(event.value):
             problem = (
                 f"{event.value} is not a number that can be used here",

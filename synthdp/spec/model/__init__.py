@@ -5,19 +5,7 @@ All models are frozen and refuse unknown keys. `synthdp.spec.load.loader` turns 
 `ReleaseSpec` and reports every mistake with line and column. `synthdp.spec.checks.checks`
 lists the checks that need two parts of the spec.
 
-Import models from here; the files behind it are for reading and changing:
-
-    dataset.py      dataset
-    columns/        columns
-    privacy.py      privacy
-    graph.py        graph
-    synthesizer.py  synthesizer, sampling, constraints
-    estimands.py    estimands
-    evaluation.py   evaluation, attacks
-    gates.py        gates, and the metrics that they may bound
-    running.py      tracking, compute
-    publication.py  publication, signing
-    fields.py       maps, the base model and the types of single values
+Import models from here; the files behind it are for reading and changing.
 """
 
 from __future__ import annotations
@@ -26,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from synthdp.spec.model.columns import (
+from synthdp.spec.model.columns.types import (
     COLUMN_TYPES,
     RESOLUTION_SECONDS,
     Boolean,
@@ -38,7 +26,6 @@ from synthdp.spec.model.columns import (
     Number,
     Ordinal,
     Ranged,
-    Unread,
     category_types,
     derived_of,
 )
@@ -110,82 +97,18 @@ from synthdp.spec.model.graph import (
 from synthdp.spec.model.privacy import Cap, Privacy, Shares
 
 __all__ = [
-    "ADDRESS",
-    "ATTACK_FIGURES",
-    "ATTACK_METRICS",
-    "COLUMN_TYPES",
-    "CONFIDENTIAL_METRICS",
-    "CONTROL",
-    "DP_METRICS",
-    "FORMULA_START",
-    "PUBLIC_METRICS",
-    "RESOLUTION_SECONDS",
-    "UNSOUND",
-    "AskedEstimand",
-    "Attacks",
-    "Boolean",
-    "BuiltinSource",
-    "Cap",
-    "Categorical",
-    "Categories",
-    "Category",
-    "ChosenColumns",
-    "ClassifierName",
-    "Column",
-    "ColumnBase",
-    "Compute",
-    "Constraint",
-    "Constraints",
-    "CsvSource",
-    "Curator",
-    "DataFrameSource",
-    "Dataset",
-    "Datetime",
-    "DeclaredRows",
-    "DomainFrom",
-    "Edge",
-    "Edges",
-    "Effect",
-    "EffectEstimand",
-    "Estimand",
-    "Evaluation",
-    "Flag",
-    "Gate",
-    "Graph",
-    "IdUnit",
-    "Instant",
-    "Integer",
-    "MembershipAttack",
-    "Model",
-    "Name",
-    "Names",
-    "Number",
-    "Ordinal",
-    "ParquetSource",
-    "Privacy",
-    "PrivacyUnit",
-    "Publication",
-    "Ranged",
-    "Real",
-    "RegressionEstimand",
-    "ReleaseSpec",
-    "RowUnit",
-    "Sampling",
-    "Shares",
-    "Signing",
-    "Slug",
-    "Source",
-    "SqlSource",
-    "SynthesizerSettings",
-    "TableEstimand",
-    "Tracking",
-    "Unread",
-    "ValueMap",
-    "Whole",
-    "category_types",
-    "derived_of",
-    "starts_formula",
-]
+    "ADDRESS", "ATTACK_FIGURES", "ATTACK_METRICS", "COLUMN_TYPES", "CONFIDENTIAL_METRICS",
+    "CONTROL", "DP_METRICS", "FORMULA_START", "PUBLIC_METRICS", "RESOLUTION_SECONDS", "UNSOUND",
+    "AskedEstimand", "Attacks", "Boolean", "BuiltinSource", "Cap", "Categorical", "Categories",
+    "Category", "ChosenColumns", "ClassifierName", "Column", "ColumnBase", "Compute", "Constraint",
+    "Constraints", "CsvSource", "Curator", "DataFrameSource", "Dataset", "Datetime", "DeclaredRows",
+    "DomainFrom", "Edge", "Edges", "Effect", "EffectEstimand", "Estimand", "Evaluation", "Flag",
+    "Gate", "Graph", "IdUnit", "Instant", "Integer", "MembershipAttack", "Model", "Name", "Names",
+    "Number", "Ordinal", "ParquetSource", "Privacy", "PrivacyUnit", "Publication", "Ranged", "Real",
+    "RegressionEstimand", "ReleaseSpec", "RowUnit", "Sampling", "Shares", "Signing", "Slug",
+    "Source", "SqlSource", "SynthesizerSettings", "TableEstimand", "Tracking", "ValueMap", "Whole",
+    "category_types", "derived_of", "starts_formula",
+]  # fmt: skip
 
 
 _DATASET = {

@@ -1,19 +1,18 @@
-"""`dataset`: where the rows lie, what is protected, and how many there are."""
+"""`dataset`: where the rows lie, what is protected, and how many there are.
+
+And what is about the run: `tracking`, `compute`, `publication` and `signing`.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Unit
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from synthdp.spec.model.fields import Flag, Model, Name, Real, Slug, Whole, as_text, unique, wrong
+from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Real, Slug, Whole, unique, wrong
 
-SourceName = Annotated[
-    str,
-    Field(max_length=1000),
-    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
-]
+SourceName = Annotated[str, Field(max_length=1000), AS_TEXT]
 """The name of a column in the source: any text, for it need not be one that is released."""
 
 
@@ -235,8 +234,7 @@ class Dataset(Model):
         examples=[{"kind": "row", "meaning": "one surveyed person"}],
     )
     rows: DeclaredRows = Field(
-        description="how many rows there are",
-        examples=[{"kind": "public", "value": 48_842}],
+        description="how many rows there are", examples=[{"kind": "public", "value": 48_842}]
     )
     out_of_domain: Literal["refuse", "clamp"] = Field(
         default="refuse",
@@ -254,11 +252,6 @@ class Dataset(Model):
         ),
         examples=[{"run": "20261124-0123456789ab", "epsilon": 0.5, "delta": 1e-7}],
     )
-
-
-# --- running ---
-#
-# `tracking` and `compute`: where a release is logged, and on what it runs.
 
 
 EngineName = Literal["auto", "memory", "arrow", "dask", "sql"]
@@ -330,11 +323,6 @@ class Compute(Model):
         if self.address is not None and "dask" not in (self.backend, self.engine):
             raise wrong(("", "an address is that of Dask, and neither backend nor engine is dask"))
         return self
-
-
-# --- publication ---
-#
-# `publication` and `signing`: what a public register is told, and who vouches for the bundle.
 
 
 class Curator(Model):

@@ -1,4 +1,4 @@
-"""`evaluation` and `attacks`: how the result is judged, for the steward only."""
+"""`evaluation`, `attacks` (both for the steward only), `gates` and `estimands`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
 
-from synthdp.spec.model.columns import Column, Integer, Number
+from synthdp.spec.model.columns.types import Column, Integer, Number
 from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, renamed, unique, wrong
 
 DISCLOSURE_SHARE = 0.05  # of the budget, where a spec that has DP scores does not say
@@ -17,12 +17,14 @@ ClassifierName = Literal[
 ]
 
 
+Disclosure = Annotated[Literal["confidential", "private"], renamed({"charged": "private"})]
+
+
 class Effect(Model):
     """An average effect of a treatment, estimated from real and from synthetic rows."""
 
     treated: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
-        description="expression over one column: who is compared",
-        examples=["lncoins == 0"],
+        description="expression over one column: who is compared", examples=["lncoins == 0"]
     )
     control: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
         default=None,
@@ -52,15 +54,13 @@ class Evaluation(Model):
         description="chance of a unit to be kept out of the fit, for tests",
         examples=[0.1],
     )
-    disclosure: Annotated[Literal["confidential", "private"], renamed({"charged": "private"})] = (
-        Field(
-            default="confidential",
-            description=(
-                "whether all figures stay with the steward, or headline scores are counted with"
-                " noise, paid for and published"
-            ),
-            examples=["private"],
-        )
+    disclosure: Disclosure = Field(
+        default="confidential",
+        description=(
+            "whether all figures stay with the steward, or headline scores are counted with"
+            " noise, paid for and published"
+        ),
+        examples=["private"],
     )
     disclosure_share: Annotated[Real, Field(ge=0, lt=1), Unit("part of the budget")] | None = Field(
         default=None,
@@ -160,11 +160,6 @@ class Attacks(Model):
     )
 
 
-# --- gates ---
-#
-# `gates`: bounds on the result that must hold, or the bundle is withheld.
-
-
 ATTACK_FIGURES = ("advantage_upper", "auc_upper", "tpr_upper", "epsilon_lower")
 """Of the declared attack that does best: upper limits of the advantage, of the AUC and of the
 true-positive rate at 1% false positives, and what was proved of epsilon. As `attack_...` on real
@@ -176,20 +171,8 @@ DP_METRICS = ("tv1_dp", "tv2_dp", "tstr_accuracy_dp")
 are no numbers.
 """
 RENAMED_METRICS = {f"{name.removesuffix('_dp')}_charged": name for name in DP_METRICS}
-PUBLIC_METRICS = (
-    "tv1_noisy",
-    *DP_METRICS,
-    "simulated_advantage_upper",
-    "simulated_auc_upper",
-    "simulated_tpr_upper",
-    "simulated_epsilon_lower",
-)
-ATTACK_METRICS = (
-    "attack_advantage_upper",
-    "attack_auc_upper",
-    "attack_tpr_upper",
-    "attack_epsilon_lower",
-)
+PUBLIC_METRICS = ("tv1_noisy", *DP_METRICS, *(f"simulated_{name}" for name in ATTACK_FIGURES))
+ATTACK_METRICS = tuple(f"attack_{name}" for name in ATTACK_FIGURES)
 CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_METRICS)
 
 
@@ -199,11 +182,9 @@ class Gate(Model):
     A gate on a figure of real rows makes publishing itself depend on them: it must be opted into
     with `outside_guarantee: true`, and the certificate says so. Gates on `simulated_...` figures
     are held against the audit of the plan on its simulated twin (`synthdp audit SPEC --simulated`),
-    before anything is spent.
-
-    Gates on attacks take the largest figure of the three attacks. `..._upper` are upper ends of 95%
-    intervals, which luck moves: a limit that more than 5% of runs without any leak would exceed is
-    refused, and the lowest possible is told.
+    before anything is spent. Gates on attacks take the largest figure of the three attacks.
+    `..._upper` are upper ends of 95% intervals, which luck moves: a limit that more than 5% of runs
+    without any leak would exceed is refused, and the lowest possible is told.
     """
 
     metric: Annotated[
@@ -253,36 +234,16 @@ class Gate(Model):
         if self.attacked and self.at_most is None:
             raise wrong(("at_least", f"{self.metric} is better the lower it is; give at_most"))
         if self.metric in CONFIDENTIAL_METRICS and not self.outside_guarantee:
-            raise wrong(
-                (
-                    "metric",
-                    (
-                        f"{self.metric} is computed on real rows, so a gate on it is outside the"
-                        " guarantee; say outside_guarantee: true to accept that, or use one of"
-                        f" {', '.join(PUBLIC_METRICS)}"
-                    ),
-                )
+            message = (
+                f"{self.metric} is computed on real rows, so a gate on it is outside the guarantee;"
+                " say outside_guarantee: true to accept that, or use one of"
             )
-        if self.simulated and self.outside_guarantee:
-            raise wrong(
-                (
-                    "outside_guarantee",
-                    (
-                        f"{self.metric} is computed on simulated rows alone, so a gate on it is"
-                        " inside; delete this line"
-                    ),
-                )
-            )
-        if self.on_dp_score and self.outside_guarantee:
-            raise wrong(
-                (
-                    "outside_guarantee",
-                    (
-                        f"{self.metric} is paid for, so a gate on it is inside the guarantee;"
-                        " delete this line"
-                    ),
-                )
-            )
+            raise wrong(("metric", f"{message} {', '.join(PUBLIC_METRICS)}"))
+        why = "is paid for, so a gate on it is inside the guarantee" if self.on_dp_score else ""
+        if self.simulated:
+            why = "is computed on simulated rows alone, so a gate on it is inside"
+        if why and self.outside_guarantee:
+            raise wrong(("outside_guarantee", f"{self.metric} {why}; delete this line"))
         return self
 
     @property
@@ -303,11 +264,6 @@ class Gate(Model):
         """
         figure = self.metric.removeprefix("simulated_").removeprefix("attack_")
         return figure if figure in ATTACK_FIGURES else None
-
-
-# --- estimands ---
-#
-# `estimands`: numbers that are paid for, so that the bundle has them with their intervals.
 
 
 MAX_TABLE = 6  # columns of a table
@@ -400,8 +356,7 @@ class RegressionEstimand(Model):
 
 
 Estimand = Annotated[
-    AskedEstimand | TableEstimand | EffectEstimand | RegressionEstimand,
-    Field(discriminator="kind"),
+    AskedEstimand | TableEstimand | EffectEstimand | RegressionEstimand, Field(discriminator="kind")
 ]
 """One number, or one table of numbers, that is paid for."""
 

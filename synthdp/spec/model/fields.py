@@ -100,42 +100,27 @@ def alike(texts: Iterable[str]) -> tuple[str, str] | None:
     """
     seen: dict[str, str] = {}
     for text in texts:
-        plain = (
-            text
-            if text.isascii()
-            else normalize("NFC", "".join(c for c in text if category(c) != "Cf"))
-        )
+        plain = text
+        if not text.isascii():
+            plain = normalize("NFC", "".join(c for c in text if category(c) != "Cf"))
         if seen.setdefault(plain, text) != text:
             return seen[plain], text
     return None
 
 
 def as_text(value: Any) -> Any:
-    """A category or a name as text.
-
-    YAML writes codes such as 0, 1 and true without quotes.
-    """
+    """A category or a name as text. YAML writes codes such as 0, 1 and true without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _real(value: Any) -> Any:
-    return float(value) if isinstance(value, float) else value
-
-
 def _instant(value: Any) -> Any:
     """Only ISO dates and times: pydantic would read a bare number as seconds since 1970."""
-    if not isinstance(value, datetime) and not (
-        isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)
-    ):
-        raise ValueError(
-            f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {value!r}"
-        )
+    iso = isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)
+    if not isinstance(value, datetime) and not iso:
+        message = "expected a date such as 2024-12-31, or 2024-12-31T23:59:59"
+        raise ValueError(f"{message}; got {value!r}")
     return value
 
 
@@ -166,8 +151,11 @@ def _without_null(value: str) -> str:
     return value
 
 
-Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
-Real = Annotated[float, Strict(), BeforeValidator(_real)]
+_WHOLE = BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)
+Whole = Annotated[int, Strict(), _WHOLE]
+Real = Annotated[
+    float, Strict(), BeforeValidator(lambda v: float(v) if isinstance(v, float) else v)
+]
 Flag = Annotated[bool, Strict()]
 Instant = Annotated[
     datetime,
@@ -175,17 +163,9 @@ Instant = Annotated[
     AfterValidator(_without_zone),
     WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"}),
 ]
-Category = Annotated[
-    str,
-    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
-    AfterValidator(_category),
-]
-SourceText = Annotated[
-    str,
-    Field(max_length=1000),
-    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
-    AfterValidator(_without_null),
-]
+AS_TEXT = BeforeValidator(as_text, json_schema_input_type=str | int | float | bool)
+Category = Annotated[str, AS_TEXT, AfterValidator(_category)]
+SourceText = Annotated[str, Field(max_length=1000), AS_TEXT, AfterValidator(_without_null)]
 """A text as it stands in the source: it is compared, and published nowhere but in the spec."""
 LIST_FILE = {
     "type": "object",
@@ -208,10 +188,6 @@ Categories = Annotated[
 ]
 FewCodes = Annotated[tuple[SourceText, ...], Field(max_length=64), AfterValidator(distinct)]
 ValueMap = Annotated[dict[SourceText, Category], Field(max_length=4096)]
-Name = Annotated[
-    str,
-    Field(min_length=1, max_length=128),
-    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
-]
+Name = Annotated[str, Field(min_length=1, max_length=128), AS_TEXT]
 Names = Annotated[tuple[Name, ...], AfterValidator(distinct)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

@@ -1,4 +1,7 @@
-"""`graph`: what is known of the causes, and what a release does with it."""
+"""`graph`: what is known of the causes, and what a release does with it.
+
+And `synthesizer`, `sampling` and `constraints`: the model and the rows that it writes.
+"""
 
 from __future__ import annotations
 
@@ -143,11 +146,6 @@ class Graph(Model):
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Every given arrow as (cause, effect), in the order written, groups not expanded."""
         return tuple((a, b) for e in self.edges for b in e.effects for a in e.causes)
-
-
-# --- synthesizer ---
-#
-# `synthesizer`, `sampling` and `constraints`: the model and the rows that it writes.
 
 
 class SynthesizerSettings(Model):

@@ -10,27 +10,18 @@ release: that would be one more use of them, and would have to be paid for.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
 from synthdp.spec.addresses import is_pattern, is_url
-from synthdp.spec.model import (
-    Column,
-    Compute,
-    ParquetSource,
-    Ranged,
-    ReleaseSpec,
-    Shares,
-    Source,
-)
-from synthdp.spec.model.columns.types import Mapped, with_fine_bins
+from synthdp.spec.model import Column, Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
+from synthdp.spec.model.columns.types import Datetime, Mapped
 from synthdp.spec.model.dataset import EngineName
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
-WIDE, WIDEST = (
-    64,
-    400,
-)  # columns, each of which has hidden units of its own: more columns, fewer units
+WIDE, WIDEST = 64, 400  # columns, each with hidden units of its own: more columns, fewer units
 MAX_LEVELS = 256  # of a target, that hidden units are added for
 MIN_FINE, MAX_FINE = 64, 512  # bins of a range that leaves them out, where tables are the model
 MAX_PAIRS, MAX_PAIR_CELLS = 1000, 1 << 16  # measured where a share for pairs names none
@@ -52,9 +43,8 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
         "steps": steps(spec),
         "batch": batch(min(spec.dataset.rows.value, synthesizer.sample or math.inf)),
     }
-    missing = {
-        name: value for name, value in rules.items() if name not in synthesizer.model_fields_set
-    }
+    written = synthesizer.model_fields_set
+    missing = {name: value for name, value in rules.items() if name not in written}
     return spec.model_copy(update={"synthesizer": synthesizer.model_copy(update=missing)})
 
 
@@ -156,9 +146,8 @@ def batch(rows: float) -> int:
     """Of the rows that are trained on, of which a secret sample may be a part: a tenth of a small
     table, 512 rows of one with thousands, and a 48th, rounded, beyond.
 
-    Large batches have less noise relative to the gradients, but cost time.
-
-    A step that takes all rows would gain no privacy from nobody knowing which rows it took.
+    Large batches have less noise relative to the gradients, but cost time. A step that takes all
+    rows would gain no privacy from nobody knowing which rows it took.
     """
     if rows < SMALL_BATCH * 10:
         return max(1, int(rows // 10))
@@ -180,15 +169,9 @@ def hidden(spec: ReleaseSpec) -> int:
     if tables_only(spec):
         return 1
     columns = len(spec.modelled)
-    targets = [
-        spec.columns[name].level_count for name in spec.synthesizer.targets if name in spec.columns
-    ]
-    return max(
-        [
-            32 if columns <= WIDE else 16 if columns <= WIDEST else 8,
-            *(n for n in targets if n <= MAX_LEVELS),
-        ]
-    )
+    named = [spec.columns[name] for name in spec.synthesizer.targets if name in spec.columns]
+    least = 32 if columns <= WIDE else 16 if columns <= WIDEST else 8
+    return max([least, *(c.level_count for c in named if c.level_count <= MAX_LEVELS)])
 
 
 def latent(spec: ReleaseSpec) -> int:
@@ -196,3 +179,72 @@ def latent(spec: ReleaseSpec) -> int:
     if tables_only(spec):
         return 1
     return 4 if spec.graph.mode == "none" else 1 if len(spec.modelled) > WIDEST else 2
+
+
+# --- fine bins ---
+
+
+FEW_BINS = 256
+"""Up to so many bins, resolution is worth more than where a bin begins."""
+
+
+def with_fine_bins(column: Ranged, most: int) -> Ranged:
+    """The column with about `most` bins at most.
+
+    Where 0 is the lower bound and would share a bin with other values, it becomes a spike, unless
+    the spec names spikes: nothing is as common in numbers as none of something.
+    """
+    edges = fine_edges(column, most)
+    alone = "spikes" in column.model_fields_set or isinstance(column, Datetime) or column.lower != 0
+    if alone or _width(column, most) == _step(column):
+        return column.model_copy(update={"edges": edges})
+    spiked = column.model_copy(update={"spikes": (column.lower,)})
+    return spiked.model_copy(update={"edges": fine_edges(spiked, most)})
+
+
+def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
+    """Left edges of about `most` bins at most, whose width is a round number of steps.
+
+    Every bin holds the same number of the values that can be written, but for the ends. Where each
+    whole number is a bin, a spike has none: the bin before reaches over it.
+
+    >>> from synthdp.spec.model import Integer
+    >>> fine_edges(Integer(type="integer", lower=3, upper=40), 10)
+    (3, 5, 10, 15, 20, 25, 30, 35, 40)
+    """
+    lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
+    width = _width(column, most)
+    last = math.ceil(upper / width) - 1 if column.continuous else math.floor(upper / width)
+    inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
+    single = width == 1 and not column.continuous
+    spikes = set(map(column.number, column.spikes))
+    # A spike at the lower end of whole numbers is not part of the bins beside it.
+    first = float(lower) + (not column.continuous and float(lower) in spikes)
+    rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
+    return tuple(map(column.value, (first, *rest)))
+
+
+def _step(column: Ranged) -> Fraction:
+    """The difference of two neighbouring values, on the column's numeric scale."""
+    return Fraction(1, 10 ** getattr(column, "decimals", 0))
+
+
+def _width(column: Ranged, most: int) -> Fraction:
+    """Width of the bins."""
+    step = _step(column)
+    span = Fraction(column.number(column.upper)) - Fraction(column.number(column.lower))
+    return _round_width(span / step / most, most) * step
+
+
+def _round_width(steps: Fraction, most: int) -> int:
+    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`; of many bins none is 2 wide.
+
+    Values that people round lie on multiples of 5 and 10: there a bin begins. In bins of 2 half of
+    a heap at 65 would be drawn below it. Where bins are many, 1 takes the place of 2, so that
+    there are up to twice as many.
+    """
+    power = 1
+    while 10 * power < steps:
+        power *= 10
+    reach = {1: 2, 5: 5, 10: 10} if most > FEW_BINS else {1: 1, 2: 2, 5: 5, 10: 10}
+    return next(power * m for m, most_steps in reach.items() if steps <= power * most_steps)

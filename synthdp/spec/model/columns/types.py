@@ -1,20 +1,25 @@
-"""Columns of numbers and dates in a declared range, cut into bins; single values may be spikes."""
+"""`columns`: what each column may hold. Public knowledge, never fitted to rows.
+
+A type is a model: its fields are the keys in YAML, and what is declared here says how the type
+behaves in expressions, checks and the questions of `synthdp init`. How values of the type are read
+and written is its `ColumnKind` (`synthdp.data.kinds`). A new one is a model here and its name in
+`Column`, and a `ColumnKind` (docs/extending.md, "Add a column type").
+"""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from annotated_types import Unit
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from synthdp.spec.model.fields import (
+    AS_TEXT,
     CONTROL,
     Categories,
     Category,
@@ -28,34 +33,25 @@ from synthdp.spec.model.fields import (
     ValueMap,
     Whole,
     alike,
-    as_text,
     distinct,
     starts_formula,
     unique,
     wrong,
 )
 
-# --- base ---
-#
-# What every column of a spec has, and what the rest of the spec asks of a column's type.
-#
-# A type is a model: its fields are the keys in YAML, and what is declared here says how the type
-# behaves in expressions, checks and the questions of `synthdp init`. How values of the type are
-# read and written is its `ColumnKind` (`synthdp.data.kinds`).
-
-
 CODEBOOK = "from the codebook, never from the rows"
 
-Operand = Literal["text", "number", "date", "unread"]
+Operand = Literal["text", "number", "date"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What `synthdp init` asks for one field of a column.
+    """What `synthdp init` asks for one field; of a column, `text` follows the column's name.
 
-    `text` follows the column's name. `answer` is the type that the answer must have, None for free
-    text. With `many` the answer is a list, parted by commas, of texts or else of plain YAML values.
-    An empty answer is the `default`; where that is empty too, the field is left out.
+    `answer` is the type that the answer must have, None for text. With `many` the answer is a list,
+    parted by commas, of texts or else of plain YAML values. `allowed` are all answers, where there
+    are only some; one is `needed` where nothing else refuses an empty one. An empty answer is the
+    `default`; where that is empty too, the field is left out.
     """
 
     field: str
@@ -64,6 +60,8 @@ class Question:
     many: bool = False
     texts: bool = False
     default: str | None = None
+    allowed: tuple[str, ...] = ()
+    needed: bool = False
 
 
 class ColumnBase(Model):
@@ -138,7 +136,6 @@ class ColumnBase(Model):
 
 # --- ranges ---
 
-
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 EPOCH = datetime(1970, 1, 1)
 MAX_DECIMALS = 12
@@ -156,36 +153,46 @@ DERIVED = Field(
 )
 
 
-_EDGES = "take them (yes), leave bins to the engine (no), or give left ends, parted by commas?"
-
-
-def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
+def _questions(bound: Any, *, common: str, unit: bool = True) -> tuple[Question, ...]:
     """The questions of a range whose values are of type `bound`, `common` being one of them."""
-    spikes = "values that are very common by themselves, such as"
-    asked = (
-        Question("lower", f"lower bound ({CODEBOOK})?", bound),
-        Question("upper", f"upper bound ({CODEBOOK})?", bound),
-        Question(
-            "spikes",
-            f"{spikes} {common}, parted by commas (none: empty)?",
-            tuple[bound, ...],
-            many=True,
-            default="",
-        ),
-    )
-    if not bins:
-        return asked
-    return (
-        *asked,
-        Question("unit", "unit, e.g. years (none: empty)?", default=""),
-        Question("edges", _EDGES, tuple[bound, ...], many=True, default="no"),
-    )
+    often = f"values that are very common by themselves, such as {common}, parted by commas"
+    spikes = Question("spikes", f"{often} (none: empty)?", tuple[bound, ...], many=True, default="")
+    ends = (Question(end, f"{end} bound ({CODEBOOK})?", bound) for end in ("lower", "upper"))
+    asked = Question("unit", "unit, e.g. years (none: empty)?", default="")
+    return (*ends, spikes, *([asked] if unit else []))
 
 
-BINS = (
-    "number of equal-width bins; without `bins` and `edges`, mode predict without training"
-    " chooses 64 to 1,024 fine ones"
-)
+def _lower(example: Any) -> Any:
+    told = "the least value allowed: public knowledge, not the least in the table"
+    return Field(description=told, examples=[example])
+
+
+def _upper(example: Any) -> Any:
+    return Field(description="the greatest value allowed", examples=[example])
+
+
+def _bins(example: int) -> Any:
+    told = (
+        "number of equal-width bins; without `bins` and `edges`, mode predict without training"
+        " chooses 64 to 1,024 fine ones"
+    )
+    return Field(default=32, description=told, examples=[example])
+
+
+def _edges(*example: Any) -> Any:
+    told = "left edges of the bins, instead of `bins`; the first is `lower`"
+    return Field(default=None, description=told, examples=[[*example]])
+
+
+def _spikes(example: Any, told: str) -> Any:
+    return Field(default=(), description=told, examples=[[example]])
+
+
+_ZERO = "values with a level of their own; zero inflation is [0]"
+_V = TypeVar("_V")
+Bins = Annotated[Whole, Field(ge=1, le=1024), Unit("bins")]
+Edges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=MAX_EDGES)] | None
+Spikes = Annotated[tuple[_V, ...], Field(max_length=64), AfterValidator(unique)]
 
 
 class _Range:
@@ -203,7 +210,6 @@ class _Range:
 
     @property
     def level_count(self) -> int:
-        """Number of levels: spikes, bins, and the missing one."""
         column: Any = self
         bins = len(column.edges) if column.edges is not None else column.bins
         return int(len(column.spikes) + bins + column.missing)
@@ -225,7 +231,6 @@ class _Range:
         return float(value)
 
     def holds(self, code: str) -> bool:
-        """Whether a code of the source lies within the bounds."""
         column: Any = self
         read: Any = datetime.fromisoformat if self.operand == "date" else float
         try:
@@ -241,27 +246,14 @@ class Integer(_Range, ColumnBase):
     Bins are half-open from each edge to the next; the last ends at `upper`.
     """
 
-    questions: ClassVar = _questions(Whole, common="0", bins=True)
+    questions: ClassVar = _questions(Whole, common="0")
 
     type: Literal["integer"] = Field(description="whole numbers", examples=["integer"])
-    lower: Whole = Field(
-        description="the least value allowed: public knowledge, not the least in the table",
-        examples=[16],
-    )
-    upper: Whole = Field(description="the greatest value allowed", examples=[100])
-    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
-        default=32, description=BINS, examples=[16]
-    )
-    edges: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
-        default=None,
-        description="left edges of the bins, instead of `bins`; the first is `lower`",
-        examples=[[0, 1, 5, 20]],
-    )
-    spikes: Annotated[tuple[Whole, ...], Field(max_length=64), AfterValidator(unique)] = Field(
-        default=(),
-        description="values with a level of their own; zero inflation is [0]",
-        examples=[[0]],
-    )
+    lower: Whole = _lower(16)
+    upper: Whole = _upper(100)
+    bins: Bins = _bins(16)
+    edges: Edges[Whole] = _edges(0, 1, 5, 20)
+    spikes: Spikes[Whole] = _spikes(0, _ZERO)
 
     derived: Derived = DERIVED
 
@@ -270,7 +262,6 @@ class Integer(_Range, ColumnBase):
         return _check_range(self)
 
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """Bounds that floating point does not hold, too."""
         yield from super().mistakes()
         for field in ("lower", "upper"):
             if abs(getattr(self, field)) > MAX_WHOLE:
@@ -285,27 +276,14 @@ class Number(_Range, ColumnBase):
     """Real numbers in [lower, upper], written with `decimals` digits."""
 
     continuous: ClassVar[bool] = True
-    questions: ClassVar = _questions(Real, common="0", bins=True)
+    questions: ClassVar = _questions(Real, common="0")
 
     type: Literal["number"] = Field(description="real numbers", examples=["number"])
-    lower: Real = Field(
-        description="the least value allowed: public knowledge, not the least in the table",
-        examples=[0.0],
-    )
-    upper: Real = Field(description="the greatest value allowed", examples=[4.6])
-    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
-        default=32, description=BINS, examples=[20]
-    )
-    edges: Annotated[tuple[Real, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
-        default=None,
-        description="left edges of the bins, instead of `bins`; the first is `lower`",
-        examples=[[0.0, 0.5, 2.0]],
-    )
-    spikes: Annotated[tuple[Real, ...], Field(max_length=64), AfterValidator(unique)] = Field(
-        default=(),
-        description="values with a level of their own; zero inflation is [0]",
-        examples=[[0.0]],
-    )
+    lower: Real = _lower(0.0)
+    upper: Real = _upper(4.6)
+    bins: Bins = _bins(20)
+    edges: Edges[Real] = _edges(0.0, 0.5, 2.0)
+    spikes: Spikes[Real] = _spikes(0.0, _ZERO)
     decimals: Annotated[Whole, Field(ge=0, le=MAX_DECIMALS), Unit("digits")] = Field(
         default=4, description="digits written after the point", examples=[2]
     )
@@ -325,27 +303,14 @@ class Datetime(_Range, ColumnBase):
     """
 
     operand: ClassVar[Operand] = "date"
-    questions: ClassVar = _questions(Instant, common="1900-01-01", bins=False)
+    questions: ClassVar = _questions(Instant, common="1900-01-01", unit=False)
 
     type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
-    lower: Instant = Field(
-        description="the least value allowed: public knowledge, not the least in the table",
-        examples=["2001-01-01"],
-    )
-    upper: Instant = Field(
-        description="the greatest value allowed", examples=["2020-12-31T23:00:00"]
-    )
-    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(
-        default=32, description=BINS, examples=[20]
-    )
-    edges: Annotated[tuple[Instant, ...], Field(min_length=1, max_length=MAX_EDGES)] | None = Field(
-        default=None,
-        description="left edges of the bins, instead of `bins`; the first is `lower`",
-        examples=[["2001-01-01", "2010-01-01"]],
-    )
-    spikes: Annotated[tuple[Instant, ...], Field(max_length=64), AfterValidator(unique)] = Field(
-        default=(), description="instants with a level of their own", examples=[["2001-01-01"]]
-    )
+    lower: Instant = _lower("2001-01-01")
+    upper: Instant = _upper("2020-12-31T23:00:00")
+    bins: Bins = _bins(20)
+    edges: Edges[Instant] = _edges("2001-01-01", "2010-01-01")
+    spikes: Spikes[Instant] = _spikes("2001-01-01", "instants with a level of their own")
     resolution: Literal["day", "hour", "minute", "second"] = Field(
         default="day", description="step in which instants are written", examples=["hour"]
     )
@@ -358,15 +323,12 @@ class Datetime(_Range, ColumnBase):
 
     @property
     def step_seconds(self) -> int:
-        """Seconds of one step of the resolution."""
         return RESOLUTION_SECONDS[self.resolution]
 
     def value(self, number: float) -> Any:
-        """The instant of so many steps since 1970-01-01."""
         return EPOCH + timedelta(seconds=self.step_seconds) * number
 
     def number(self, value: Any) -> float:
-        """An instant in whole steps since 1970-01-01."""
         return float((value - EPOCH) // timedelta(seconds=self.step_seconds))
 
 
@@ -377,25 +339,14 @@ _Ranged = TypeVar("_Ranged", Integer, Number, Datetime)
 def _check_range(column: _Ranged) -> _Ranged:
     lower, upper = column.lower, column.upper
     if not lower < upper:
-        raise wrong(
-            (
-                "lower",
-                (
-                    f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one"
-                    " value is categorical, with one category"
-                ),
-            )
+        message = (
+            f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value is"
+            " categorical, with one category"
         )
+        raise wrong(("lower", message))
     if isinstance(column, Number) and upper - lower > 1e300:
-        raise wrong(
-            (
-                "upper",
-                (
-                    "the range is wider than 1e300, beyond what bins can be computed on; rescale"
-                    " the column"
-                ),
-            )
-        )
+        message = "the range is wider than 1e300, beyond what bins can be computed on; rescale the"
+        raise wrong(("upper", f"{message} column"))
     problems = [*_spike_problems(column), *_edge_problems(column), *_decimals_problems(column)]
     if problems:
         raise wrong(*problems)
@@ -409,13 +360,9 @@ def _shown(value: object) -> str:
 def _spike_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
     outside = [s for s in column.spikes if not column.lower <= s <= column.upper]
     if outside:
-        yield (
-            "spikes",
-            (
-                f"spikes must lie in [{_shown(column.lower)}, {_shown(column.upper)}]; outside:"
-                f" {', '.join(map(_shown, outside))}"
-            ),
-        )
+        bounds = f"[{_shown(column.lower)}, {_shown(column.upper)}]"
+        listed = ", ".join(map(_shown, outside))
+        yield "spikes", f"spikes must lie in {bounds}; outside: {listed}"
 
 
 def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
@@ -428,18 +375,11 @@ def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
     if falls:
         yield "edges", f"edges must increase strictly; got {', '.join(falls)}"
     elif not (lower <= edges[0] and edges[-1] <= upper):
-        yield (
-            "edges",
-            (
-                f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {_shown(edges[0])} to"
-                f" {_shown(edges[-1])}"
-            ),
-        )
+        found = f"{_shown(edges[0])} to {_shown(edges[-1])}"
+        yield "edges", f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {found}"
     elif edges[0] != lower and lower not in column.spikes:
-        yield (
-            "edges",
-            f"the first edge must be the lower bound {_shown(lower)}; got {_shown(edges[0])}",
-        )
+        message = f"the first edge must be the lower bound {_shown(lower)}"
+        yield "edges", f"{message}; got {_shown(edges[0])}"
 
 
 def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
@@ -466,9 +406,6 @@ def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
 
 
 # --- categories ---
-#
-# Columns of categories: texts without an order, texts with one, and two texts.
-
 
 _ALL = f"categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest"
 
@@ -479,12 +416,7 @@ def _plain(label: str) -> str:
     return label
 
 
-Label = Annotated[
-    str,
-    Field(min_length=1, max_length=500),
-    BeforeValidator(as_text, json_schema_input_type=str | int | float | bool),
-    AfterValidator(_plain),
-]
+Label = Annotated[str, Field(min_length=1, max_length=500), AS_TEXT, AfterValidator(_plain)]
 
 
 class Mapped(ColumnBase):
@@ -514,12 +446,24 @@ class Labelled(Mapped):
         examples=[{"0": "never", "1": "daily"}],
     )
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        categories: tuple[str, ...] = getattr(self, "categories", ())
+        return categories
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield from ((("categories", i), text) for i, text in enumerate(self.labels))
+
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """Labels of what is no category, too."""
         yield from super().mistakes()
         if strange := [code for code in self.value_labels if code not in self.labels]:
             message = f"a label for {strange[0]!r}, which is no category"
             yield "value_labels", message, "list the code under categories, or delete its label"
+
+
+def _categories(order: str) -> tuple[Question, ...]:
+    text = f"all categories, parted by commas{order} ({CODEBOOK})?"
+    return (Question("categories", text, Categories, many=True, texts=True),)
 
 
 class Categorical(Labelled):
@@ -529,15 +473,7 @@ class Categorical(Labelled):
     ones without zeros at their end, truth values as true and false, times of day as 08:30:00.
     """
 
-    questions: ClassVar = (
-        Question(
-            "categories",
-            f"all categories, parted by commas ({CODEBOOK})?",
-            Categories,
-            many=True,
-            texts=True,
-        ),
-    )
+    questions: ClassVar = _categories("")
     sketch: ClassVar = (_ALL,)
 
     type: Literal["categorical"] = Field(
@@ -551,39 +487,12 @@ class Categorical(Labelled):
         examples=[["Female", "Male"]],
     )
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The categories as declared."""
-        return self.categories
-
-    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each category."""
-        yield from ((("categories", i), text) for i, text in enumerate(self.categories))
-
-
-class Unread(Categorical):
-    """Stands for a column whose entry is wrong: its name may be used, and its values are unknown.
-
-    No finished spec has one.
-    """
-
-    truth: ClassVar[bool] = True
-    operand: ClassVar[Operand] = "unread"
-
 
 class Ordinal(Labelled):
     """One of a list of texts, in order."""
 
     ordered: ClassVar[bool] = True
-    questions: ClassVar = (
-        Question(
-            "categories",
-            f"all categories, parted by commas, from lowest to highest ({CODEBOOK})?",
-            Categories,
-            many=True,
-            texts=True,
-        ),
-    )
+    questions: ClassVar = _categories(", from lowest to highest")
     sketch: ClassVar = (_ALL,)
 
     type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
@@ -591,15 +500,6 @@ class Ordinal(Labelled):
         description="every allowed text, from lowest to highest; or their file",
         examples=[["low", "medium", "high"]],
     )
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The categories, from lowest to highest."""
-        return self.categories
-
-    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each category."""
-        yield from ((("categories", i), text) for i, text in enumerate(self.categories))
 
 
 class Boolean(Mapped):
@@ -625,31 +525,19 @@ class Boolean(Mapped):
         if self.false == self.true:
             raise wrong(("true", f"labels of false and true are both {self.true!r}"))
         if alike((self.false, self.true)) is not None:
-            raise wrong(
-                (
-                    "true",
-                    (
-                        f"labels of false and true, {self.false!a} and {self.true!a}, look the same"
-                        " and are not"
-                    ),
-                )
-            )
+            labels = f"labels of false and true, {self.false!a} and {self.true!a}"
+            raise wrong(("true", f"{labels}, look the same and are not"))
         return self
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The text of false, then the text of true."""
         return (self.false, self.true)
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Both texts."""
         yield from ((("false",), self.false), (("true",), self.true))
 
 
 # --- text code ---
-#
-# Columns of codes from a public list, such as ICD-10; only the first characters are kept.
-
 
 MAX_CODES, MAX_LEVELS = 100_000, 4096
 
@@ -671,11 +559,7 @@ class TextCode(ColumnBase):
 
     questions: ClassVar = (
         Question(
-            "codes",
-            f"all codes, parted by commas ({CODEBOOK})?",
-            Codes,
-            many=True,
-            texts=True,
+            "codes", f"all codes, parted by commas ({CODEBOOK})?", Codes, many=True, texts=True
         ),
         Question(
             "prefix",
@@ -719,85 +603,34 @@ class TextCode(ColumnBase):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The different prefixes, in the order of the codes."""
         return tuple(dict.fromkeys(code[: self.prefix] for code in self.codes))
 
     def holds(self, code: str) -> bool:
-        """Whether a code begins like one of the codes."""
         return code[: self.prefix] in self.labels
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each code, and its level."""
         for i, code in enumerate(self.codes):
             yield from ((("codes", i), text) for text in {code: 0, code[: self.prefix]: 0})
 
 
-# --- fine bins ---
-#
-# Fine bins for a range whose bins are left out, by its bounds, decimals and spikes alone.
+Column = Annotated[
+    Categorical | Ordinal | Boolean | Integer | Number | Datetime | TextCode,
+    Field(discriminator="type"),
+]
+
+COLUMN_TYPES: dict[str, type[ColumnBase]] = {
+    get_args(model.model_fields["type"].annotation)[0]: model
+    for model in get_args(get_args(Column)[0])
+}
+"""The model of each type, by the type's name in a spec."""
 
 
-FEW_BINS = 256
-"""Up to so many bins, resolution is worth more than where a bin begins."""
+def derived_of(column: Column) -> str | None:
+    """What a column is computed from; None for one that is modelled."""
+    return getattr(column, "derived", None)
 
 
-def with_fine_bins(column: Ranged, most: int) -> Ranged:
-    """The column with about `most` bins at most.
-
-    Where 0 is the lower bound and would share a bin with other values, it becomes a spike, unless
-    the spec names spikes: nothing is as common in numbers as none of something.
-    """
-    edges = fine_edges(column, most)
-    alone = "spikes" in column.model_fields_set or isinstance(column, Datetime) or column.lower != 0
-    if alone or _width(column, most) == _step(column):
-        return column.model_copy(update={"edges": edges})
-    spiked = column.model_copy(update={"spikes": (column.lower,)})
-    return spiked.model_copy(update={"edges": fine_edges(spiked, most)})
-
-
-def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
-    """Left edges of about `most` bins at most, whose width is a round number of steps.
-
-    Every bin holds the same number of the values that can be written, but for the ends. Where each
-    whole number is a bin, a spike has none: the bin before reaches over it.
-
-    >>> from synthdp.spec.model import Integer
-    >>> fine_edges(Integer(type="integer", lower=3, upper=40), 10)
-    (3, 5, 10, 15, 20, 25, 30, 35, 40)
-    """
-    lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
-    width = _width(column, most)
-    last = math.ceil(upper / width) - 1 if column.continuous else math.floor(upper / width)
-    inner = (float(k * width) for k in range(math.floor(lower / width) + 1, last + 1))
-    single = width == 1 and not column.continuous
-    spikes = set(map(column.number, column.spikes))
-    # A spike at the lower end of whole numbers is not part of the bins beside it.
-    first = float(lower) + (not column.continuous and float(lower) in spikes)
-    rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
-    return tuple(map(column.value, (first, *rest)))
-
-
-def _step(column: Ranged) -> Fraction:
-    """The difference of two neighbouring values, on the column's numeric scale."""
-    return Fraction(1, 10 ** getattr(column, "decimals", 0))
-
-
-def _width(column: Ranged, most: int) -> Fraction:
-    """Width of the bins."""
-    step = _step(column)
-    span = Fraction(column.number(column.upper)) - Fraction(column.number(column.lower))
-    return _round_width(span / step / most, most) * step
-
-
-def _round_width(steps: Fraction, most: int) -> int:
-    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`; of many bins none is 2 wide.
-
-    Values that people round lie on multiples of 5 and 10: there a bin begins. In bins of 2 half of
-    a heap at 65 would be drawn below it. Where bins are many, 1 takes the place of 2, so that
-    there are up to twice as many.
-    """
-    power = 1
-    while 10 * power < steps:
-        power *= 10
-    reach = {1: 2, 5: 5, 10: 10} if most > FEW_BINS else {1: 1, 2: 2, 5: 5, 10: 10}
-    return next(power * m for m, most_steps in reach.items() if steps <= power * most_steps)
+def category_types() -> str:
+    """The types whose values are categories, in words."""
+    *others, last = (name for name, model in COLUMN_TYPES.items() if not model.ranged)
+    return f"{', '.join(others)} or {last}"

@@ -1,0 +1,143 @@
+"""Names of columns, wherever a spec writes one, and the expressions over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.expressions.parsed import listed_names
+from synthdp.spec.load.wording import Loc, nearest
+from synthdp.spec.model import Edge, ReleaseSpec, derived_of
+
+# `*` is every item of a list, or every entry of a map.
+COLUMNS = (
+    "privacy.pairs.*.*",
+    "synthesizer.targets.*",
+    "sampling.even.*",
+    "evaluation.targets.*",
+    "evaluation.subgroups.*",
+    "evaluation.effects.*.outcome",
+    "evaluation.effects.*.adjust.*",
+    "estimands.*.columns.*",
+    "estimands.*.outcome",
+    "estimands.*.adjust.*",
+)
+EXPRESSIONS = (
+    "constraints.*",
+    "estimands.*.where",
+    "evaluation.effects.*.treated",
+    "evaluation.effects.*.control",
+    "estimands.*.treated",
+    "estimands.*.control",
+)
+ARROWS = ("graph.edges.*", "graph.forbidden.*")
+NODES = ("graph.tiers.*.*", "graph.latent.*.*")
+
+
+def columns(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Every column that is named outside the graph is declared."""
+    for where, name in _all_found(spec, COLUMNS):
+        if name not in spec.columns:
+            yield _unknown(where, name, spec.columns, "name a column listed under columns")
+
+
+def nodes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Every name in the graph is of a group, or of a column that is in no group.
+
+    Everywhere but in `groups` itself a grouped column is named through its group.
+    """
+    for where, name in _found(spec, "graph.groups.*.*"):
+        if name not in spec.columns:
+            yield _unknown(where, name, spec.columns, "name a column listed under columns")
+    groups = spec.graph.groups
+    group_of = {name: group for group, names in groups.items() for name in names}
+    for where, edge in _all_found(spec, ARROWS):
+        for end, name in _ends(where, edge):
+            for p in _no_node(end, name, spec.columns, groups, group_of):
+                yield replace(p, hint=_as_map(edge, (*spec.columns, *groups)) or p.hint)
+    for where, name in _all_found(spec, NODES):
+        yield from _no_node(where, name, spec.columns, groups, group_of)
+
+
+def computed(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No derived column is named where a column is looked at in the source, or modelled."""
+    derived = {name for name, column in spec.columns.items() if derived_of(column) is not None}
+    named = [*_all_found(spec, (*COLUMNS, *NODES, "graph.groups.*.*"))] if derived else []
+    named += [end for place in _all_found(spec, ARROWS) for end in _ends(*place)] if derived else []
+    for where, name in named:
+        if name in derived:
+            message = (
+                f"column {name!r} is computed from others when rows are written: it is not in the"
+                " model, and its real values are not read"
+            )
+            yield CrossProblem(where, message, "name columns that it is computed from")
+
+
+def expressions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Every expression can be read."""
+    for pattern in EXPRESSIONS:
+        for where, text in _found(spec, pattern):
+            for m in parse(text, spec.columns, derived=pattern == "constraints.*")[1]:
+                yield CrossProblem(where, f"character {m.at}: {m.message}", m.hint)
+
+
+def _ends(where: Loc, edge: Edge) -> Iterator[tuple[Loc, str]]:
+    """Both sides of an arrow."""
+    for side in ("causes", "effects"):
+        yield from (((*where, side, i), name) for i, name in enumerate(getattr(edge, side)))
+
+
+def _as_map(edge: Edge, nodes: Collection[str]) -> str | None:
+    """How to write an arrow whose names with commas fell apart; None where none did."""
+    for comma in (", ", ","):
+        sought = [listed_names(comma.join(names), nodes) for names in (edge.causes, edge.effects)]
+        if any("," in name for names in sought for name in names):
+            causes, effects = (json.dumps(names, ensure_ascii=False) for names in sought)
+            return f"a name with a comma needs a map: {{causes: {causes}, effects: {effects}}}"
+    return None
+
+
+def _no_node(
+    where: Loc,
+    name: str,
+    columns: Collection[str],
+    groups: Collection[str],
+    group_of: Mapping[str, str],
+) -> Iterator[CrossProblem]:
+    group = group_of.get(name)
+    if name in groups or (name in columns and group is None):
+        return
+    if name in columns:
+        message = f"column {name!r} is in group {group!r} and has no place of its own in the graph"
+        yield CrossProblem(where, message, f"write {group!r} instead")
+    else:
+        known = (*(c for c in columns if c not in group_of), *groups)
+        yield _unknown(where, name, known, "name a column listed under columns, or a group")
+
+
+def _unknown(where: Loc, name: str, known: Collection[str], hint: str) -> CrossProblem:
+    return CrossProblem(where, f"unknown column {name!r}", nearest(name, known) or hint)
+
+
+def _all_found(spec: ReleaseSpec, patterns: Collection[str]) -> Iterator[tuple[Loc, Any]]:
+    return (place for pattern in patterns for place in _found(spec, pattern))
+
+
+def _found(value: Any, pattern: str) -> Iterator[tuple[Loc, Any]]:
+    """The values at the places that a pattern such as `graph.tiers.*.*` names; without None."""
+    step, _, rest = pattern.partition(".")
+    inside: Any = enumerate(value) if isinstance(value, tuple) else ()
+    if isinstance(value, BaseModel):
+        inside = [(step, getattr(value, step, None))]
+    elif isinstance(value, Mapping):
+        inside = value.items()
+    for key, inner in inside:
+        if inner is not None:
+            found = _found(inner, rest) if rest else [((), inner)]
+            yield from (((key, *where), one) for where, one in found)
