@@ -8,7 +8,7 @@ C. **model only**: they do not. The figure is the synthetic rows' own, and has n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
-from synthdp.inference.estimands import bundle_estimands, paid_about
+from synthdp.inference.estimands import ESTIMAND_KINDS, bundle_estimands, paid_about
 from synthdp.inference.figures import (
     MAX_CELLS,
     MAX_POINTS,
@@ -41,7 +41,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import AskedEstimand, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import number_bounds
 
 Tier = Literal["A", "B", "C"]
@@ -114,8 +114,20 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     spec = load_spec(bundle / "spec.yaml")
     query = parse_query(text, spec.columns)
     domain = Domain.from_spec(spec.columns)
-    same = _paid_for(query, spec, domain)
-    paid = next((estimand for estimand in same if _whole_range(estimand, query, spec)), None)
+    same = [
+        (estimand, ESTIMAND_KINDS[estimand.kind].clips(spec, estimand).get(query.column or ""))
+        for estimand in spec.estimands
+        if estimand.question is not None
+        and ask_the_same(query, parse_query(estimand.question, spec.columns), domain)
+    ]
+    paid = next(
+        (
+            estimand
+            for estimand, clip in same
+            if clip is None or clip == number_bounds(spec.columns[query.column or ""])
+        ),
+        None,
+    )
     if paid is not None:
         result = bundle_estimands(bundle)[spec.estimands.index(paid)]
         said = (*result.about, *outside_domain(query, spec))
@@ -127,40 +139,20 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
         found = replace(found, figures=figures)
-    near = paid_about(spec, query.column) if found.tier == "C" else _clipped_about(query, same)
+    if found.tier == "C":
+        near = [*paid_about(spec, query.column)]
+    else:  # the same of clipped numbers has the narrower interval
+        near = [
+            f"paid for: the same with {query.column} of {clip[0]:g} to {clip[1]:g}, where what"
+            " lies beyond counts as the nearer end. `synthdp answer BUNDLE` prints it"
+            for _, clip in same
+            if clip is not None
+        ]
     found = replace(found, about=(*found.about, *near))
     if query.column is not None and domain[query.column].step_seconds is not None:
         dated = tuple(as_texts(figure, domain[query.column]) for figure in found.figures)
         found = replace(found, figures=dated)
     return found
-
-
-def _paid_for(query: Query, spec: ReleaseSpec, domain: Domain) -> list[AskedEstimand]:
-    """The estimands that ask the same, perhaps of clipped numbers."""
-    return [
-        estimand
-        for estimand in spec.estimands
-        if isinstance(estimand, AskedEstimand)
-        and ask_the_same(query, parse_query(estimand.ask, spec.columns), domain)
-    ]
-
-
-def _whole_range(estimand: AskedEstimand, query: Query, spec: ReleaseSpec) -> bool:
-    """Whether an estimand of the question's column clips none of its numbers."""
-    if estimand.clip is None or query.column is None:
-        return True
-    return estimand.clip == number_bounds(spec.columns[query.column])
-
-
-def _clipped_about(query: Query, same: Sequence[AskedEstimand]) -> Iterator[str]:
-    """Where to find the same of clipped numbers, whose interval is the narrower one."""
-    for estimand in same:
-        if estimand.clip is not None:
-            low, high = estimand.clip
-            yield (
-                f"paid for: the same with {query.column} of {low:g} to {high:g}, where what lies"
-                " beyond counts as the nearer end. `synthdp answer BUNDLE` prints it"
-            )
 
 
 def answer_tables(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -62,6 +62,24 @@ class Figure:
     def to_json(self) -> dict[str, Any]:
         """The same in plain JSON, without what there is none of."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def in_unit(self, size: float, zero: float) -> Figure:
+        """The same in another unit: `size` times each number, and `zero`."""
+        return self.changed(lambda value: size * float(value) + zero)
+
+    def changed(self, change: Callable[[Value], Value]) -> Figure:
+        """The same with each value changed."""
+
+        def both(ends: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
+            return None if ends is None else (change(ends[0]), change(ends[1]))
+
+        return replace(
+            self,
+            estimate=None if self.estimate is None else change(self.estimate),
+            interval=both(self.interval),
+            of_rows=both(self.of_rows),
+            bounds=both(self.bounds),
+        )
 
 
 @dataclass(frozen=True)
@@ -223,13 +241,24 @@ def _quantile(
             np.sqrt(above[1] + extra),
         )
 
+    return quantile_figure(group, about, cuts, sampling, low, high)
+
+
+def quantile_figure(
+    group: str | None,
+    about: float,
+    cuts: Callable[[float], Cuts],
+    sampling: float,
+    low: Floats,
+    high: Floats,
+) -> Figure:
+    """The figure of a quantile, by what the `cuts` are with a variance beside the noise."""
     found = cuts(sampling)
-    estimate = quantile_estimate(found, low, high)
     ends = quantile_interval(found, low, high)
-    of_rows = quantile_interval(cuts(0.0), low, high)
     if ends == (float(low[0]), float(high[-1])) and len(low) > 1:
         return Figure(group, about, refused=NOTHING)
-    return Figure(group, about, estimate, ends, of_rows)
+    of_rows = quantile_interval(cuts(0.0), low, high)
+    return Figure(group, about, quantile_estimate(found, low, high), ends, of_rows)
 
 
 def tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:

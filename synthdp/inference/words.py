@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from synthdp.inference.effect_query import Contrast, EffectQuery
 from synthdp.inference.figures import CellRoles, Figure, Value, value_bounds
 from synthdp.inference.least_squares import Measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.sums import Bounded
 from synthdp.spec.expressions.operands import outside
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.load.wording import many
@@ -134,6 +134,14 @@ def counted(spec: ReleaseSpec, names: Sequence[str]) -> Iterator[str]:
                 yield f"{name}: what is none of its categories counts as {column.labels[0]}"
 
 
+def clamped(number: Bounded) -> str:
+    """Where the numbers of a sum end."""
+    return (
+        f"{number.column} of {number.lower:g} to {number.upper:g}: what lies beyond counts as the"
+        " nearer end"
+    )
+
+
 def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
     """What levels do not tell, and how much wider that makes the interval."""
     for column, labels in cells.cut_levels():
@@ -205,22 +213,11 @@ def shown(statistic: str, value: Value) -> str:
 def as_texts(figure: Figure, column: ColumnDomain) -> Figure:
     """A figure of instants with dates in place of steps."""
 
-    def text(value: Value | None) -> Value | None:
-        if value is None or isinstance(value, str):
-            return value
-        seconds = np.datetime64(int(np.floor(value)) * (column.step_seconds or 1), "s")
+    def text(value: Value) -> str:
+        seconds = np.datetime64(int(np.floor(float(value))) * (column.step_seconds or 1), "s")
         return str(np.datetime_as_string(seconds, unit="D" if column.resolution == "day" else "s"))
 
-    def both(interval: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
-        return None if interval is None else (text(interval[0]) or "", text(interval[1]) or "")
-
-    return replace(
-        figure,
-        estimate=text(figure.estimate),
-        interval=both(figure.interval),
-        of_rows=both(figure.of_rows),
-        bounds=both(figure.bounds),
-    )
+    return figure.changed(lambda value: value if isinstance(value, str) else text(value))
 
 
 # --- effect words ---

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from synthdp.data.domain import Domain
 from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
-from synthdp.model.estimands import check_regressions, check_strata, estimand_rounds
+from synthdp.model.estimands import check_estimands, estimand_rounds
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
@@ -35,8 +35,7 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
         ),
         estimands=estimand_rounds(spec, domain),
     )
-    check_strata(plan, spec)
-    check_regressions(plan, spec)
+    check_estimands(plan, spec)
     return plan
 
 

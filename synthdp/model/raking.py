@@ -12,10 +12,10 @@ import pandas as pd
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
 from synthdp.graph.margins import Probabilities
-from synthdp.model.estimands import estimand_name, strata_of
+from synthdp.model.estimands import estimand_name, sums_of
 from synthdp.model.row_selection import CLEAR, MeasuredPair, blended
 from synthdp.privacy.mechanisms.sums import NoisySums, StratumSums, Sums
-from synthdp.spec.model import AskedEstimand, EffectEstimand, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 RAKING_ROUNDS = 50
 """Most rounds of proportional fitting."""
@@ -226,8 +226,10 @@ def strata_to_follow(
     found = []
     for i, estimand in enumerate(spec.estimands):
         measured = sums.get(estimand_name(i))
-        if isinstance(estimand, AskedEstimand | EffectEstimand) and isinstance(measured, NoisySums):
-            found.append(Strata(strata_of(spec, domain, estimand), measured, rows))
+        if isinstance(measured, NoisySums):
+            mechanism = sums_of(spec, domain, estimand)
+            assert isinstance(mechanism, StratumSums)
+            found.append(Strata(mechanism, measured, rows))
     return found
 
 

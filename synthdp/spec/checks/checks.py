@@ -26,7 +26,6 @@ from synthdp.spec.load.names import MAX_TOLD, name_problems, written
 from synthdp.spec.load.wording import Loc, nearest, same_but_for_case
 from synthdp.spec.model import (
     CONTROL,
-    AskedEstimand,
     Column,
     CsvSource,
     ReleaseSpec,
@@ -462,7 +461,7 @@ def _labels_without_graph(spec: ReleaseSpec) -> Iterator[str]:
 def _asked_of_nobody(spec: ReleaseSpec) -> Iterator[str]:
     """Conditions of paid questions on values that no row can have."""
     for i, estimand in enumerate(spec.estimands, start=1):
-        asked = isinstance(estimand, AskedEstimand) and parse_query(estimand.ask, spec.columns)
+        asked = estimand.question and parse_query(estimand.question, spec.columns)
         for condition in (asked.condition, asked.where) if asked else ():
             for name, value in outside(condition, spec.columns) if condition else ():
                 yield (
