@@ -32,7 +32,6 @@ from synthdp.inference.figures import (
     level_points,
     needed,
     roles,
-    within,
 )
 from synthdp.inference.least_squares import Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
@@ -227,7 +226,7 @@ def _groups(query: Query, cells: CellRoles) -> list[tuple[str | None, CellRoles]
     _check_groups(query, cells.columns)
     axis = query.columns.index(query.by)
     labels = enumerate(cells.columns[axis].labels)
-    return [(label, within(cells, axis, level)) for level, label in labels]
+    return [(label, cells.within(axis, level)) for level, label in labels]
 
 
 def _check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:

@@ -38,7 +38,7 @@ from synthdp.inference.figures import (
 )
 from synthdp.inference.least_squares import Functionals
 from synthdp.inference.regression import about_regression, regression_figures
-from synthdp.inference.words import clamped, figure_lines, figures_text, whom
+from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
 from synthdp.model.estimands import (
     EffectSums,
     QuestionSums,
@@ -365,15 +365,8 @@ class EffectKind(EstimandKind[EffectEstimand]):
             yield "rows of which both conditions hold count as treated"
         if spec.columns[estimand.outcome].missing:
             yield f"rows that lack {estimand.outcome} are left out"
-        yield (
-            "averaged over the rows of both groups; the interval is of the population that the rows"
-            " are a sample of: it has the sampling and the noise"
-        )
-        unit = spec.dataset.privacy_unit
-        if unit.max_rows > 1:
-            yield (
-                f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
-            )
+        yield f"averaged over the rows of both groups; {POPULATION}"
+        yield from counted(spec, ())
         yield clamped(number)
 
     def forecast(

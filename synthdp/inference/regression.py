@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.inference.figures import FEWEST, Figure, Interval, Quadratic, Rows, ratio_interval
-from synthdp.inference.words import clamped, counted, listed
+from synthdp.inference.words import POPULATION, clamped, counted, listed
 from synthdp.model.estimands import Design, weakest
 from synthdp.privacy.mechanisms.sums import NUMBER, NoisyProducts, Part
 from synthdp.spec.model import RegressionEstimand, ReleaseSpec
@@ -180,9 +180,6 @@ def about_regression(
     lacking = [n for n in (*columns, estimand.outcome) if spec.columns[n].missing]
     if lacking:
         yield f"rows that lack {listed(lacking)} are left out"
-    yield (
-        "the interval is of the population that the rows are a sample of: it has the sampling and"
-        f" the noise; {TWO_VALUED if design.two_valued else SPREAD}"
-    )
+    yield f"{POPULATION}; {TWO_VALUED if design.two_valued else SPREAD}"
     yield from counted(spec, [n for n in columns if not domain[n].ranged])
     yield from map(clamped, (*design.numbers, design.outcome))
