@@ -46,8 +46,6 @@ from synthdp.spec.model.evaluation import number_bounds
 Tier = Literal["A", "B", "C"]
 MAX_GROUPS = 128
 """Most groups of `by`."""
-DISAGREE = 1e-4
-"""Probability of an agreement of tables below which nothing is answered."""
 
 
 @dataclass(frozen=True)
@@ -184,12 +182,12 @@ def answer_tables(
 
 
 def check_agreement(found: Agreement | None, bundle: Path, names: Sequence[str]) -> None:
-    """Refuse tables that cannot count the same rows.
+    """Refuse tables that cannot count the same rows: they agree with a probability below 1e-4.
 
     Raises:
         VerifyError: they do not agree on the columns `names`.
     """
-    if found is not None and found.p < DISAGREE:
+    if found is not None and found.p < 1e-4:
         raise VerifyError(
             f"the tables of {bundle} do not agree on {', '.join(names) or 'their totals'}:"
             f" chi-square {found.statistic:.0f} on {found.degrees} degrees of freedom",
@@ -249,11 +247,6 @@ def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]
         for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)
-
-
-# --- same question ---
-#
-# Whether two questions ask the same, so that one that was paid for answers the other.
 
 
 def ask_the_same(one: Query, other: Query, domain: Domain) -> bool:

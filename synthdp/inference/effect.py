@@ -98,12 +98,7 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
         check_sums(bundle, (TABLE,))
     for cells in known if whole else ():
         check_agreement(LeastSquares(cells).agreement(), bundle, [c.name for c in cells.columns])
-    each = [
-        contrasts(query, cells, Rows.of_spec(spec))
-        if whole
-        else model_contrasts(query, cells, bundle)
-        for cells in known
-    ]
+    each = [_contrasts(query, cells, None if whole else bundle, spec) for cells in known]
     joined = tuple(_joined(of, adjustment.none) for of in zip(*each, strict=True))
     labels = known[0].columns[0].labels
     query = replace(query, reference=labels[query.levels(known[0].columns[0])[1]])
@@ -115,16 +110,17 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
     return EffectAnswer(query, "A" if whole else "C", joined, adjustment.sets, said)
 
 
-def contrasts(query: EffectQuery, cells: Measured, rows: Rows) -> list[Contrast]:
-    """Each level of the treatment against the reference, by one table or more that have all."""
-    strata = Strata(LeastSquares(cells), query.numbers(cells.columns[1]), rows)
+def _contrasts(
+    query: EffectQuery, cells: Measured, bundle: Path | None, spec: ReleaseSpec
+) -> list[Contrast]:
+    """Each level of the treatment against the reference, by one table or more that have all; by
+    the synthetic rows of a `bundle` alone, without intervals, where one is given.
+    """
     levels, reference = query.levels(cells.columns[0])
-    return [contrast(strata, level, reference) for level in levels]
-
-
-def model_contrasts(query: EffectQuery, cells: Measured, bundle: Path) -> list[Contrast]:
-    """The same by the synthetic rows alone, without intervals."""
-    levels, reference = query.levels(cells.columns[0])
+    if bundle is None:
+        numbers = query.numbers(cells.columns[1])
+        strata = Strata(LeastSquares(cells), numbers, Rows.of_spec(spec))
+        return [contrast(strata, level, reference) for level in levels]
     outcome = cells.columns[1].labels.index(query.level) if query.level is not None else None
     pairs = [(level, reference) for level in levels]
     return [Contrast(figure) for figure in model_effects(bundle, cells.columns, outcome, pairs)]

@@ -460,18 +460,14 @@ def stratum_figures(
             found = _functionals(counts[:, at], taken, [sums.sigma] * 2)
             figures.append(ratio_figure("share", found, (0.0, 1.0), rows, group))
         else:
-            assert number is not None
-            figures.append(_mean(sums, number, at, rows, group))
+            assert number is not None  # the mean of u, taken to the number's own unit
+            parts = (sums.counts, sums.sums, sums.squares)
+            seen = np.array([part.reshape(1, -1)[0, at] for part in parts])
+            taken = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+            found = _functionals(seen, taken, [sums.sigma, sums.sigma, sums.sigma / SQUARE])
+            scaled = ratio_figure("mean", found, (-1.0, 1.0), rows, group)
+            figures.append(scaled.in_unit(number.half, number.middle))
     return tuple(figures)
-
-
-def _mean(sums: NoisySums, number: Bounded, at: int, rows: Rows, group: str | None) -> Figure:
-    """The mean of one stratum: that of u, taken to the number's own unit."""
-    seen = np.array([part.reshape(1, -1)[0, at] for part in (sums.counts, sums.sums, sums.squares)])
-    taken = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    found = _functionals(seen, taken, [sums.sigma, sums.sigma, sums.sigma / SQUARE])
-    scaled = ratio_figure("mean", found, (-1.0, 1.0), rows, group)
-    return scaled.in_unit(number.half, number.middle)
 
 
 def _functionals(seen: Floats, taken: Floats, sigmas: Sequence[float]) -> Functionals:
@@ -513,17 +509,11 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
     sampling = float((weights**2 * within.sum(0)).sum())
     sampling += float(weights @ (difference - effect) ** 2) / everyone
 
-    def ends(variance: float) -> tuple[float, float]:
-        reach = Z * math.sqrt(variance)
-        return number.half * (effect - reach), number.half * (effect + reach)
-
-    return Figure(
-        None,
-        about,
-        number.half * effect,
-        ends(noise + rows.per_unit * sampling),
-        ends(noise),
+    both, of_rows = (
+        (effect - Z * math.sqrt(variance), effect + Z * math.sqrt(variance))
+        for variance in (noise + rows.per_unit * sampling, noise)
     )
+    return Figure(None, about, effect, both, of_rows).in_unit(number.half, 0.0)
 
 
 def quantile_figures(
