@@ -32,9 +32,6 @@ from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
-TRIED_ROWS = 4096
-"""Rows that are drawn and decoded to try the constraints."""
-
 
 def sample(
     fitted: Fitted,
@@ -60,7 +57,7 @@ def sample(
 
 
 def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generator) -> None:
-    """Draw and decode some rows, to check that the trained model can fulfil the constraints.
+    """Draw and decode 4096 rows, to check that the trained model can fulfil the constraints.
 
     It runs before any step that takes long.
 
@@ -72,12 +69,11 @@ def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generat
         return
     synthesizer, threads = fitted.synthesizer.value, spec.compute.threads
     law = LevelLaw.of_tables(fitted.tables.value, constraints.domain)
-    codes = constraints.draw(
-        lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=threads), rng=rng),
-        TRIED_ROWS,
-        rng=rng,
-    )
-    constraints.decode(codes, rng=rng)
+
+    def drawn(rows: int) -> Codes:
+        return law.drawn(synthesizer.sample(rows, rng=rng, threads=threads), rng=rng)
+
+    constraints.decode(constraints.draw(drawn, 4096, rng=rng), rng=rng)
 
 
 def drawn_last(
@@ -159,11 +155,8 @@ class _TableDraw:
             codes = synthesizer.sample(rows, rng=self.rng, threads=threads, progress=self.progress)
             return law.drawn(codes, rng=self.rng)
 
-        return self.constraints.draw(
-            drawn,
-            self.rows * sampling.oversample if sampling.rake else self.rows,
-            rng=self.rng,
-        )
+        wanted = self.rows * (sampling.oversample if sampling.rake else 1)
+        return self.constraints.draw(drawn, wanted, rng=self.rng)
 
 
 @dataclass(frozen=True)
@@ -192,10 +185,8 @@ class _Redraw:
         order = kd_tree_order(codes[:, first], [self.domain.columns[i] for i in first])
         conditionals = self.synthesizer.probabilities(codes, last, rng=rng)
         for target, probabilities in zip(last, conditionals, strict=True):
-            margin = self.margins[target]
-            raked = raked_probabilities(
-                probabilities, codes, target, margin, self.measured, architecture.sizes
-            )
+            margin, sizes = self.margins[target], architecture.sizes
+            raked = raked_probabilities(probabilities, codes, target, margin, self.measured, sizes)
             raked = self.pulled(raked, codes, target, last)
             codes[:, target] = stratified_draw(raked, order, rng=rng)
         return last
