@@ -128,12 +128,11 @@ class EffectQuery:
         return [i for i in levels if i != reference], reference
 
 
-# --- standardise ---
+# --- the g-formula ---
 #
-# The g-formula from noisy counts: means of Y under two levels of T, standardised to all rows.
-#
-# Let N(t, y, z) be the true counts, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum
-# of Y over them, and W(z) all rows of the stratum z. The estimand is
+# From noisy counts: means of Y under two levels of T, standardised to all rows. Let N(t, y, z) be
+# the true counts, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum of Y over them,
+# and W(z) all rows of the stratum z. The estimand is
 #
 #     psi(t) = sum_z W(z) / W  A(t, z) / D(t, z)        [Robins, Mathematical Modelling 7, 1986]
 #

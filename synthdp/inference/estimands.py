@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -213,54 +213,60 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
         ) from None
 
 
+Told = tuple[tuple[Figure, ...], Iterable[str]]
+"""Figures, and what they are of, in sentences."""
+
+
 class EstimandKind(ABC, Generic[_E]):
     """What is told of one kind of estimand. It has no state."""
 
+    figures_are: ClassVar[str] = ""
+
     @abstractmethod
-    def text(self, estimand: _E) -> str:
+    def text(self, asked: _E) -> str:
         """What an estimand is, in one line."""
 
-    @abstractmethod
-    def statistic(self, spec: ReleaseSpec, estimand: _E) -> str:
+    def statistic(self, spec: ReleaseSpec, asked: _E) -> str:
         """What its figures are."""
+        return self.figures_are
 
-    def outcome(self, spec: ReleaseSpec, estimand: _E) -> str | None:
+    def outcome(self, spec: ReleaseSpec, asked: _E) -> str | None:
         """The column that it is about."""
         return None
 
-    def clips(self, spec: ReleaseSpec, estimand: _E) -> Mapping[str, Clip | None]:
+    def clips(self, spec: ReleaseSpec, asked: _E) -> Mapping[str, Clip | None]:
         """Where it clips numbers, by column."""
         return {}
 
     @abstractmethod
-    def figures(
-        self, spec: ReleaseSpec, domain: Domain, estimand: _E, sums: Any, rows: Rows
-    ) -> tuple[tuple[Figure, ...], Iterable[str]]:
-        """Its figures from its released sums over `rows`, and what they are of, in sentences."""
+    def figures(self, spec: ReleaseSpec, domain: Domain, asked: _E, sums: Any, rows: Rows) -> Told:
+        """Its figures from its released sums over `rows`."""
 
     @abstractmethod
-    def forecast(self, spec: ReleaseSpec, estimand: _E, mechanism: Any) -> dict[str, Any]:
-        """The `noise` by which the planned mechanism will move it, one standard deviation, from
-        public facts: `docs/inference.md` has what rows are taken to be like.
+    def forecast(self, spec: ReleaseSpec, asked: _E, mechanism: Any) -> dict[str, Any]:
+        """The `noise` by which the planned mechanism will move it, one standard deviation.
+
+        Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of
+        their clip, where noise in the number of rows counts most: in most tables the noise moves a
+        mean by less.
         """
 
 
 class TableKind(EstimandKind[TableEstimand]):
     """A contingency table: its noise is that of a cell, in rows."""
 
-    def text(self, estimand: TableEstimand) -> str:
-        return f"table of {', '.join(estimand.columns)}"
+    figures_are = "table"
 
-    def statistic(self, spec: ReleaseSpec, estimand: TableEstimand) -> str:
-        return "table"
+    def text(self, asked: TableEstimand) -> str:
+        return f"table of {', '.join(asked.columns)}"
 
     def figures(
-        self, spec: ReleaseSpec, domain: Domain, estimand: TableEstimand, sums: None, rows: Rows
-    ) -> tuple[tuple[Figure, ...], Iterable[str]]:
+        self, spec: ReleaseSpec, domain: Domain, asked: TableEstimand, sums: None, rows: Rows
+    ) -> Told:
         return (), ["a noisy table of marginals.json: `synthdp answer` has its shares and means"]
 
     def forecast(
-        self, spec: ReleaseSpec, estimand: TableEstimand, mechanism: NoisyMarginals
+        self, spec: ReleaseSpec, asked: TableEstimand, mechanism: NoisyMarginals
     ) -> dict[str, Any]:
         return {"noise": float(mechanism.sigma)}
 
@@ -268,27 +274,22 @@ class TableKind(EstimandKind[TableEstimand]):
 class QuestionKind(EstimandKind[AskedEstimand]):
     """A share, a count, a mean or a quantile, perhaps by groups."""
 
-    def text(self, estimand: AskedEstimand) -> str:
-        return estimand.ask
+    def text(self, asked: AskedEstimand) -> str:
+        return asked.ask
 
-    def statistic(self, spec: ReleaseSpec, estimand: AskedEstimand) -> str:
-        return parse_query(estimand.ask, spec.columns).statistic
+    def statistic(self, spec: ReleaseSpec, asked: AskedEstimand) -> str:
+        return parse_query(asked.ask, spec.columns).statistic
 
-    def outcome(self, spec: ReleaseSpec, estimand: AskedEstimand) -> str | None:
-        return parse_query(estimand.ask, spec.columns).column
+    def outcome(self, spec: ReleaseSpec, asked: AskedEstimand) -> str | None:
+        return parse_query(asked.ask, spec.columns).column
 
-    def clips(self, spec: ReleaseSpec, estimand: AskedEstimand) -> Mapping[str, Clip | None]:
-        return {self.outcome(spec, estimand) or "": estimand.clip}
+    def clips(self, spec: ReleaseSpec, asked: AskedEstimand) -> Mapping[str, Clip | None]:
+        return {self.outcome(spec, asked) or "": asked.clip}
 
     def figures(
-        self,
-        spec: ReleaseSpec,
-        domain: Domain,
-        estimand: AskedEstimand,
-        sums: NoisySums,
-        rows: Rows,
-    ) -> tuple[tuple[Figure, ...], Iterable[str]]:
-        query = parse_query(estimand.ask, spec.columns)
+        self, spec: ReleaseSpec, domain: Domain, asked: AskedEstimand, sums: NoisySums, rows: Rows
+    ) -> Told:
+        query = parse_query(asked.ask, spec.columns)
         groups = [None] if query.by is None else domain[query.by].labels
         about = [
             "measured: sums that this release paid for; conditions were tried on the values",
@@ -302,15 +303,15 @@ class QuestionKind(EstimandKind[AskedEstimand]):
             column = domain[query.column or ""]
             counts = sums.counts.reshape(len(groups), -1)
             return quantile_figures(counts, sums.sigma, query.p, column, rows, groups), about
-        number = QuestionSums().mechanism(spec, domain, estimand, 1.0).number
+        number = QuestionSums().mechanism(spec, domain, asked, 1.0).number
         if number is not None:
             about.append(clamped(number))
         return stratum_figures(query, sums, number, rows, groups), about
 
     def forecast(
-        self, spec: ReleaseSpec, estimand: AskedEstimand, mechanism: StratumSums
+        self, spec: ReleaseSpec, asked: AskedEstimand, mechanism: StratumSums
     ) -> dict[str, Any]:
-        query, sigma = parse_query(estimand.ask, spec.columns), mechanism.sigma
+        query, sigma = parse_query(asked.ask, spec.columns), mechanism.sigma
         levels = mechanism.shape[-1] if query.statistic == "quantile" else 1
         each = expected_fit_rows(spec) / (math.prod(mechanism.shape[1:]) // levels)
         if query.statistic == "quantile":
@@ -329,48 +330,42 @@ class QuestionKind(EstimandKind[AskedEstimand]):
 class EffectKind(EstimandKind[EffectEstimand]):
     """An average effect, by the g-formula."""
 
-    def text(self, estimand: EffectEstimand) -> str:
-        against = estimand.control or "all other rows"
-        return f"effect on {estimand.outcome}: {estimand.treated} against {against}"
+    figures_are = "effect"
 
-    def statistic(self, spec: ReleaseSpec, estimand: EffectEstimand) -> str:
-        return "effect"
+    def text(self, asked: EffectEstimand) -> str:
+        against = asked.control or "all other rows"
+        return f"effect on {asked.outcome}: {asked.treated} against {against}"
 
-    def outcome(self, spec: ReleaseSpec, estimand: EffectEstimand) -> str:
-        return estimand.outcome
+    def outcome(self, spec: ReleaseSpec, asked: EffectEstimand) -> str:
+        return asked.outcome
 
-    def clips(self, spec: ReleaseSpec, estimand: EffectEstimand) -> Mapping[str, Clip | None]:
-        return {estimand.outcome: estimand.clip}
+    def clips(self, spec: ReleaseSpec, asked: EffectEstimand) -> Mapping[str, Clip | None]:
+        return {asked.outcome: asked.clip}
 
     def figures(
-        self,
-        spec: ReleaseSpec,
-        domain: Domain,
-        estimand: EffectEstimand,
-        sums: NoisySums,
-        rows: Rows,
-    ) -> tuple[tuple[Figure, ...], Iterable[str]]:
-        number = EffectSums().mechanism(spec, domain, estimand, 1.0).number
+        self, spec: ReleaseSpec, domain: Domain, asked: EffectEstimand, sums: NoisySums, rows: Rows
+    ) -> Told:
+        number = EffectSums().mechanism(spec, domain, asked, 1.0).number
         assert number is not None
-        return (effect_figure(sums, number, rows),), self._about(spec, estimand, number)
+        return (effect_figure(sums, number, rows),), self._about(spec, asked, number)
 
-    def _about(self, spec: ReleaseSpec, estimand: EffectEstimand, number: Bounded) -> Iterator[str]:
-        adjusted, note = effect_adjustment(spec, estimand)
+    def _about(self, spec: ReleaseSpec, asked: EffectEstimand, number: Bounded) -> Iterator[str]:
+        adjusted, note = effect_adjustment(spec, asked)
         yield "measured: sums by stratum that this release paid for"
         how = f"adjusted for {', '.join(adjusted)}" if adjusted else "a difference of means"
         yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
-        if note and estimand.adjust is None:
+        if note and asked.adjust is None:
             yield note
-        if estimand.control is not None:
+        if asked.control is not None:
             yield "rows of which both conditions hold count as treated"
-        if spec.columns[estimand.outcome].missing:
-            yield f"rows that lack {estimand.outcome} are left out"
+        if spec.columns[asked.outcome].missing:
+            yield f"rows that lack {asked.outcome} are left out"
         yield f"averaged over the rows of both groups; {POPULATION}"
         yield from counted(spec, ())
         yield clamped(number)
 
     def forecast(
-        self, spec: ReleaseSpec, estimand: EffectEstimand, mechanism: StratumSums
+        self, spec: ReleaseSpec, asked: EffectEstimand, mechanism: StratumSums
     ) -> dict[str, Any]:
         strata = math.prod(mechanism.shape[1:])
         each = expected_fit_rows(spec) / strata
@@ -384,35 +379,34 @@ class RegressionKind(EstimandKind[RegressionEstimand]):
     outcome's unit, none where no figure is expected, and `noise` is the largest.
     """
 
-    def text(self, estimand: RegressionEstimand) -> str:
-        where = f" where {estimand.where}" if estimand.where else ""
-        return f"{estimand.outcome} ~ {' + '.join(estimand.terms)}{where}"
+    figures_are = "coefficient"
 
-    def statistic(self, spec: ReleaseSpec, estimand: RegressionEstimand) -> str:
-        return "coefficient"
+    def text(self, asked: RegressionEstimand) -> str:
+        where = f" where {asked.where}" if asked.where else ""
+        return f"{asked.outcome} ~ {' + '.join(asked.terms)}{where}"
 
-    def outcome(self, spec: ReleaseSpec, estimand: RegressionEstimand) -> str:
-        return estimand.outcome
+    def outcome(self, spec: ReleaseSpec, asked: RegressionEstimand) -> str:
+        return asked.outcome
 
-    def clips(self, spec: ReleaseSpec, estimand: RegressionEstimand) -> Mapping[str, Clip | None]:
-        return estimand.clips
+    def clips(self, spec: ReleaseSpec, asked: RegressionEstimand) -> Mapping[str, Clip | None]:
+        return asked.clips
 
     def figures(
         self,
         spec: ReleaseSpec,
         domain: Domain,
-        estimand: RegressionEstimand,
+        asked: RegressionEstimand,
         sums: NoisyProducts,
         rows: Rows,
-    ) -> tuple[tuple[Figure, ...], Iterable[str]]:
-        design = design_of(spec, domain, estimand)
-        about = about_regression(spec, domain, estimand, design)
+    ) -> Told:
+        design = design_of(spec, domain, asked)
+        about = about_regression(spec, domain, asked, design)
         return regression_figures(design, sums, rows), about
 
     def forecast(
-        self, spec: ReleaseSpec, estimand: RegressionEstimand, mechanism: ProductSums
+        self, spec: ReleaseSpec, asked: RegressionEstimand, mechanism: ProductSums
     ) -> dict[str, Any]:
-        design = design_of(spec, mechanism.domain, estimand)
+        design = design_of(spec, mechanism.domain, asked)
         each_row = design.expected(mechanism.domain, square=1 / 3)
         expected = NoisyProducts(expected_fit_rows(spec) * each_row, mechanism.sigma)
         terms = {

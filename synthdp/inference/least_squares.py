@@ -127,12 +127,11 @@ def _margin(table: NoisyTable, groups: LevelGroups, names: Sequence[str], axes: 
     left = [name for name in table.columns if name in {names[i] for i in kept}]
     order = [left.index(names[i]) for i in kept]
     new = tuple(i for i in range(len(names)) if i not in axes)
-    return Margin(
-        *(
-            np.expand_dims(values.sum(axis=rest).transpose(order), new)
-            for values in (counts, variances)
-        )
+    counts, variances = (
+        np.expand_dims(values.sum(axis=rest).transpose(order), new)
+        for values in (counts, variances)
     )
+    return Margin(counts, variances)
 
 
 def _pooled(margins: Sequence[Margin]) -> Margin:

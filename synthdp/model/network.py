@@ -76,14 +76,10 @@ class CausalVae(PerExampleLoss):
         self.register_buffer(
             "decoded", torch.tensor([i for group in self.groups for i in group]), persistent=False
         )
-        for layer in (
-            self.encode_columns,
-            self.encode_latent,
-            self.decode_latent,
-            self.decode_parents,
-        ):
-            if layer is not None:
-                layer.reset(generator)
+        for part in (self.encode_columns, self.encode_latent, self.decode_latent):
+            part.reset(generator)
+        if self.decode_parents is not None:
+            self.decode_parents.reset(generator)
 
     def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
         """Each group of columns and its layer."""

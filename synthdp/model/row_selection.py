@@ -265,8 +265,10 @@ class _Cells:
     def of(self, rows: Codes) -> npt.NDArray[np.int64]:
         """The cells that each row is in, `[rows, pairs]`."""
         wide = rows.astype(np.int64)
-        cells: npt.NDArray[np.int64] = wide[:, self.first] * self.width
-        return cells + wide[:, self.second] + self.offset
+        cells: npt.NDArray[np.int64] = (
+            wide[:, self.first] * self.width + wide[:, self.second] + self.offset
+        )
+        return cells
 
     def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
         """The cells `[rows, pairs]` of rows of the pool by their positions.

@@ -157,7 +157,7 @@ class Synthesizer:
         levels = torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
         noise = torch.randn(draws, model.latent, generator=generator)
         with torch.no_grad():
-            surprise = model.eval()(levels, noise.repeat_interleave(len(codes), 0))
+            surprise: torch.Tensor = model.eval()(levels, noise.repeat_interleave(len(codes), 0))
         return -surprise.double().view(draws, len(codes)).mean(0).numpy()
 
     def calibrated(

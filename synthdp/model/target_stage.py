@@ -116,9 +116,11 @@ class TargetRegression(PerExampleLoss):
         biases = {t: self.linear.bias[rows].softmax(0) for t, rows in self.rows.items()}
         shares = {t: share.double().numpy() for t, share in biases.items()}
         for table in tables:
-            places = [domain.index(name) for name in table.columns]
-            both = [(*places, table.counts), (*places[::-1], table.counts.T)]
-            for parent, target, counts in both if len(places) == 2 else ():
+            if len(table.columns) != 2:
+                continue
+            first, second = (domain.index(name) for name in table.columns)
+            both = ((first, second, table.counts), (second, first, table.counts.T))
+            for parent, target, counts in both:
                 if parent in self.parents.get(target, ()) and (parent, target) not in shared:
                     column, share = domain.columns[parent], shares[target]
                     ratio = _log_ratio(counts, share, column, sigma=table.sigma)

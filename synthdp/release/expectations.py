@@ -571,10 +571,6 @@ def _scaled(law: Floats) -> Floats:
 # --- expected estimands ---
 #
 # How far noise alone will move each estimand, from public facts.
-#
-# Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of their
-# clip, where noise in the number of rows counts most: in most tables the noise moves a mean by
-# less.
 
 
 def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
