@@ -84,7 +84,6 @@ class Answer:
         return self.figures[0]
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON."""
         return {
             "query": self.query.text,
             "tier": self.tier,

@@ -56,11 +56,9 @@ class EffectAnswer:
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """Estimate and interval of each contrast."""
         return tuple(found.figure for found in self.contrasts)
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON."""
         query = self.query
         return {
             "query": query.text,

@@ -50,7 +50,6 @@ class EffectQuery:
 
     @property
     def text(self) -> str:
-        """The question in words."""
         asked = f"mean({self.outcome})" if self.level is None else f"{self.outcome} {self.level}"
         return f"effect of {self.treatment} on {asked}"
 
@@ -165,7 +164,6 @@ class Contrast:
     e_values: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON, without what there is none of."""
         more = {
             "means": self.means,
             "interval_at_middles": self.middle,
@@ -177,7 +175,6 @@ class Contrast:
 
 
 def against(column: ColumnDomain, treated: int, reference: int) -> str:
-    """A contrast in words."""
     return f"{column.labels[treated]} against {column.labels[reference]}"
 
 

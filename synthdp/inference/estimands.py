@@ -91,7 +91,6 @@ class EstimandResult:
     about: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON."""
         return {
             "name": self.name,
             "kind": self.kind,

@@ -75,8 +75,6 @@ class Figure:
         return self.changed(lambda value: size * float(value) + zero)
 
     def changed(self, change: Callable[[Value], Value]) -> Figure:
-        """The same with each value changed."""
-
         def both(ends: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
             return None if ends is None else (change(ends[0]), change(ends[1]))
 
@@ -269,7 +267,6 @@ def ordered_levels(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Flo
 
 
 def _along(values: npt.NDArray[Any], axis: int, axes: int) -> npt.NDArray[Any]:
-    """Values along one of several axes."""
     return values.reshape([-1 if i == axis else 1 for i in range(axes)])
 
 
@@ -284,7 +281,6 @@ def _between(ends: Sequence[float], limits: Interval) -> Interval:
 
 
 def _bounds(*ends: float) -> Interval | None:
-    """Bounds that are further apart than rounding."""
     low, high = sorted(ends)
     return None if high - low <= 1e-9 * max(1.0, abs(high)) else (low, high)
 
@@ -314,7 +310,6 @@ class Quadratic:
     dd: float
 
     def plus(self, other: Quadratic, *, times: float = 1.0) -> Quadratic:
-        """The sum with a multiple of another."""
         return Quadratic(
             self.nn + times * other.nn, self.nd + times * other.nd, self.dd + times * other.dd
         )
@@ -416,7 +411,6 @@ class CellRoles:
     one: Mask
 
     def axis(self, name: str | None) -> int:
-        """The axis of a column."""
         return [column.name for column in self.columns].index(name or "")
 
     @property

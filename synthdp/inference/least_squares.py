@@ -165,7 +165,6 @@ class Agreement:
         return float(chdtrc(self.degrees, self.statistic))
 
     def to_json(self) -> dict[str, float]:
-        """The same in plain JSON."""
         return {"chi_square": self.statistic, "degrees": self.degrees, "p": self.p}
 
 
@@ -327,7 +326,6 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
         return math.prod(self.sizes.values())
 
     @cached_property
@@ -346,7 +344,6 @@ class Blocks:
         return np.asarray(np.bincount(self.labels.ravel(), margin.ravel(), self.count), np.float64)
 
     def sums_of(self, cells: Floats) -> Floats:
-        """Sums `[blocks]` of the cells of all columns."""
         return self.sums(summed(cells, frozenset(self.groups)))
 
     def tells(self, other: Blocks) -> bool:
@@ -403,7 +400,6 @@ def joined(groupings: Sequence[Labels], levels: int) -> Labels:
 def _merged(
     estimate: Floats, noise: Floats, ordered: Sequence[bool], per_unit: int
 ) -> list[Labels]:
-    """Groups of the levels of each axis, so that each block is well above zero."""
     members = [[[level] for level in range(size)] for size in estimate.shape]
     while True:
         above = estimate - CLEAR * np.sqrt(noise + per_unit * estimate.clip(0))
@@ -504,7 +500,6 @@ class Posterior:
 
     @property
     def known(self) -> Measured:
-        """The margins."""
         return self.solver.measured
 
     @cached_property

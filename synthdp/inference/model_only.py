@@ -100,7 +100,6 @@ def model_effects(
 
 
 def _texts(bundle: Path, names: list[str]) -> Any:
-    """The fields of some columns of the published table."""
     import pandas as pd
 
     try:

@@ -56,7 +56,6 @@ def outside_domain(query: Query, spec: ReleaseSpec) -> Iterator[str]:
 
 
 def _range(column: Any) -> str:
-    """The least and the greatest value of numbers or dates."""
     ends = (column.lower, column.upper)
     if column.operand == "date":
         return " to ".join(str(end).removesuffix(" 00:00:00") for end in ends)
@@ -151,12 +150,10 @@ def anywhere(name: str | None) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + "".join(names[-1:])
 
 
 def answer_text(query: Query, tier: str, figures: Sequence[Figure], said: Sequence[str]) -> str:
-    """An answer as lines of text."""
     lines = figure_lines(query.statistic, figures, interval=tier != "C")
     return figures_text(f"{query.text}   ({TIERS[tier]})", lines, said)
 
@@ -284,7 +281,6 @@ def about_figures(
 
 
 def _contrasts(query: EffectQuery, contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """Intervals at the middles of levels, strata without rows, and unseen causes."""
     middles, kept, refused, e_values = list[str](), list[str](), list[str](), list[str]()
     for found in contrasts:
         name = f"{found.figure.group}: " if len(contrasts) > 1 else ""
@@ -323,7 +319,6 @@ def _few(texts: Sequence[str], between: str = "; ") -> str:
 def effect_text(
     query: EffectQuery, tier: str, contrasts: Sequence[Contrast], said: Sequence[str]
 ) -> str:
-    """An effect as lines of text."""
     head = ["", "effect", *(() if tier == "C" else ("95% interval", "means"))]
     lines: list[Sequence[str]] = [head]
     for found in contrasts:

@@ -54,7 +54,6 @@ class ColumnSampler:
 
     @property
     def levels(self) -> int:
-        """Number of levels of the column."""
         return len(self.weight)
 
     def logits(self, codes: Levels, z: Floats) -> Floats:

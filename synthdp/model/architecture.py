@@ -31,7 +31,6 @@ class Architecture:
     direct: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object."""
         stated = asdict(self)
         return stated if self.direct else {k: v for k, v in stated.items() if k != "direct"}
 

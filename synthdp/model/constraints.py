@@ -69,7 +69,6 @@ class Derived:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the derived columns."""
         return tuple(name for name, _ in self.calculations)
 
     def values(self, values: Values) -> dict[str, Floats]:

@@ -355,7 +355,6 @@ class Design:
         return np.where(self.places < 0, 0.0, sums[self.places])
 
     def mechanism(self, domain: Domain, arm: Arm, noise: float) -> ProductSums:
-        """The sums of all products."""
         return ProductSums(domain, arm, (*self.numbers, self.outcome), self.products, noise)
 
 
@@ -393,7 +392,6 @@ def design_of(spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand) -
 
 
 def _functions(domain: Domain, name: str) -> Iterator[tuple[Part, str]]:
-    """A number, or the levels of a category but the first, with their names."""
     column = domain[name]
     if column.ranged:
         yield (name, NUMBER), name

@@ -82,7 +82,6 @@ class CausalVae(PerExampleLoss):
             self.decode_parents.reset(generator)
 
     def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
-        """Each group of columns and its layer."""
         layers = (layer for layer in self.children() if isinstance(layer, NodeLinear))
         return list(zip(self.groups, layers, strict=True))
 
@@ -214,7 +213,6 @@ class CausalVae(PerExampleLoss):
 
 
 def _decoder(group: int) -> str:
-    """Name of the layer that decodes a group of columns."""
     return DECODE_LEVELS + (f"_{group}" if group else "")
 
 

@@ -258,7 +258,6 @@ class _Cells:
         return self.sizes[min(columns)], self.sizes[max(columns)]
 
     def slice_of(self, columns: tuple[int, int]) -> slice:
-        """Where the cells of a table are."""
         begin = int(self.offset[self.place[min(columns), max(columns)]])
         return slice(begin, begin + math.prod(self.shape_of(columns)))
 
@@ -280,7 +279,6 @@ class _Cells:
         return self.of(pool).__getitem__
 
     def tally(self, cells: npt.NDArray[np.int64]) -> Weights:
-        """How often each cell occurs, `[cells]`."""
         return np.bincount(cells.ravel(), minlength=self.total).astype(np.float64)
 
     def counts(self, rows: Codes, weights: Weights) -> Weights:

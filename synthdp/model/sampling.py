@@ -95,8 +95,6 @@ def drawn_last(
 
 @dataclass(frozen=True)
 class _TableDraw:
-    """The steps of `sample`."""
-
     spec: ReleaseSpec
     domain: Domain
     constraints: Constraints
@@ -106,7 +104,6 @@ class _TableDraw:
 
     @property
     def rows(self) -> int:
-        """Rows of the synthetic table."""
         return self.spec.sampling.rows or self.spec.dataset.rows.value
 
     def draw(

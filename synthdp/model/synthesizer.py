@@ -169,7 +169,6 @@ class Synthesizer:
         return replace(self, weights={**self.weights, f"{DECODE_LEVELS}.bias": bias})
 
     def _levels(self, what: str, named: Mapping[str, int]) -> dict[int, int]:
-        """Levels by the position of their column."""
         levels = {}
         for name, level in named.items():
             if name not in self.columns:

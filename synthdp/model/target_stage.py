@@ -175,7 +175,6 @@ class TargetRegression(PerExampleLoss):
 
 
 def _slices(keys: Sequence[int], lengths: Sequence[int]) -> dict[int, slice]:
-    """Where each key's part lies, one after the other."""
     ends = np.cumsum(lengths).tolist()
     return {
         key: slice(end - length, end) for key, end, length in zip(keys, ends, lengths, strict=True)
