@@ -90,7 +90,9 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
     query, domain, graph = query.checked(spec), Domain.from_spec(spec.columns), read_graph(bundle)
     tables = level_law(bundle, domain, margins=False).tables
     adjustment, found = adjustment_for(query, spec, graph, domain, tables)
-    known = known_cells(query, adjustment, domain, tables)
+    sets = [(query.treatment, query.outcome, *names) for names in adjustment.sets]
+    grouped = not all(any(table.has(names) for table in tables) for names in sets)
+    known = [measured(tables, domain, names, grouped=grouped) for names in sets]
     whole = all(cells.whole for cells in known)
     if not whole:
         check_sums(bundle, (TABLE,))
@@ -187,15 +189,6 @@ def _with_unseen(query: EffectQuery, links: Sequence[PagLink]) -> Adjustment:
             hint="say by --adjust which columns are all that confounds them, if that is known",
         )
     return Adjustment((tuple(sorted(known)),))
-
-
-def known_cells(
-    query: EffectQuery, adjustment: Adjustment, domain: Domain, tables: Sequence[NoisyTable]
-) -> list[Measured]:
-    """What the tables say of treatment, outcome and each adjustment set, on levels if they can."""
-    sets = [(query.treatment, query.outcome, *names) for names in adjustment.sets]
-    grouped = not all(any(table.has(names) for table in tables) for names in sets)
-    return [measured(tables, domain, names, grouped=grouped) for names in sets]
 
 
 def _joined(found: Sequence[Contrast], none: bool) -> Contrast:

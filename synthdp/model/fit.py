@@ -310,7 +310,7 @@ def causal_vae(
         features = [torch.from_numpy(level_features(c)).float() for c in domain.columns]
     return CausalVae(
         without_targets(whole, targets),
-        generator=unseeded_generator(),
+        generator=torch.Generator().manual_seed(secrets.randbits(63)),
         features=features,
         groups=width_groups(domain.sizes, [i for i in range(len(domain)) if i not in targets]),
     )
@@ -353,14 +353,6 @@ def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[in
     if cells[cut - 1] > min(SETTINGS.max_padded_share * one, one - SETTINGS.min_saved):
         return (tuple(sorted(order)),)
     return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
-
-
-def unseeded_generator() -> torch.Generator:
-    """A generator for starting weights and for draws from released content.
-
-    It is not for the noise of a mechanism.
-    """
-    return torch.Generator().manual_seed(secrets.randbits(63))
 
 
 # --- compute ---
