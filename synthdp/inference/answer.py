@@ -116,27 +116,18 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
         if estimand.question is not None
         and ask_the_same(query, parse_query(estimand.question, spec.columns), domain)
     ]
-    paid = next(
-        (
-            estimand
-            for estimand, clip in same
-            if clip is None or clip == number_bounds(spec.columns[query.column or ""])
-        ),
-        None,
-    )
-    if paid is not None:
-        result = bundle_estimands(bundle)[spec.estimands.index(paid)]
-        said = (*result.about, *outside_domain(query, spec))
-        return Answer(query, "A", result.figures, said)
+    for estimand, clip in same:
+        if clip is None or clip == number_bounds(spec.columns[query.column or ""]):
+            result = bundle_estimands(bundle)[spec.estimands.index(estimand)]
+            said = (*result.about, *outside_domain(query, spec))
+            return Answer(query, "A", result.figures, said)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
     check_agreement(found.agreement, bundle, query.columns)
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
-        found = replace(found, figures=figures)
-    if found.tier == "C":
-        near = [*paid_about(spec, query.column)]
+        found, near = replace(found, figures=figures), [*paid_about(spec, query.column)]
     else:  # the same of clipped numbers has the narrower interval
         near = [
             f"paid for: the same with {query.column} of {clip[0]:g} to {clip[1]:g}, where what"
