@@ -11,19 +11,12 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import Probabilities
+from synthdp.model import raking
 from synthdp.model.architecture import Architecture
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress, targets_of
 from synthdp.model.planning import noisy_total
-from synthdp.model.raking import (
-    ROUNDS,
-    Floats,
-    Strata,
-    followed_weights,
-    joined,
-    rake,
-    strata_to_follow,
-)
+from synthdp.model.raking import Floats, Strata
 from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
@@ -117,11 +110,11 @@ class _TableDraw:
         self.begin("raking")
         columns, groups, margins = range(len(self.domain)), law.groups, law.coarse_margins
         if not self.spec.sampling.balance:
-            return rake(pool, law.margins, columns=columns, rows=self.rows, rng=self.rng)
+            return raking.rake(pool, law.margins, columns=columns, rows=self.rows, rng=self.rng)
         coarse = groups.of(pool)
-        strata = strata_to_follow(self.spec, self.domain, sums, noisy_total(tables).rows)
+        strata = raking.strata_to_follow(self.spec, self.domain, sums, noisy_total(tables).rows)
         placed = [one.placed(pool, self.rng) for one in strata]
-        weights = followed_weights(coarse, margins, strata, placed)
+        weights = raking.followed_weights(coarse, margins, strata, placed)
         self.begin("choosing rows")
         smooth = synthesizer.architecture.direct
         measured = pairs_to_follow(tables, self.domain, smooth=smooth)
@@ -203,11 +196,11 @@ class _Redraw:
             codes[:, target] = level
             at_levels.append(self.fine(codes, last))
         pulls = [
-            one.pull(probabilities, joined(one.placed(c, self.table.rng) for c in at_levels))
+            one.pull(probabilities, raking.joined(one.placed(c, self.table.rng) for c in at_levels))
             for one in asked
         ]
         wanted = self.margins[target] * len(codes)
-        for _ in range(ROUNDS):
+        for _ in range(raking.ROUNDS):
             for pull in pulls:
                 probabilities = pull.on(probabilities)
             probabilities = probabilities * (wanted / np.maximum(probabilities.sum(0), 1e-12))

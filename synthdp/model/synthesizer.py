@@ -26,18 +26,8 @@ from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError, one_thread
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.margins import Probabilities
-from synthdp.model.ancestral import (
-    CHUNK_ROWS,
-    Floats,
-    Weights,
-    causal_order,
-    column_samplers,
-    draw,
-    latents,
-    levels_of,
-    log_softmax,
-    probabilities_given_others,
-)
+from synthdp.model import ancestral
+from synthdp.model.ancestral import Floats, Weights
 from synthdp.model.architecture import DECODE_LEVELS, Architecture
 
 if TYPE_CHECKING:
@@ -82,7 +72,8 @@ class Synthesizer:
             ValueError: `do` names an unknown column or level.
         """
         out = np.empty((rows, len(self.columns)), dtype=np.uint16)
-        sizes = [min(CHUNK_ROWS, rows - start) for start in range(0, rows, CHUNK_ROWS)]
+        step = ancestral.CHUNK_ROWS
+        sizes = [min(step, rows - start) for start in range(0, rows, step)]
         done = 0
         for codes, _ in self.draws(sizes, rng=rng, do=do, threads=threads):
             out[done : done + len(codes)] = codes
@@ -115,13 +106,13 @@ class Synthesizer:
             raise ValueError(
                 f"given: column {both[0]!r} is set by do, so it cannot be conditioned on"
             )
-        samplers = column_samplers(self.architecture, self.weights)
+        samplers = ancestral.column_samplers(self.architecture, self.weights)
         # Sampling is post-processing, so the caller may seed its generator for repeatable samples.
         seeds = np.random.default_rng(int(rng.integers(2**63)))
 
         def chunk(size: int, seed: int) -> tuple[Codes, LogWeights]:
             own = np.random.default_rng(seed)
-            codes, weights = draw(samplers, size, do=fixed, given=evidence, rng=own)
+            codes, weights = ancestral.draw(samplers, size, do=fixed, given=evidence, rng=own)
             return codes.T.astype(np.uint16), weights
 
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
@@ -136,11 +127,11 @@ class Synthesizer:
         `[rows, all columns]` are read at each step of the iterator, so a caller may draw a column
         again before the next one.
         """
-        every = column_samplers(self.architecture, self.weights) if columns else []
+        every = ancestral.column_samplers(self.architecture, self.weights) if columns else []
         samplers = {s.column: s for s in every}
         for column in columns:
             with one_thread():
-                found = probabilities_given_others(samplers, codes, column, rng=rng)
+                found = ancestral.probabilities_given_others(samplers, codes, column, rng=rng)
             yield found
 
     def elbo(
@@ -243,7 +234,7 @@ class Synthesizer:
         if not all(w.dtype == np.float32 and np.isfinite(w).all() for w in weights.values()):
             return False
         try:
-            causal_order(self.architecture)
+            ancestral.causal_order(self.architecture)
         except nx.NetworkXUnfeasible:
             return False
         return True
@@ -327,14 +318,14 @@ def calibrated_bias(
     post-processing.
     """
     bias = weights[f"{DECODE_LEVELS}.bias"].copy()
-    z = latents(len(architecture.latent_of), rows, rng)
+    z = ancestral.latents(len(architecture.latent_of), rows, rng)
     codes = np.zeros((len(targets), rows), np.int32)
-    for sampler in column_samplers(architecture, weights):
+    for sampler in ancestral.column_samplers(architecture, weights):
         logits = sampler.logits(codes, z)
-        shift = _shift(np.exp(log_softmax(logits)), targets[sampler.column])
+        shift = _shift(np.exp(ancestral.log_softmax(logits)), targets[sampler.column])
         bias[sampler.column, : sampler.levels] += shift
         logits += shift[:, None]
-        codes[sampler.column] = levels_of(logits, rng.random(rows, dtype=np.float32))
+        codes[sampler.column] = ancestral.levels_of(logits, rng.random(rows, dtype=np.float32))
     return bias
 
 
