@@ -10,10 +10,10 @@ from synthdp.data.domain import Domain
 from synthdp.inference.estimands import (
     effect_figure,
     quantile_figures,
+    regression_figures,
     stratum_figures,
 )
 from synthdp.inference.figures import Rows
-from synthdp.inference.regression import regression_figures
 from synthdp.model.estimands import design_of
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.sums import (
