@@ -15,6 +15,7 @@ Where no set is, each of them has its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,8 +32,8 @@ Names = tuple[str, ...]
 
 MAX_SETS = 6
 """Most adjustment sets of one effect, one for each reading."""
-MAX_PATHS = 10_000
-"""Paths that are looked at to name an open one."""
+MAX_OPEN = 8
+"""Most links without a direction that an effect may rest on: 256 readings."""
 UNKNOWN_HINT = (
     "say what is known of these pairs in graph.edges, graph.tiers or graph.forbidden, and release"
     " again; or give --adjust, if you know what confounds"
@@ -96,11 +97,10 @@ class Reading:
             way = next(c for c in self.causal if c == name or nx.has_path(self.dag, c, name))
             path = nx.shortest_path(self.dag, self.treatment, way)
             path += nx.shortest_path(self.dag, way, name)[1:]
-            return f"{name} follows from {self.treatment}, and is part of its effect: " + (
-                self._drawn(path)
-            )
+            drawn = self.drawn(path)
+            return f"{name} follows from {self.treatment}, and is part of its effect: {drawn}"
         path = self.open_path(z)
-        return f"this path stays open: {self._drawn(path)}" if path else "some path stays open"
+        return f"this path stays open: {self.drawn(path)}" if path else "some path stays open"
 
     def open_path(self, columns: Collection[str]) -> list[str]:
         """A shortest path, not a causal one, that `columns` leave open."""
@@ -111,7 +111,7 @@ class Reading:
         opened = {n for m in z for n in nx.ancestors(graph, m)} | z
         try:
             paths = nx.shortest_simple_paths(graph.to_undirected(), self.treatment, self.outcome)
-            for path in islice(paths, MAX_PATHS):
+            for path in islice(paths, 10_000):
                 triples = zip(path, path[1:], path[2:], strict=False)
                 if all(
                     b in opened if graph.has_edge(a, b) and graph.has_edge(c, b) else b not in z
@@ -122,7 +122,7 @@ class Reading:
             pass
         return []
 
-    def _drawn(self, path: Sequence[str]) -> str:
+    def drawn(self, path: Sequence[str]) -> str:
         """A path in letters, e.g. a <- b -> c; an unseen cause is <->."""
         text = path[0]
         for a, b in pairwise(path):
@@ -166,9 +166,7 @@ def choose(
     covers = [set(t) & sizes.keys() for t in tables if ends <= set(t)]
 
     def cost(z: frozenset[str]) -> tuple[bool, int, list[str]]:
-        strata = 1
-        for name in z:
-            strata *= sizes[name]
+        strata = math.prod(sizes[name] for name in z)
         return not any(z <= cover for cover in covers), strata, sorted(z)
 
     offers = [
@@ -177,8 +175,8 @@ def choose(
     ]
     every = {z for offer in offers for z in offer}
     every |= {frozenset().union(*every)} if len(found) > 1 else set()
-    turned = tuple(dict.fromkeys(tuple(sorted(pair)) for r in found for pair in r.turned))
-    open_pairs = tuple((a, b) for a, b in turned)
+    turned = (min(pair, pair[::-1]) for reading in found for pair in reading.turned)
+    open_pairs = tuple(dict.fromkeys(turned))
 
     def ordered(z: frozenset[str]) -> Names:
         return tuple(name for name in sizes if name in z)
@@ -195,8 +193,18 @@ def choose(
             _refuse(reading, sizes)
         else:
             none = True
-    if not chosen or len(chosen) > MAX_SETS:
-        _refuse_all(first, len(chosen))
+    t, y = first.treatment, first.outcome
+    if not chosen:
+        raise OutputError(
+            f"{t} has no effect on {y} in this graph: no arrows lead from {t} to {y}",
+            hint=f"`synthdp answer` says how {y} differs by {t}",
+        )
+    if len(chosen) > MAX_SETS:
+        raise OutputError(
+            f"links without a direction allow {len(chosen)} adjustment sets for the effect of {t}"
+            f" on {y}",
+            hint=UNKNOWN_HINT,
+        )
     return Adjustment(tuple(chosen), none, len(found), open_pairs)
 
 
@@ -206,7 +214,7 @@ def _refuse(reading: Reading, sizes: Iterable[str]) -> None:
     path = reading.open_path((causes & set(sizes)) - reading.forbidden)
     raise OutputError(
         f"the effect of {t} on {y} is not identified by adjustment{reading.supposed}: no columns"
-        f" of the table block {reading._drawn(path) if path else 'all other paths'}",
+        f" of the table block {reading.drawn(path) if path else 'all other paths'}",
         hint=(
             "<-> is an unseen common cause that graph.latent states; a table that has it, or a"
             " trial, would identify the effect"
@@ -214,31 +222,12 @@ def _refuse(reading: Reading, sizes: Iterable[str]) -> None:
     )
 
 
-def _refuse_all(reading: Reading, sets: int) -> None:
-    t, y = reading.treatment, reading.outcome
-    if not sets:
-        raise OutputError(
-            f"{t} has no effect on {y} in this graph: no arrows lead from {t} to {y}",
-            hint=f"`synthdp answer` says how {y} differs by {t}",
-        )
-    raise OutputError(
-        f"links without a direction allow {sets} adjustment sets for the effect of {t} on {y}",
-        hint=UNKNOWN_HINT,
-    )
-
-
 # --- readings ---
-#
-# The DAGs that a graph may stand for, where some links have no direction that anything shows.
 #
 # A learned graph is published as one DAG. Its data show the equivalence class alone, and the spec
 # may direct more. Undecided pairs, and arrows that only predict, may point either way. That they
 # may be absent needs no reading of its own where both directions are tried: a set that is valid
 # with an arrow is valid without it [derived in docs/inference.md].
-
-
-MAX_OPEN = 8
-"""Most links without a direction that an effect may rest on: 256 readings."""
 
 
 class TooOpen(OutputError):
@@ -261,7 +250,8 @@ def readings(
         OutputError: none of their directions is allowed.
     """
     pdag, unknown = _known(graph, knowledge)
-    mixed = nx.DiGraph([*pdag.directed(), *_both(pdag.undirected()), *_both(unknown)])
+    either = [*pdag.undirected(), *unknown]
+    mixed = nx.DiGraph([*pdag.directed(), *either, *(pair[::-1] for pair in either)])
     mixed.add_nodes_from(graph.nodes)
     near = {n for m in (treatment, outcome, *adjust) for n in (m, *nx.ancestors(mixed, m))}
     turns = [pair for pair in pdag.undirected() if near.issuperset(pair)]
@@ -292,11 +282,6 @@ def readings(
             "no directions of the graph's links agree with its spec", hint="see `synthdp verify`"
         )
     return found
-
-
-def _both(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    for a, b in pairs:
-        yield from ((a, b), (b, a))
 
 
 def _known(graph: CausalGraph, knowledge: Knowledge) -> tuple[Pdag, list[Pair]]:

@@ -8,7 +8,7 @@ C. **model only**: they do not. The figure is the synthetic rows' own, and has n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
-from synthdp.inference.estimands import bundle_estimands, paid_about
+from synthdp.inference.estimands import ESTIMAND_KINDS, bundle_estimands, paid_about
 from synthdp.inference.figures import (
     MAX_CELLS,
     MAX_POINTS,
@@ -32,7 +32,6 @@ from synthdp.inference.figures import (
     level_points,
     needed,
     roles,
-    within,
 )
 from synthdp.inference.least_squares import Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
@@ -41,14 +40,12 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import AskedEstimand, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import number_bounds
 
 Tier = Literal["A", "B", "C"]
 MAX_GROUPS = 128
 """Most groups of `by`."""
-DISAGREE = 1e-4
-"""Probability of an agreement of tables below which nothing is answered."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,6 @@ class Answer:
         return self.figures[0]
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON."""
         return {
             "query": self.query.text,
             "tier": self.tier,
@@ -114,53 +110,36 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
     spec = load_spec(bundle / "spec.yaml")
     query = parse_query(text, spec.columns)
     domain = Domain.from_spec(spec.columns)
-    same = _paid_for(query, spec, domain)
-    paid = next((estimand for estimand in same if _whole_range(estimand, query, spec)), None)
-    if paid is not None:
-        result = bundle_estimands(bundle)[spec.estimands.index(paid)]
-        said = (*result.about, *outside_domain(query, spec))
-        return Answer(query, "A", result.figures, said)
+    same = [
+        (estimand, ESTIMAND_KINDS[estimand.kind].clips(spec, estimand).get(query.column or ""))
+        for estimand in spec.estimands
+        if estimand.question is not None
+        and ask_the_same(query, parse_query(estimand.question, spec.columns), domain)
+    ]
+    for estimand, clip in same:
+        if clip is None or clip == number_bounds(spec.columns[query.column or ""]):
+            result = bundle_estimands(bundle)[spec.estimands.index(estimand)]
+            said = (*result.about, *outside_domain(query, spec))
+            return Answer(query, "A", result.figures, said)
     tables = level_law(bundle, domain, margins=False).tables
     found = answer_tables(query, spec, domain, tables)
     check_agreement(found.agreement, bundle, query.columns)
     if found.tier == "C":
         check_sums(bundle, (TABLE,))
         figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
-        found = replace(found, figures=figures)
-    near = paid_about(spec, query.column) if found.tier == "C" else _clipped_about(query, same)
+        found, near = replace(found, figures=figures), [*paid_about(spec, query.column)]
+    else:  # the same of clipped numbers has the narrower interval
+        near = [
+            f"paid for: the same with {query.column} of {clip[0]:g} to {clip[1]:g}, where what"
+            " lies beyond counts as the nearer end. `synthdp answer BUNDLE` prints it"
+            for _, clip in same
+            if clip is not None
+        ]
     found = replace(found, about=(*found.about, *near))
     if query.column is not None and domain[query.column].step_seconds is not None:
         dated = tuple(as_texts(figure, domain[query.column]) for figure in found.figures)
         found = replace(found, figures=dated)
     return found
-
-
-def _paid_for(query: Query, spec: ReleaseSpec, domain: Domain) -> list[AskedEstimand]:
-    """The estimands that ask the same, perhaps of clipped numbers."""
-    return [
-        estimand
-        for estimand in spec.estimands
-        if isinstance(estimand, AskedEstimand)
-        and ask_the_same(query, parse_query(estimand.ask, spec.columns), domain)
-    ]
-
-
-def _whole_range(estimand: AskedEstimand, query: Query, spec: ReleaseSpec) -> bool:
-    """Whether an estimand of the question's column clips none of its numbers."""
-    if estimand.clip is None or query.column is None:
-        return True
-    return estimand.clip == number_bounds(spec.columns[query.column])
-
-
-def _clipped_about(query: Query, same: Sequence[AskedEstimand]) -> Iterator[str]:
-    """Where to find the same of clipped numbers, whose interval is the narrower one."""
-    for estimand in same:
-        if estimand.clip is not None:
-            low, high = estimand.clip
-            yield (
-                f"paid for: the same with {query.column} of {low:g} to {high:g}, where what lies"
-                " beyond counts as the nearer end. `synthdp answer BUNDLE` prints it"
-            )
 
 
 def answer_tables(
@@ -193,12 +172,12 @@ def answer_tables(
 
 
 def check_agreement(found: Agreement | None, bundle: Path, names: Sequence[str]) -> None:
-    """Refuse tables that cannot count the same rows.
+    """Refuse tables that cannot count the same rows: they agree with a probability below 1e-4.
 
     Raises:
         VerifyError: they do not agree on the columns `names`.
     """
-    if found is not None and found.p < DISAGREE:
+    if found is not None and found.p < 1e-4:
         raise VerifyError(
             f"the tables of {bundle} do not agree on {', '.join(names) or 'their totals'}:"
             f" chi-square {found.statistic:.0f} on {found.degrees} degrees of freedom",
@@ -235,7 +214,7 @@ def _groups(query: Query, cells: CellRoles) -> list[tuple[str | None, CellRoles]
     _check_groups(query, cells.columns)
     axis = query.columns.index(query.by)
     labels = enumerate(cells.columns[axis].labels)
-    return [(label, within(cells, axis, level)) for level, label in labels]
+    return [(label, cells.within(axis, level)) for level, label in labels]
 
 
 def _check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:
@@ -258,11 +237,6 @@ def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]
         for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)
-
-
-# --- same question ---
-#
-# Whether two questions ask the same, so that one that was paid for answers the other.
 
 
 def ask_the_same(one: Query, other: Query, domain: Domain) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -19,8 +19,8 @@ from synthdp.errors import OutputError
 from synthdp.files import check_sums
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference.answer import check_agreement
-from synthdp.inference.figures import MAX_CELLS, value_bounds
-from synthdp.inference.least_squares import Axes, Blocks, LeastSquares, Posterior, measured
+from synthdp.inference.figures import MAX_CELLS, widest
+from synthdp.inference.least_squares import Blocks, LeastSquares, Posterior, measured
 from synthdp.privacy.noise import fresh_generator
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.load.loader import load_spec
@@ -32,14 +32,8 @@ if TYPE_CHECKING:
 
 
 Floats = npt.NDArray[np.float64]
-
 MAX_COLUMNS = 10
 """Most columns of copies: sets of columns are listed."""
-ROWS, MAX_ROWS = 5, 200_000
-"""A copy has that many times the counted rows, up to `MAX_ROWS` or the counted ones: the fewer
-rows, the wider is the interval of few copies."""
-MAX_REFUSED = 3
-"""Draws without a law for one with a law, at most."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +119,8 @@ def copies_of(
     posterior = _posterior(bundle, spec, law, names)
     laws, refused = _laws(posterior, m, rng)
     counted = posterior.rows
-    rows = rows or max(round(min(ROWS * counted, MAX_ROWS)), round(counted))
+    # The fewer rows, the wider is the interval of few copies.
+    rows = rows or max(round(min(5 * counted, 200_000)), round(counted))
     said = {"copies": m, "rows": rows, "draws_refused": refused, **statement(posterior, spec)}
     return Copies(said, {n: spec.columns[n] for n in names}, laws, rows, law, rng)
 
@@ -194,7 +189,7 @@ def _laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[
             laws.append(law)
             continue
         refused += 1
-        if refused > MAX_REFUSED * m:
+        if refused > 3 * m:
             raise OutputError(
                 f"{refused} of {refused + len(laws)} draws of the columns' noisy tables are counts"
                 " that no table can have: the noise is too large for so many columns at once",
@@ -224,22 +219,22 @@ def statement(posterior: Posterior, spec: ReleaseSpec) -> dict[str, Any]:
     """
     columns = posterior.known.columns
     names = [column.name for column in columns]
-    inside = [c.name for c in columns if _wide(c)]
-    told = [
-        {"columns": _names(axes, names), "together": _together(blocks, columns)}
-        for axes, blocks in posterior.blocks.items()
-    ]
+    inside = [c.name for c in columns if c.ranged and widest(c) > 0]
+
+    def named(axes: Iterable[int]) -> list[str]:
+        return [names[i] for i in sorted(axes)]
+
     alone = (frozenset(axes) for size in (1, 2) for axes in combinations(range(len(names)), size))
     return {
         "columns": names,
         "counted_rows": round(posterior.rows),
         "rule": RULE,
-        "sets": told,
+        "sets": [
+            {"columns": named(axes), "together": _together(blocks, columns)}
+            for axes, blocks in posterior.blocks.items()
+        ],
         "not_spanned": [
-            {
-                "columns": _names(axes, names),
-                "why": "too rare" if axes in posterior.sets else "no table",
-            }
+            {"columns": named(axes), "why": "too rare" if axes in posterior.sets else "no table"}
             for axes in alone
             if axes not in posterior.blocks
         ],
@@ -250,7 +245,7 @@ def statement(posterior: Posterior, spec: ReleaseSpec) -> dict[str, Any]:
             for target in spec.evaluation.targets
             if target in names
         ],
-        "about": list(_about(spec, names, inside)),
+        "about": list(_about(spec, inside)),
     }
 
 
@@ -304,7 +299,7 @@ def _together(blocks: Blocks, columns: tuple[ColumnDomain, ...]) -> dict[str, li
     return found
 
 
-def _about(spec: ReleaseSpec, names: list[str], inside: list[str]) -> Iterator[str]:
+def _about(spec: ReleaseSpec, inside: list[str]) -> Iterator[str]:
     yield (
         "run one analysis on each copy, and combine the results by the rule; a copy alone tells"
         " nothing of the noise"
@@ -331,15 +326,3 @@ def _about(spec: ReleaseSpec, names: list[str], inside: list[str]) -> Iterator[s
         yield "what lay outside of a column's range or categories counts as declared in spec.yaml"
     if spec.constraints:
         yield "the spec's constraints are not enforced: that would change the counts"
-
-
-def _names(axes: Axes, names: list[str]) -> list[str]:
-    return [names[i] for i in sorted(axes)]
-
-
-def _wide(column: ColumnDomain) -> bool:
-    """Whether a level stands for several numbers."""
-    if not column.ranged:
-        return False
-    low, high = value_bounds(column)
-    return bool(np.nanmax(high - low) > 0)

@@ -56,11 +56,9 @@ class EffectAnswer:
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """Estimate and interval of each contrast."""
         return tuple(found.figure for found in self.contrasts)
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON."""
         query = self.query
         return {
             "query": query.text,
@@ -92,18 +90,15 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
     query, domain, graph = query.checked(spec), Domain.from_spec(spec.columns), read_graph(bundle)
     tables = level_law(bundle, domain, margins=False).tables
     adjustment, found = adjustment_for(query, spec, graph, domain, tables)
-    known = known_cells(query, adjustment, domain, tables)
+    sets = [(query.treatment, query.outcome, *names) for names in adjustment.sets]
+    grouped = not all(any(table.has(names) for table in tables) for names in sets)
+    known = [measured(tables, domain, names, grouped=grouped) for names in sets]
     whole = all(cells.whole for cells in known)
     if not whole:
         check_sums(bundle, (TABLE,))
     for cells in known if whole else ():
         check_agreement(LeastSquares(cells).agreement(), bundle, [c.name for c in cells.columns])
-    each = [
-        contrasts(query, cells, Rows.of_spec(spec))
-        if whole
-        else model_contrasts(query, cells, bundle)
-        for cells in known
-    ]
+    each = [_contrasts(query, cells, None if whole else bundle, spec) for cells in known]
     joined = tuple(_joined(of, adjustment.none) for of in zip(*each, strict=True))
     labels = known[0].columns[0].labels
     query = replace(query, reference=labels[query.levels(known[0].columns[0])[1]])
@@ -115,16 +110,17 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
     return EffectAnswer(query, "A" if whole else "C", joined, adjustment.sets, said)
 
 
-def contrasts(query: EffectQuery, cells: Measured, rows: Rows) -> list[Contrast]:
-    """Each level of the treatment against the reference, by one table or more that have all."""
-    strata = Strata(LeastSquares(cells), query.numbers(cells.columns[1]), rows)
+def _contrasts(
+    query: EffectQuery, cells: Measured, bundle: Path | None, spec: ReleaseSpec
+) -> list[Contrast]:
+    """Each level of the treatment against the reference, by one table or more that have all; by
+    the synthetic rows of a `bundle` alone, without intervals, where one is given.
+    """
     levels, reference = query.levels(cells.columns[0])
-    return [contrast(strata, level, reference) for level in levels]
-
-
-def model_contrasts(query: EffectQuery, cells: Measured, bundle: Path) -> list[Contrast]:
-    """The same by the synthetic rows alone, without intervals."""
-    levels, reference = query.levels(cells.columns[0])
+    if bundle is None:
+        numbers = query.numbers(cells.columns[1])
+        strata = Strata(LeastSquares(cells), numbers, Rows.of_spec(spec))
+        return [contrast(strata, level, reference) for level in levels]
     outcome = cells.columns[1].labels.index(query.level) if query.level is not None else None
     pairs = [(level, reference) for level in levels]
     return [Contrast(figure) for figure in model_effects(bundle, cells.columns, outcome, pairs)]
@@ -193,15 +189,6 @@ def _with_unseen(query: EffectQuery, links: Sequence[PagLink]) -> Adjustment:
             hint="say by --adjust which columns are all that confounds them, if that is known",
         )
     return Adjustment((tuple(sorted(known)),))
-
-
-def known_cells(
-    query: EffectQuery, adjustment: Adjustment, domain: Domain, tables: Sequence[NoisyTable]
-) -> list[Measured]:
-    """What the tables say of treatment, outcome and each adjustment set, on levels if they can."""
-    sets = [(query.treatment, query.outcome, *names) for names in adjustment.sets]
-    grouped = not all(any(table.has(names) for table in tables) for names in sets)
-    return [measured(tables, domain, names, grouped=grouped) for names in sets]
 
 
 def _joined(found: Sequence[Contrast], none: bool) -> Contrast:

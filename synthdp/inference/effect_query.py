@@ -13,12 +13,12 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
 from synthdp.inference.figures import (
     CERTAIN,
+    FEWEST,
     Figure,
     Floats,
     Interval,
     Rows,
     Z,
-    certain,
     value_bounds,
 )
 from synthdp.inference.least_squares import LeastSquares
@@ -28,6 +28,11 @@ from synthdp.spec.model import ReleaseSpec, derived_of
 
 MAX_LEVELS = 32
 """Most levels of a treatment."""
+LEFT_OUT = 0.05
+"""Most rows, as a share, in strata that are left out because an arm has next to none."""
+LOW, MIDDLE, HIGH = 0, 1, 2
+"""Rows of the outcome's numbers: the least, the middle and the largest of each level."""
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,6 @@ class EffectQuery:
 
     @property
     def text(self) -> str:
-        """The question in words."""
         asked = f"mean({self.outcome})" if self.level is None else f"{self.outcome} {self.level}"
         return f"effect of {self.treatment} on {asked}"
 
@@ -123,12 +127,11 @@ class EffectQuery:
         return [i for i in levels if i != reference], reference
 
 
-# --- standardise ---
+# --- the g-formula ---
 #
-# The g-formula from noisy counts: means of Y under two levels of T, standardised to all rows.
-#
-# Let N(t, y, z) be the true counts, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum
-# of Y over them, and W(z) all rows of the stratum z. The estimand is
+# From noisy counts: means of Y under two levels of T, standardised to all rows. Let N(t, y, z) be
+# the true counts, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum of Y over them,
+# and W(z) all rows of the stratum z. The estimand is
 #
 #     psi(t) = sum_z W(z) / W  A(t, z) / D(t, z)        [Robins, Mathematical Modelling 7, 1986]
 #
@@ -141,14 +144,6 @@ class EffectQuery:
 # sampling the sum of N c^2. Noise in D and A biases A / D by (m V_DD - V_AD) / D^2 to second
 # order, and its covariance with W by (V_WA - m V_WD) / (D W); both are known, and are taken off
 # [derived in docs/inference.md].
-
-
-Mask = npt.NDArray[np.bool_]
-
-LOW, MIDDLE, HIGH = 0, 1, 2
-"""Rows of the outcome's numbers: the least, the middle and the largest of each level."""
-LEFT_OUT = 0.05
-"""Most rows, as a share, in strata that are left out because an arm has next to none."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,6 @@ class Contrast:
     e_values: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON, without what there is none of."""
         more = {
             "means": self.means,
             "interval_at_middles": self.middle,
@@ -181,7 +175,6 @@ class Contrast:
 
 
 def against(column: ColumnDomain, treated: int, reference: int) -> str:
-    """A contrast in words."""
     return f"{column.labels[treated]} against {column.labels[reference]}"
 
 
@@ -259,16 +252,11 @@ class Arm:
     @property
     def enough(self) -> Mask:
         """The strata whose rows are surely not next to none."""
-        return np.array([certain(float(d), float(v)) for d, v in zip(self.rows, self.noise[:, 1, 1],
-                                                                     strict=True)])  # fmt: skip
+        return self.rows >= np.maximum(FEWEST, CERTAIN * np.sqrt(self.noise[:, 1, 1]))
 
 
-@dataclass(frozen=True)
-class Mean:
-    """psi of one arm by low, middle and high numbers, `[3]`, and its gradient `[3, *cells]`."""
-
-    psi: Floats
-    gradient: Floats
+Mean = tuple[Floats, Floats]
+"""psi of one arm by low, middle and high numbers, `[3]`, and its gradient `[3, *cells]`."""
 
 
 def contrast(strata: Strata, treated: int, reference: int) -> Contrast:
@@ -276,7 +264,12 @@ def contrast(strata: Strata, treated: int, reference: int) -> Contrast:
     arms = [_arm(strata, level) for level in (treated, reference)]
     kept = arms[0].enough & arms[1].enough
     name = against(strata.solver.measured.columns[0], treated, reference)
-    left, share = strata.names(~kept), _most(strata, ~kept)
+    left, share = strata.names(~kept), 0.0
+    if left:  # the most rows that these strata hold
+        cells = np.broadcast_to(~kept * 1.0, strata.counts.shape)
+        reach = Z * math.sqrt(float(strata.variances(cells[None], sampled=True)[0]))
+        most = (strata.counts[:, :, ~kept].sum() + reach) / strata.counts.sum()
+        share = float(np.clip(most, 0, 1))
     total = float(strata.counts[:, :, kept].sum())
     about = max(0.0, total) / (1 - strata.rows.holdout)
     if share > LEFT_OUT or not kept.any():
@@ -284,7 +277,7 @@ def contrast(strata: Strata, treated: int, reference: int) -> Contrast:
         return Contrast(Figure(name, about, refused=refused), left_out=left, left_share=share)
     one, two = (_mean(strata, arm, kept, total) for arm in arms)
     figure, middle = _figure(strata, Figure(name, about), one, two, share)
-    means = float(one.psi[MIDDLE]), float(two.psi[MIDDLE])
+    means = float(one[0][MIDDLE]), float(two[0][MIDDLE])
     values = _e_values(strata, one, two) if strata.share else None
     return Contrast(figure, means, middle, left, share, values)
 
@@ -295,11 +288,9 @@ def _arm(strata: Strata, level: int) -> Arm:
     asked[0] = 1
     asked[1, level, known] = 1
     asked[2:, level, known] = strata.numbers[:, known]
-    margins = strata.solver.measured.margins.values()
-    # Levels that are counted alike can change places: then all strata have one covariance.
-    alike = all(np.ptp(m.variances) <= 1e-9 * m.variances.mean() for m in margins)
     noise = []
-    for k in range(1 if alike else counts.shape[2]):
+    # Levels that are counted alike can change places: then all strata have one covariance.
+    for k in range(1 if strata.solver.measured.alike else counts.shape[2]):
         here = np.zeros((5, *counts.shape))
         here[..., k] = asked
         noise.append(strata.noise(here))
@@ -309,15 +300,6 @@ def _arm(strata: Strata, level: int) -> Arm:
         strata.numbers[:, known] @ counts[level, known],
         np.broadcast_to(np.array(noise), (counts.shape[2], 5, 5)),
     )
-
-
-def _most(strata: Strata, left: Mask) -> float:
-    """The most rows, as a share, that these strata hold."""
-    if not left.any():
-        return 0.0
-    asked = np.broadcast_to(left * 1.0, strata.counts.shape)
-    sd = math.sqrt(float(strata.variances(asked[None], sampled=True)[0]))
-    return float(np.clip((strata.counts[:, :, left].sum() + Z * sd) / strata.counts.sum(), 0, 1))
 
 
 def _mean(strata: Strata, arm: Arm, kept: Mask, total: float) -> Mean:
@@ -334,7 +316,7 @@ def _mean(strata: Strata, arm: Arm, kept: Mask, total: float) -> Mean:
     inside = weights / d * (numbers - m[:, None, :])
     gradient[:, arm.level] = np.where(strata.known[:, None], inside, 0.0)
     gradient += (kept * (m - psi[:, None]) / total)[:, None, None, :]
-    return Mean(psi - bias.sum(axis=1), gradient)
+    return psi - bias.sum(axis=1), gradient
 
 
 def _figure(
@@ -345,8 +327,7 @@ def _figure(
     Rows that were left out, a part `share` of all, may have any effect.
     """
     order = [LOW, MIDDLE, HIGH]
-    values = one.psi[order] - two.psi[order[::-1]]
-    gradient = one.gradient[order] - two.gradient[order[::-1]]
+    values, gradient = (a[order] - b[order[::-1]] for a, b in zip(one, two, strict=True))
     both, noise = (np.sqrt(strata.variances(gradient, sampled=s)) for s in (True, False))
 
     def within(low: float, high: float) -> Interval:
@@ -374,8 +355,7 @@ def _e_values(strata: Strata, one: Mean, two: Mean) -> tuple[float, float] | Non
 
     [VanderWeele, Ding, Annals of Internal Medicine 167, 2017]. None where a share may be zero.
     """
-    psi = np.array([one.psi[MIDDLE], two.psi[MIDDLE]])
-    gradient = np.stack([one.gradient[MIDDLE], two.gradient[MIDDLE]])
+    psi, gradient = (np.stack([a[MIDDLE], b[MIDDLE]]) for a, b in zip(one, two, strict=True))
     sd = np.sqrt(strata.variances(gradient, sampled=True))
     if (psi <= CERTAIN * sd).any():
         return None

@@ -1,12 +1,17 @@
-"""The results of a spec's estimands: figures with intervals, from sums that were paid for."""
+"""The results of a spec's estimands: figures with intervals, from sums that were paid for.
+
+What is told of a kind of estimand stands at its `EstimandKind`. [`docs/inference.md` has the
+derivations.]
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,35 +24,43 @@ from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference.figures import (
     CERTAIN,
     FEWEST,
-    NOTHING,
     Cuts,
     Figure,
     Interval,
     Quadratic,
     Rows,
-    Value,
     Z,
     certain,
     count_figure,
     ordered_levels,
-    quantile_estimate,
-    quantile_interval,
+    quantile_figure,
     ratio_figure,
     ratio_interval,
     too_few,
     value_bounds,
 )
 from synthdp.inference.least_squares import Functionals
-from synthdp.inference.words import counted, figure_lines, figures_text, listed, whom
+from synthdp.inference.words import (
+    POPULATION,
+    clamped,
+    counted,
+    figure_lines,
+    figures_text,
+    listed,
+    whom,
+)
 from synthdp.model.estimands import (
     Design,
+    EffectSums,
+    QuestionSums,
     design_of,
     effect_adjustment,
     estimand_name,
-    strata_of,
     sums_of,
-    weak,
+    weakest,
 )
+from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.sums import (
     NUMBER,
     SQUARE,
@@ -55,6 +68,8 @@ from synthdp.privacy.mechanisms.sums import (
     NoisyProducts,
     NoisySums,
     Part,
+    ProductSums,
+    StratumSums,
     Sums,
 )
 from synthdp.privacy.table import Table
@@ -70,7 +85,8 @@ from synthdp.spec.model import (
 )
 from synthdp.spec.model.evaluation import Clip, number_bounds
 
-TABLE = "a noisy table of marginals.json: `synthdp answer` has its shares and means"
+Floats = npt.NDArray[np.float64]
+_E = TypeVar("_E")
 
 
 @dataclass(frozen=True)
@@ -89,7 +105,6 @@ class EstimandResult:
     about: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The same in plain JSON."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -115,142 +130,36 @@ def estimand_results(
     Raises:
         KeyError: an estimand has no sums.
     """
-    return tuple(_results(spec, domain, sums, rows or Rows.of_spec(spec)))
-
-
-def _results(
-    spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums], rows: Rows
-) -> Iterator[EstimandResult]:
+    found, rows = [], rows or Rows.of_spec(spec)
     for i, estimand in enumerate(spec.estimands):
-        name = estimand_name(i)
-        statistic, figures, about = _result(spec, domain, estimand, sums.get(name), rows)
+        name, kind = estimand_name(i), ESTIMAND_KINDS[estimand.kind]
+        own = None if estimand.table else sums[name]
+        figures, about = kind.figures(spec, domain, estimand, own, rows)
+        text, statistic = kind.text(estimand), kind.statistic(spec, estimand)
         said = tuple(dict.fromkeys(about))
-        yield EstimandResult(name, estimand.kind, estimand_text(estimand), statistic, figures, said)
-
-
-def _result(
-    spec: ReleaseSpec,
-    domain: Domain,
-    estimand: Estimand,
-    sums: Sums | None,
-    rows: Rows,
-) -> tuple[str, tuple[Figure, ...], Iterable[str]]:
-    """What is asked for, its figures, and what they are of."""
-    if isinstance(estimand, TableEstimand):
-        return "table", (), [TABLE]
-    if sums is None:
-        raise KeyError("an estimand has no sums")
-    if isinstance(estimand, RegressionEstimand):
-        assert isinstance(sums, NoisyProducts)
-        design = design_of(spec, domain, estimand)
-        about = about_regression(spec, domain, estimand, design)
-        return "coefficient", regression_figures(design, sums, rows), about
-    assert not isinstance(sums, NoisyProducts)
-    number = strata_of(spec, domain, estimand).number
-    if isinstance(estimand, AskedEstimand):
-        query = parse_query(estimand.ask, spec.columns)
-        groups = _groups(query, domain)
-        if query.statistic == "quantile":
-            column = domain[query.column or ""]
-            histograms = sums.counts.reshape(len(groups), -1)
-            figures = quantile_figures(histograms, sums.sigma, query.p, column, rows, groups)
-        else:
-            figures = stratum_figures(query, sums, number, rows, groups)
-        return query.statistic, figures, _about_question(spec, query, number)
-    assert number is not None
-    effect = effect_figure(sums, number, rows)
-    return "effect", (effect,), _about_effect(spec, estimand, number)
-
-
-def estimand_text(estimand: Estimand) -> str:
-    """What an estimand is, in one line."""
-    if isinstance(estimand, AskedEstimand):
-        return estimand.ask
-    if isinstance(estimand, TableEstimand):
-        return f"table of {', '.join(estimand.columns)}"
-    if isinstance(estimand, RegressionEstimand):
-        where = f" where {estimand.where}" if estimand.where else ""
-        return f"{estimand.outcome} ~ {' + '.join(estimand.terms)}{where}"
-    against = estimand.control or "all other rows"
-    return f"effect on {estimand.outcome}: {estimand.treated} against {against}"
+        found.append(EstimandResult(name, estimand.kind, text, statistic, figures, said))
+    return tuple(found)
 
 
 def clipped_text(spec: ReleaseSpec, estimand: Estimand) -> str:
-    """`estimand_text`, and where its numbers are clipped: it is then of other numbers than the
+    """What an estimand is, and where its numbers are clipped: it is then of other numbers than the
     rows'. A clip that is the column's bounds changes none, and is left out.
     """
-    clips: Mapping[str, Clip | None] = {}
-    if isinstance(estimand, RegressionEstimand):
-        clips = estimand.clips
-    elif not isinstance(estimand, TableEstimand):
-        clips = {_outcome(spec, estimand) or "": estimand.clip}
+    kind = ESTIMAND_KINDS[estimand.kind]
     told = "; ".join(
         f"{name} clipped to {clip[0]:g} to {clip[1]:g}, of {bounds[0]:g} to {bounds[1]:g}"
-        for name, clip in clips.items()
+        for name, clip in kind.clips(spec, estimand).items()
         if clip is not None and tuple(clip) != (bounds := number_bounds(spec.columns[name]))
     )
-    return f"{estimand_text(estimand)} ({told})" if told else estimand_text(estimand)
+    return f"{kind.text(estimand)} ({told})" if told else kind.text(estimand)
 
 
 def paid_about(spec: ReleaseSpec, name: str | None) -> Iterator[str]:
     """A sentence on the results about a column that a release paid for; none without any."""
-    asked = [e for e in spec.estimands if name is not None and name == _outcome(spec, e)]
-    if asked:
-        texts = "; ".join(estimand_text(estimand) for estimand in asked)
+    kinds = ((ESTIMAND_KINDS[e.kind], e) for e in spec.estimands if name is not None)
+    texts = "; ".join(kind.text(e) for kind, e in kinds if kind.outcome(spec, e) == name)
+    if texts:
         yield f"paid for, with intervals: {texts}. `synthdp answer BUNDLE` prints them"
-
-
-def _outcome(spec: ReleaseSpec, estimand: Estimand) -> str | None:
-    """The column that an estimand is about."""
-    if isinstance(estimand, AskedEstimand):
-        return parse_query(estimand.ask, spec.columns).column
-    return None if isinstance(estimand, TableEstimand) else estimand.outcome
-
-
-def _groups(query: Query, domain: Domain) -> Sequence[str | None]:
-    if query.by is None:
-        return [None]
-    return domain[query.by].labels
-
-
-def _about_question(spec: ReleaseSpec, query: Query, number: Bounded | None) -> Iterator[str]:
-    yield "measured: sums that this release paid for; conditions were tried on the values"
-    yield from whom(query, spec, measured=True)
-    if query.statistic == "quantile":
-        yield (
-            f"read off the rows in each level of {query.column}: the interval ends where levels"
-            " end; inside a level the estimate takes numbers to lie evenly"
-        )
-    if number is not None:
-        yield _clipped(spec, number)
-
-
-def _about_effect(spec: ReleaseSpec, estimand: EffectEstimand, number: Bounded) -> Iterator[str]:
-    adjusted, note = effect_adjustment(spec, estimand)
-    yield "measured: sums by stratum that this release paid for"
-    how = f"adjusted for {', '.join(adjusted)}" if adjusted else "a difference of means"
-    yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
-    if note and estimand.adjust is None:
-        yield note
-    if estimand.control is not None:
-        yield "rows of which both conditions hold count as treated"
-    if spec.columns[estimand.outcome].missing:
-        yield f"rows that lack {estimand.outcome} are left out"
-    yield (
-        "averaged over the rows of both groups; the interval is of the population that the rows are"
-        " a sample of: it has the sampling and the noise"
-    )
-    unit = spec.dataset.privacy_unit
-    if unit.max_rows > 1:
-        yield f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
-    yield _clipped(spec, number)
-
-
-def _clipped(spec: ReleaseSpec, number: Bounded) -> str:
-    return (
-        f"{number.column} of {number.lower:g} to {number.upper:g}: what lies beyond counts as the"
-        " nearer end"
-    )
 
 
 def estimands_json(spec: ReleaseSpec, domain: Domain, sums: Mapping[str, Sums]) -> dict[str, Any]:
@@ -270,7 +179,7 @@ def exact_sums(spec: ReleaseSpec, domain: Domain, table: Table) -> dict[str, Sum
     return {
         estimand_name(i): sums_of(spec, domain, estimand).without_noise(table)
         for i, estimand in enumerate(spec.estimands)
-        if not isinstance(estimand, TableEstimand)
+        if not estimand.table
     }
 
 
@@ -282,7 +191,7 @@ def stated_sums(stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain) ->
     """
     sums = {}
     for i, estimand in enumerate(spec.estimands):
-        if isinstance(estimand, TableEstimand):
+        if estimand.table:
             continue
         name, mechanism = estimand_name(i), sums_of(spec, domain, estimand)
         found = stated["sums"][name]
@@ -317,16 +226,226 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
         ) from None
 
 
+Told = tuple[tuple[Figure, ...], Iterable[str]]
+"""Figures, and what they are of, in sentences."""
+
+
+class EstimandKind(ABC, Generic[_E]):
+    """What is told of one kind of estimand. It has no state."""
+
+    figures_are: ClassVar[str] = ""
+
+    @abstractmethod
+    def text(self, asked: _E) -> str:
+        """What an estimand is, in one line."""
+
+    def statistic(self, spec: ReleaseSpec, asked: _E) -> str:
+        """What its figures are."""
+        return self.figures_are
+
+    def outcome(self, spec: ReleaseSpec, asked: _E) -> str | None:
+        """The column that it is about."""
+        return None
+
+    def clips(self, spec: ReleaseSpec, asked: _E) -> Mapping[str, Clip | None]:
+        """Where it clips numbers, by column."""
+        return {}
+
+    @abstractmethod
+    def figures(self, spec: ReleaseSpec, domain: Domain, asked: _E, sums: Any, rows: Rows) -> Told:
+        """Its figures from its released sums over `rows`."""
+
+    @abstractmethod
+    def forecast(self, spec: ReleaseSpec, asked: _E, mechanism: Any) -> dict[str, Any]:
+        """The `noise` by which the planned mechanism will move it, one standard deviation.
+
+        Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of
+        their clip, where noise in the number of rows counts most: in most tables the noise moves a
+        mean by less.
+        """
+
+
+class TableKind(EstimandKind[TableEstimand]):
+    """A contingency table: its noise is that of a cell, in rows."""
+
+    figures_are = "table"
+
+    def text(self, asked: TableEstimand) -> str:
+        return f"table of {', '.join(asked.columns)}"
+
+    def figures(
+        self, spec: ReleaseSpec, domain: Domain, asked: TableEstimand, sums: None, rows: Rows
+    ) -> Told:
+        return (), ["a noisy table of marginals.json: `synthdp answer` has its shares and means"]
+
+    def forecast(
+        self, spec: ReleaseSpec, asked: TableEstimand, mechanism: NoisyMarginals
+    ) -> dict[str, Any]:
+        return {"noise": float(mechanism.sigma)}
+
+
+class QuestionKind(EstimandKind[AskedEstimand]):
+    """A share, a count, a mean or a quantile, perhaps by groups."""
+
+    def text(self, asked: AskedEstimand) -> str:
+        return asked.ask
+
+    def statistic(self, spec: ReleaseSpec, asked: AskedEstimand) -> str:
+        return parse_query(asked.ask, spec.columns).statistic
+
+    def outcome(self, spec: ReleaseSpec, asked: AskedEstimand) -> str | None:
+        return parse_query(asked.ask, spec.columns).column
+
+    def clips(self, spec: ReleaseSpec, asked: AskedEstimand) -> Mapping[str, Clip | None]:
+        return {self.outcome(spec, asked) or "": asked.clip}
+
+    def figures(
+        self, spec: ReleaseSpec, domain: Domain, asked: AskedEstimand, sums: NoisySums, rows: Rows
+    ) -> Told:
+        query = parse_query(asked.ask, spec.columns)
+        groups = [None] if query.by is None else domain[query.by].labels
+        about = [
+            "measured: sums that this release paid for; conditions were tried on the values",
+            *whom(query, spec, measured=True),
+        ]
+        if query.statistic == "quantile":
+            about.append(
+                f"read off the rows in each level of {query.column}: the interval ends where levels"
+                " end; inside a level the estimate takes numbers to lie evenly"
+            )
+            column = domain[query.column or ""]
+            counts = sums.counts.reshape(len(groups), -1)
+            return quantile_figures(counts, sums.sigma, query.p, column, rows, groups), about
+        number = QuestionSums().mechanism(spec, domain, asked, 1.0).number
+        if number is not None:
+            about.append(clamped(number))
+        return stratum_figures(query, sums, number, rows, groups), about
+
+    def forecast(
+        self, spec: ReleaseSpec, asked: AskedEstimand, mechanism: StratumSums
+    ) -> dict[str, Any]:
+        query, sigma = parse_query(asked.ask, spec.columns), mechanism.sigma
+        levels = mechanism.shape[-1] if query.statistic == "quantile" else 1
+        each = expected_fit_rows(spec) / (math.prod(mechanism.shape[1:]) // levels)
+        if query.statistic == "quantile":
+            low, high = number_bounds(spec.columns[query.column or ""])
+            noise = sigma * math.sqrt(levels * query.p * (1 - query.p)) / each * (high - low)
+        elif query.statistic == "mean":
+            half = 1.0 if mechanism.number is None else mechanism.number.half
+            noise = half * math.sqrt(2) * sigma / each
+        elif query.statistic == "share":
+            noise = sigma / each  # of p near 0 or 1; less between
+        else:
+            noise = sigma * spec.dataset.rows.value / expected_fit_rows(spec)
+        return {"noise": noise}
+
+
+class EffectKind(EstimandKind[EffectEstimand]):
+    """An average effect, by the g-formula."""
+
+    figures_are = "effect"
+
+    def text(self, asked: EffectEstimand) -> str:
+        against = asked.control or "all other rows"
+        return f"effect on {asked.outcome}: {asked.treated} against {against}"
+
+    def outcome(self, spec: ReleaseSpec, asked: EffectEstimand) -> str:
+        return asked.outcome
+
+    def clips(self, spec: ReleaseSpec, asked: EffectEstimand) -> Mapping[str, Clip | None]:
+        return {asked.outcome: asked.clip}
+
+    def figures(
+        self, spec: ReleaseSpec, domain: Domain, asked: EffectEstimand, sums: NoisySums, rows: Rows
+    ) -> Told:
+        number = EffectSums().mechanism(spec, domain, asked, 1.0).number
+        assert number is not None
+        return (effect_figure(sums, number, rows),), self._about(spec, asked, number)
+
+    def _about(self, spec: ReleaseSpec, asked: EffectEstimand, number: Bounded) -> Iterator[str]:
+        adjusted, note = effect_adjustment(spec, asked)
+        yield "measured: sums by stratum that this release paid for"
+        how = f"adjusted for {', '.join(adjusted)}" if adjusted else "a difference of means"
+        yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
+        if note and asked.adjust is None:
+            yield note
+        if asked.control is not None:
+            yield "rows of which both conditions hold count as treated"
+        if spec.columns[asked.outcome].missing:
+            yield f"rows that lack {asked.outcome} are left out"
+        yield f"averaged over the rows of both groups; {POPULATION}"
+        yield from counted(spec, ())
+        yield clamped(number)
+
+    def forecast(
+        self, spec: ReleaseSpec, asked: EffectEstimand, mechanism: StratumSums
+    ) -> dict[str, Any]:
+        strata = math.prod(mechanism.shape[1:])
+        each = expected_fit_rows(spec) / strata
+        half = 1.0 if mechanism.number is None else mechanism.number.half
+        # Two arms of each / 2 rows, each a ratio of two noisy sums; strata average out.
+        return {"noise": half * 2 * mechanism.sigma / (each / 2) / math.sqrt(strata)}
+
+
+class RegressionKind(EstimandKind[RegressionEstimand]):
+    """A linear regression. Of its forecast, `terms` has the noise of each coefficient in the
+    outcome's unit, none where no figure is expected, and `noise` is the largest.
+    """
+
+    figures_are = "coefficient"
+
+    def text(self, asked: RegressionEstimand) -> str:
+        where = f" where {asked.where}" if asked.where else ""
+        return f"{asked.outcome} ~ {' + '.join(asked.terms)}{where}"
+
+    def outcome(self, spec: ReleaseSpec, asked: RegressionEstimand) -> str:
+        return asked.outcome
+
+    def clips(self, spec: ReleaseSpec, asked: RegressionEstimand) -> Mapping[str, Clip | None]:
+        return asked.clips
+
+    def figures(
+        self,
+        spec: ReleaseSpec,
+        domain: Domain,
+        asked: RegressionEstimand,
+        sums: NoisyProducts,
+        rows: Rows,
+    ) -> Told:
+        design = design_of(spec, domain, asked)
+        about = about_regression(spec, domain, asked, design)
+        return regression_figures(design, sums, rows), about
+
+    def forecast(
+        self, spec: ReleaseSpec, asked: RegressionEstimand, mechanism: ProductSums
+    ) -> dict[str, Any]:
+        design = design_of(spec, mechanism.domain, asked)
+        each_row = design.expected(mechanism.domain, square=1 / 3)
+        expected = NoisyProducts(expected_fit_rows(spec) * each_row, mechanism.sigma)
+        terms = {
+            str(f.group): (float(f.of_rows[1]) - float(f.of_rows[0])) / (2 * Z)
+            for f in regression_figures(design, expected, Rows())
+            if f.of_rows is not None
+        }
+        noise = {"noise": max(terms.values(), default=None)}
+        return noise | {"terms": terms} if terms else noise
+
+
+ESTIMAND_KINDS: dict[str, EstimandKind[Any]] = {
+    "question": QuestionKind(),
+    "table": TableKind(),
+    "effect": EffectKind(),
+    "regression": RegressionKind(),
+}
+"""What is told of each kind, by its name in a spec."""
+
+
 # --- strata ---
 #
 # Figures of noisy sums by stratum: shares, counts, means, and effects by the g-formula.
 #
 # The sums of a stratum are its rows n, the sum S of u = (number - middle) / half, and the sum Q of
-# u^2, with independent noise of deviations sigma, sigma and sigma / `SQUARE`. [`docs/inference.md`
-# has the derivations.]
-
-
-Floats = npt.NDArray[np.float64]
+# u^2, with independent noise of deviations sigma, sigma and sigma / `SQUARE`.
 
 
 def stratum_figures(
@@ -348,32 +467,14 @@ def stratum_figures(
             found = _functionals(counts[:, at], taken, [sums.sigma] * 2)
             figures.append(ratio_figure("share", found, (0.0, 1.0), rows, group))
         else:
-            assert number is not None
-            figures.append(_mean(sums, number, at, rows, group))
+            assert number is not None  # the mean of u, taken to the number's own unit
+            parts = (sums.counts, sums.sums, sums.squares)
+            seen = np.array([part.reshape(1, -1)[0, at] for part in parts])
+            taken = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+            found = _functionals(seen, taken, [sums.sigma, sums.sigma, sums.sigma / SQUARE])
+            scaled = ratio_figure("mean", found, (-1.0, 1.0), rows, group)
+            figures.append(scaled.in_unit(number.half, number.middle))
     return tuple(figures)
-
-
-def _mean(sums: NoisySums, number: Bounded, at: int, rows: Rows, group: str | None) -> Figure:
-    """The mean of one stratum: that of u, taken to the number's own unit."""
-    seen = np.array([part.reshape(1, -1)[0, at] for part in (sums.counts, sums.sums, sums.squares)])
-    taken = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    found = _functionals(seen, taken, [sums.sigma, sums.sigma, sums.sigma / SQUARE])
-    scaled = ratio_figure("mean", found, (-1.0, 1.0), rows, group)
-    if scaled.estimate is None:
-        return scaled
-
-    def unscaled(value: Value) -> float:
-        return number.middle + number.half * float(value)
-
-    def both(ends: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
-        return None if ends is None else (unscaled(ends[0]), unscaled(ends[1]))
-
-    return replace(
-        scaled,
-        estimate=unscaled(scaled.estimate),
-        interval=both(scaled.interval),
-        of_rows=both(scaled.of_rows),
-    )
 
 
 def _functionals(seen: Floats, taken: Floats, sigmas: Sequence[float]) -> Functionals:
@@ -415,24 +516,11 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
     sampling = float((weights**2 * within.sum(0)).sum())
     sampling += float(weights @ (difference - effect) ** 2) / everyone
 
-    def ends(variance: float) -> tuple[float, float]:
-        reach = Z * math.sqrt(variance)
-        return number.half * (effect - reach), number.half * (effect + reach)
-
-    return Figure(
-        None,
-        about,
-        number.half * effect,
-        ends(noise + rows.per_unit * sampling),
-        ends(noise),
+    both, of_rows = (
+        (effect - Z * math.sqrt(variance), effect + Z * math.sqrt(variance))
+        for variance in (noise + rows.per_unit * sampling, noise)
     )
-
-
-# --- quantiles ---
-#
-# Quantiles of noisy histograms that were paid for: a column's levels, by strata.
-#
-# [`docs/inference.md` has the derivations.]
+    return Figure(None, about, effect, both, of_rows).in_unit(number.half, 0.0)
 
 
 def quantile_figures(
@@ -472,19 +560,10 @@ def _quantile(
         sd = np.sqrt(noise + extra)
         return Cuts(-p * total, at, sd, at, sd)
 
-    found = cuts(sampling)
-    ends = quantile_interval(found, low, high)
-    if ends == (float(low[0]), float(high[-1])) and len(low) > 1:
-        return Figure(group, about, refused=NOTHING)
-    of_rows = quantile_interval(cuts(0.0), low, high)
-    return Figure(group, about, quantile_estimate(found, low, high), ends, of_rows)
+    return quantile_figure(group, about, cuts, sampling, low, high)
 
 
 # --- regression ---
-#
-# Coefficients of a linear regression, from noisy sums of products.
-#
-# [`docs/inference.md` has the derivations.]
 
 
 SPREAD = (
@@ -504,46 +583,32 @@ def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tupl
     moments, size = design.moments(noisy.sums), len(design.names)
     gram, count = moments[:-1, :-1], float(moments[0, 0])
     about = max(0.0, count) / (1 - rows.holdout)
-    if count < FEWEST + size or weak(gram, noisy.sigma):
+    least, wanted = weakest(gram, noisy.sigma)
+    if count < FEWEST + size or least < wanted:
         why = "too few rows, or terms that hardly differ from each other, for this noise"
         return tuple(Figure(name, about, refused=why) for name in design.names)
-    theta = _solved(gram, moments[:-1, -1])
+    theta = np.linalg.solve(gram, moments[:-1, -1]).astype(np.float64)
     residual = np.append(-theta, 1.0)
     squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
     groups = shares_of(design, moments, noisy.sigma) if design.two_valued else None
     found = []
     rows_of_raw = zip(design.functions, design.names, np.linalg.inv(design.raw.T), strict=True)
     for function, name, c in rows_of_raw:
-        direction = _solved(gram, c)
+        direction = np.linalg.solve(gram, c)
         d = 1.0 / float(c @ direction)
         w = d * direction
         sampling = squares * d if groups is None else min(d, two_valued(design, groups, w))
-        ends = [
+        both, of_rows = (
             _interval(design, noisy.sigma, w, d, theta, float(c @ theta), variance)
             for variance in (rows.per_unit * sampling, 0.0)
-        ]
+        )
+        if both is None or of_rows is None:
+            found.append(Figure(name, about, refused="the noise leaves no interval"))
+            continue
         shift = design.outcome.middle if function == () else 0.0
-        found.append(_figure(name, about, float(c @ theta), ends, design.outcome.half, shift))
+        scaled = Figure(name, about, float(c @ theta), both, of_rows)
+        found.append(scaled.in_unit(design.outcome.half, shift))
     return tuple(found)
-
-
-def _figure(
-    name: str,
-    about: float,
-    estimate: float,
-    intervals: list[Interval | None],
-    half: float,
-    shift: float,
-) -> Figure:
-    """A coefficient in the outcome's own unit, with both its intervals."""
-    both, of_rows = intervals
-    if both is None or of_rows is None:
-        return Figure(name, about, refused="the noise leaves no interval")
-
-    def unscaled(ends: Interval) -> Interval:
-        return half * ends[0] + shift, half * ends[1] + shift
-
-    return Figure(name, about, half * estimate + shift, unscaled(both), unscaled(of_rows))
 
 
 @dataclass(frozen=True)
@@ -640,10 +705,6 @@ def _interval(
     return ratio_interval(d * t, d, Quadratic(nn + sampling, nd, dd))
 
 
-def _solved(gram: Floats, right: Floats) -> Floats:
-    return np.linalg.solve(gram, right).astype(np.float64)
-
-
 def _by_product(design: Design, w: Floats, beta: Floats) -> Floats:
     """How often each product is in w' M beta, M the moments: `[products]`."""
     places = design.places[:-1]
@@ -656,7 +717,6 @@ def about_regression(
     spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand, design: Design
 ) -> Iterator[str]:
     """What the coefficients are of, in sentences."""
-    bounds = (*design.numbers, design.outcome)
     columns = dict.fromkeys(n for f in design.functions for n, _ in f)
     yield "measured: sums of products that this release paid for; least squares"
     for name in columns:
@@ -665,13 +725,6 @@ def about_regression(
     lacking = [n for n in (*columns, estimand.outcome) if spec.columns[n].missing]
     if lacking:
         yield f"rows that lack {listed(lacking)} are left out"
-    yield (
-        "the interval is of the population that the rows are a sample of: it has the sampling and"
-        f" the noise; {TWO_VALUED if design.two_valued else SPREAD}"
-    )
+    yield f"{POPULATION}; {TWO_VALUED if design.two_valued else SPREAD}"
     yield from counted(spec, [n for n in columns if not domain[n].ranged])
-    for number in bounds:
-        yield (
-            f"{number.column} of {number.lower:g} to {number.upper:g}: what lies beyond counts as"
-            " the nearer end"
-        )
+    yield from map(clamped, (*design.numbers, design.outcome))

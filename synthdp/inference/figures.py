@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,15 +17,22 @@ from synthdp.spec.expressions.query import Query, Statistic
 from synthdp.spec.model import ReleaseSpec
 
 Floats = npt.NDArray[np.float64]
-
+Mask = npt.NDArray[np.bool_]
 Value = float | str
 """A number, or a date as text."""
+Interval = tuple[float, float]
 
-GUESSES = 4
-"""Rounds in which the bounds of a mean over cut cells settle."""
+Z = 1.959963984540054
+"""Of 95%, two-sided."""
+CERTAIN = 4.0
+"""Deviations of its noise that a denominator must be above zero."""
+FEWEST = 20.0
+"""Rows that a denominator must have: below, sums are not normal."""
 NOTHING = "nothing can be said: the interval is the whole range"
-BLOCK = 1 << 20
-"""Numbers of functionals that are worked on at once."""
+MAX_CELLS = 100_000
+"""Most cells of a question's columns together."""
+MAX_POINTS = 4_000_000
+"""Most combinations of values at which a condition is tried."""
 
 
 @dataclass(frozen=True)
@@ -63,66 +70,21 @@ class Figure:
         """The same in plain JSON, without what there is none of."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
+    def in_unit(self, size: float, zero: float) -> Figure:
+        """The same in another unit: `size` times each number, and `zero`."""
+        return self.changed(lambda value: size * float(value) + zero)
 
-@dataclass(frozen=True)
-class Extremes:
-    """Numerator, denominator and squares per row of each cell, `[*cells]`, at their lowest and
-    highest: whatever rows of cut cells, and numbers inside levels, may be.
-    """
+    def changed(self, change: Callable[[Value], Value]) -> Figure:
+        def both(ends: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
+            return None if ends is None else (change(ends[0]), change(ends[1]))
 
-    low: tuple[Floats, Floats, Floats]
-    high: tuple[Floats, Floats, Floats]
-
-    @property
-    def stacked(self) -> Floats:
-        """All of them, `[6, *cells]`."""
-        return np.stack([*self.low, *self.high])
-
-
-def extremes(query: Query, roles: CellRoles, solver: LeastSquares) -> Extremes:
-    """The extremes of a count, a share or a mean.
-
-    A share is least where a cell's rows count 0 if they may, else are left out if they may. Of a
-    mean's cut cells those are in whose numbers are below it; that mean is found in a few rounds.
-    """
-    if query.statistic == "mean":
-        return _extremes_of_mean(query, roles, solver)
-    one, zero, out = roles.one, roles.zero, roles.out
-    low = one & ~zero & ~out
-    below, above = (zero | ~out), (one | ~out)
-    if query.statistic == "count":
-        below = above = np.zeros_like(one)
-    made = [np.asarray(part, dtype=np.float64) for part in (low, below, one, above)]
-    return Extremes((made[0], made[1], made[0]), (made[2], made[3], made[2]))
-
-
-def _extremes_of_mean(query: Query, roles: CellRoles, solver: LeastSquares) -> Extremes:
-    axis = [c.name for c in roles.columns].index(query.column or "")
-    shape = [-1 if i == axis else 1 for i in range(len(roles.columns))]
-    counts = solver.counts.clip(0)
-    found = []
-    ends = value_bounds(roles.columns[axis])
-    for values, lowest in zip(ends, (True, False), strict=True):
-        v = np.broadcast_to(np.nan_to_num(values).reshape(shape), roles.one.shape)
-        included = roles.one
-        if (roles.one & roles.out).any():
-            for _ in range(GUESSES):
-                total = float((counts * included).sum())
-                mean = float((counts * included * v).sum()) / total if total > 0 else 0.0
-                helps = (v < mean) if lowest else (v > mean)
-                included = roles.one & (~roles.out | helps)
-        d = included.astype(np.float64)
-        found.append((d * v, d, d * v**2))
-    return Extremes(found[0], found[1])
-
-
-def within(roles: CellRoles, axis: int | None, level: int) -> CellRoles:
-    """The roles where only one level of a column is asked about."""
-    if axis is None:
-        return roles
-    here = np.zeros([c.levels if i == axis else 1 for i, c in enumerate(roles.columns)], bool)
-    here[tuple(level if i == axis else 0 for i in range(len(roles.columns)))] = True
-    return replace(roles, out=roles.out | ~here, zero=roles.zero & here, one=roles.one & here)
+        return replace(
+            self,
+            estimate=None if self.estimate is None else change(self.estimate),
+            interval=both(self.interval),
+            of_rows=both(self.of_rows),
+            bounds=both(self.bounds),
+        )
 
 
 def figure(
@@ -131,10 +93,52 @@ def figure(
     """The figure of the cells that `roles` asks about."""
     if query.statistic == "quantile":
         return _quantile(query, roles, solver, rows, group)
-    found = solver.functionals(extremes(query, roles, solver).stacked)
+    found = solver.functionals(extremes(query, roles, solver))
     if query.statistic == "count":
         return count_figure(found, rows, group)
-    return ratio_figure(query.statistic, found, _range(query, roles), rows, group)
+    limits = (0.0, 1.0)
+    if query.column is not None:
+        low, high = value_bounds(roles.columns[roles.axis(query.column)])
+        limits = float(np.nanmin(low)), float(np.nanmax(high))
+    return ratio_figure(query.statistic, found, limits, rows, group)
+
+
+def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Floats]:
+    """All functionals that a figure is made of, in blocks `[k, *cells]`."""
+    if query.statistic != "quantile":
+        yield extremes(query, roles, solver)
+        return
+    for pulled_in in (False, True):
+        yield from _tails(query, roles, pulled_in)
+
+
+def extremes(query: Query, roles: CellRoles, solver: LeastSquares) -> Floats:
+    """Numerator, denominator and squares per row of each cell of a count, a share or a mean.
+
+    They are `[6, *cells]`, the first three at their lowest and the others at their highest:
+    whatever rows of cut cells, and numbers inside levels, may be. A share is least where a cell's
+    rows count 0 if they may, else are left out if they may. Of a mean's cut cells those are in
+    whose numbers are below it; that mean is found in a few rounds.
+    """
+    one, zero, out = roles.one, roles.zero, roles.out
+    if query.statistic != "mean":
+        low = one & ~zero & ~out
+        below, above = (zero | ~out), (one | ~out)
+        if query.statistic == "count":
+            below = above = np.zeros_like(one)
+        return np.stack([low, below, low, one, above, one]).astype(np.float64)
+    axis = roles.axis(query.column)
+    counts, found = solver.counts.clip(0), list[Floats]()
+    for values, lowest in zip(value_bounds(roles.columns[axis]), (True, False), strict=True):
+        v = np.broadcast_to(_along(np.nan_to_num(values), axis, one.ndim), one.shape)
+        included = one
+        for _ in range(4 if (one & out).any() else 0):
+            total = float((counts * included).sum())
+            mean = float((counts * included * v).sum()) / total if total > 0 else 0.0
+            included = one & (~out | ((v < mean) if lowest else (v > mean)))
+        d = included.astype(np.float64)
+        found += [d * v, d, d * v**2]
+    return np.stack(found)
 
 
 def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:
@@ -152,16 +156,11 @@ def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:
 
     ends = _between([low - Z * sd(0, low), high + Z * sd(3, high)], (0.0, math.inf))
     estimate = float(np.clip((low + high) / 2, *ends))
-    bounds = _bounds(*sorted((low, high)))
-    return Figure(group, estimate, estimate, ends, bounds=bounds)
+    return Figure(group, estimate, estimate, ends, bounds=_bounds(low, high))
 
 
 def ratio_figure(
-    statistic: Statistic,
-    found: Functionals,
-    limits: Interval,
-    rows: Rows,
-    group: str | None,
+    statistic: Statistic, found: Functionals, limits: Interval, rows: Rows, group: str | None
 ) -> Figure:
     """A share or a mean of numerator, denominator and squares, at their lowest and highest: `[6]`.
 
@@ -172,32 +171,26 @@ def ratio_figure(
     for at in (1, 4):
         if not certain(float(values[at]), float(covariance[at, at])):
             return too_few(group, about, float(covariance[at, at]), rows)
-    population, of_rows, ratios = [], [], []
+    population, of_rows, ratios = list[Interval](), list[Interval | None](), list[float]()
     for n_at, d_at in ((0, 1), (3, 4)):
-        n, d, squares = (float(values[n_at + i]) for i in range(3))
+        n, d, squares = values[n_at : n_at + 3].tolist()
         noise = Quadratic(
-            float(covariance[n_at, n_at]),
-            float(covariance[n_at, d_at]),
-            float(covariance[d_at, d_at]),
+            *(float(covariance[i, j]) for i, j in ((n_at, n_at), (n_at, d_at), (d_at, d_at)))
         )
         sampling = share_sampling(d) if statistic == "share" else mean_sampling(n, d, squares)
         ratios.append(n / d)
         of_rows.append(ratio_interval(n, d, noise))
-        both = ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit))
         # A set that is no interval leaves nothing out.
-        population.append(both if both is not None else limits)
-
-    def joined(intervals: Sequence[Interval | None]) -> Interval | None:
-        first, last = intervals
-        return None if first is None or last is None else _between([first[0], last[1]], limits)
-
-    interval = joined(population)
-    if interval is None or None in of_rows:
+        population.append(ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit)) or limits)
+    first, last = of_rows
+    if first is None or last is None:
         return too_few(group, about, float(covariance[1, 1]), rows)
+    interval = _between([population[0][0], population[1][1]], limits)
     if interval == limits and limits[0] < limits[1]:
         return Figure(group, about, refused=NOTHING)
     estimate = float(np.clip(sum(ratios) / 2, *interval))
-    return Figure(group, about, estimate, interval, joined(of_rows), _bounds(*sorted(ratios)))
+    inner = _between([first[0], last[1]], limits)
+    return Figure(group, about, estimate, interval, inner, _bounds(*ratios))
 
 
 def _quantile(
@@ -207,61 +200,52 @@ def _quantile(
     about = float(count + most) / 2 / (1 - rows.holdout)
     if not certain(float(count), float(variances[0])):
         return too_few(group, about, float(variances[0]), rows)
-    low, high, _ = _places(query, roles)
     below, above = (
-        np.concatenate([solver.each(block) for block in tails(query, roles, pulled_in)], axis=1)
+        np.concatenate([solver.each(block) for block in _tails(query, roles, pulled_in)], axis=1)
         for pulled_in in (False, True)
     )
-    sampling = rows.per_unit * query.p * (1 - query.p) * max(float(most), 0.0)
 
     def cuts(extra: float) -> Cuts:
-        return Cuts(
-            -query.p * float(count),
-            below[0],
-            np.sqrt(below[1] + extra),
-            above[0],
-            np.sqrt(above[1] + extra),
-        )
+        sds = np.sqrt(below[1] + extra), np.sqrt(above[1] + extra)
+        return Cuts(-query.p * float(count), below[0], sds[0], above[0], sds[1])
 
+    sampling = rows.per_unit * query.p * (1 - query.p) * max(float(most), 0.0)
+    _, low, high = ordered_levels(*value_bounds(roles.columns[roles.axis(query.column)]))
+    return quantile_figure(group, about, cuts, sampling, low, high)
+
+
+def quantile_figure(
+    group: str | None,
+    about: float,
+    cuts: Callable[[float], Cuts],
+    sampling: float,
+    low: Floats,
+    high: Floats,
+) -> Figure:
+    """The figure of a quantile, by what the `cuts` are with a variance beside the noise."""
     found = cuts(sampling)
-    estimate = quantile_estimate(found, low, high)
     ends = quantile_interval(found, low, high)
-    of_rows = quantile_interval(cuts(0.0), low, high)
     if ends == (float(low[0]), float(high[-1])) and len(low) > 1:
         return Figure(group, about, refused=NOTHING)
-    return Figure(group, about, estimate, ends, of_rows)
+    of_rows = quantile_interval(cuts(0.0), low, high)
+    return Figure(group, about, quantile_estimate(found, low, high), ends, of_rows)
 
 
-def tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:
+def _tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:
     """Rows up to each level, less p times all rows: the lowest, or the highest if `pulled_in`.
 
     They come in blocks `[k, *cells]`, in the order of the column's numbers. Rows of cut cells are
     in where they pull that way.
     """
-    low, _, place = _places(query, roles)
-    sure = roles.one & ~roles.out
-    step = max(1, BLOCK // roles.one.size)
+    axis = roles.axis(query.column)
+    rank, low, _ = ordered_levels(*value_bounds(roles.columns[axis]))
+    place, sure = _along(rank, axis, roles.one.ndim), roles.one & ~roles.out
+    step = max(1, (1 << 20) // roles.one.size)  # numbers that are worked on at once
     for start in range(0, len(low), step):
         up_to = [place <= k for k in range(start, min(start + step, len(low)))]
         yield np.stack(
             [(cells - query.p) * np.where(cells == pulled_in, roles.one, sure) for cells in up_to]
         )
-
-
-def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Floats]:
-    """All functionals that a figure is made of, in blocks `[k, *cells]`."""
-    if query.statistic != "quantile":
-        yield extremes(query, roles, solver).stacked
-        return
-    for pulled_in in (False, True):
-        yield from tails(query, roles, pulled_in)
-
-
-def _places(query: Query, roles: CellRoles) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """The ends of a column's levels in order, `[K]` each, and the place of each cell in it."""
-    axis = [c.name for c in roles.columns].index(query.column or "")
-    rank, low, high = ordered_levels(*value_bounds(roles.columns[axis]))
-    return low, high, rank.reshape([-1 if i == axis else 1 for i in range(len(roles.columns))])
 
 
 def ordered_levels(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
@@ -282,13 +266,8 @@ def ordered_levels(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Flo
     return rank, np.array(starts), np.array(ends)
 
 
-def _range(query: Query, roles: CellRoles) -> Interval:
-    """The least and largest value that a figure can have."""
-    if query.statistic == "share":
-        return 0.0, 1.0
-    (column,) = (c for c in roles.columns if c.name == query.column)
-    low, high = value_bounds(column)
-    return float(np.nanmin(low)), float(np.nanmax(high))
+def _along(values: npt.NDArray[Any], axis: int, axes: int) -> npt.NDArray[Any]:
+    return values.reshape([-1 if i == axis else 1 for i in range(axes)])
 
 
 def _between(ends: Sequence[float], limits: Interval) -> Interval:
@@ -301,8 +280,8 @@ def _between(ends: Sequence[float], limits: Interval) -> Interval:
     return float(low), float(high)
 
 
-def _bounds(low: float, high: float) -> Interval | None:
-    """Bounds that are further apart than rounding."""
+def _bounds(*ends: float) -> Interval | None:
+    low, high = sorted(ends)
     return None if high - low <= 1e-9 * max(1.0, abs(high)) else (low, high)
 
 
@@ -317,23 +296,9 @@ def too_few(group: str | None, about: float, variance: float, rows: Rows) -> Fig
 
 # --- intervals ---
 #
-# Intervals of ratios and of quantiles, from estimates of counts and their covariance.
-#
 # A ratio R = n / d is inside where (n - R d)^2 <= z^2 Var(n - R d) [Fieller, 1954]. Both sides are
 # quadratic in R, so that the set is solved for. It is right for every denominator, where the delta
 # method is not for small ones.
-
-
-Interval = tuple[float, float]
-
-Z = 1.959963984540054
-"""Of 95%, two-sided."""
-CERTAIN = 4.0
-"""Deviations of its noise that a denominator must be above zero."""
-ROUNDING = 1e-9
-"""Part of a sum that rounding may take away: a share of all rows is 1, and has no width."""
-FEWEST = 20.0
-"""Rows that a denominator must have: below, sums are not normal."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +310,6 @@ class Quadratic:
     dd: float
 
     def plus(self, other: Quadratic, *, times: float = 1.0) -> Quadratic:
-        """The sum with a multiple of another."""
         return Quadratic(
             self.nn + times * other.nn, self.nd + times * other.nd, self.dd + times * other.dd
         )
@@ -364,18 +328,20 @@ def mean_sampling(n: float, d: float, squares: float) -> Quadratic:
 def ratio_interval(n: float, d: float, variance: Quadratic) -> Interval | None:
     """All R with (n - R d)^2 <= z^2 variance(R); None where they are no interval.
 
+    Rounding may take 1e-9 of a sum away: a share of all rows is 1, and has no width.
+
     >>> low, high = ratio_interval(50.0, 100.0, share_sampling(100.0))
     >>> round(low, 3), round(high, 3)
     (0.404, 0.596)
     """
-    z2 = Z**2
+    z2, rounding = Z**2, 1e-9
     a = d**2 - z2 * variance.dd
     b = n * d - z2 * variance.nd
     c = n**2 - z2 * variance.nn
     root = b**2 - a * c
-    if a <= 0 or root < -ROUNDING * b**2:
+    if a <= 0 or root < -rounding * b**2:
         return None
-    half = math.sqrt(max(root, 0.0)) + ROUNDING * (abs(b) + abs(a))
+    half = math.sqrt(max(root, 0.0)) + rounding * (abs(b) + abs(a))
     return (b - half) / a, (b + half) / a
 
 
@@ -426,19 +392,9 @@ def quantile_estimate(cuts: Cuts, low: Floats, high: Floats) -> float:
 
 # --- cells ---
 #
-# What a question asks of each cell of a table: surely counted, surely not, or cut by it.
-#
 # A level of a range stands for many values. A condition such as `age >= 65` is true of all of
 # them, of none, or cuts the level, and then no table can tell which of its rows are meant. That is
 # never guessed: whatever rows of a cell may count as is kept, and answers become bounds.
-
-
-Mask = npt.NDArray[np.bool_]
-
-MAX_CELLS = 100_000
-"""Most cells of a question's columns together."""
-MAX_POINTS = 4_000_000
-"""Most combinations of values at which a condition is tried."""
 
 
 @dataclass(frozen=True)
@@ -453,6 +409,9 @@ class CellRoles:
     out: Mask
     zero: Mask
     one: Mask
+
+    def axis(self, name: str | None) -> int:
+        return [column.name for column in self.columns].index(name or "")
 
     @property
     def cut(self) -> Mask:
@@ -471,6 +430,11 @@ class CellRoles:
                 found.append((column, [column.labels[i] for i in np.flatnonzero(cut)]))
         return found
 
+    def within(self, axis: int, level: int) -> CellRoles:
+        """The roles where only one level of a column is asked about."""
+        here = _along(np.arange(self.columns[axis].levels) == level, axis, len(self.columns))
+        return replace(self, out=self.out | ~here, zero=self.zero & here, one=self.one & here)
+
 
 def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:
     """The roles of the cells of `columns`, which are the query's, on levels or on groups of them.
@@ -483,19 +447,15 @@ def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:
         OutputError: there are too many cells.
     """
     grids = [level_points(column, query.constants) for column in columns]
-    cells = int(np.prod([column.levels for column in columns], dtype=np.int64))
-    points = int(np.prod([len(values) for values, _ in grids], dtype=np.int64))
-    if cells > MAX_CELLS or points > MAX_POINTS:
+    shape = tuple(len(grid) for grid, _ in grids)
+    cells = math.prod(column.levels for column in columns)
+    if cells > MAX_CELLS or math.prod(shape) > MAX_POINTS:
         raise OutputError(
             f"the columns {', '.join(c.name for c in columns)} have {cells:,} combinations of"
             f" levels, and a question may have {MAX_CELLS:,}",
             hint="ask about fewer columns, or about columns with fewer levels",
         )
-    values = {
-        column.name: grid.reshape([-1 if i == axis else 1 for i in range(len(columns))])
-        for axis, (column, (grid, _)) in enumerate(zip(columns, grids, strict=True))
-    }
-    shape = tuple(len(grid) for grid, _ in grids)
+    values = {c.name: _along(grids[i][0], i, len(columns)) for i, c in enumerate(columns)}
     with np.errstate(invalid="ignore"):
         true, false = query.condition.truth(values) if query.condition else (True, False)
         if query.column is not None:
@@ -550,12 +510,15 @@ def level_points(
 
 def value_bounds(column: ColumnDomain) -> tuple[Floats, Floats]:
     """The least and the largest number of each level, `[levels]`; NaN for the missing one."""
-    low, high = _ends(column)
     tail = [np.nan] * column.missing
-    return (
-        np.concatenate([column.spikes, low, tail]),
-        np.concatenate([column.spikes, high, tail]),
-    )
+    low, high = (np.concatenate([column.spikes, ends, tail]) for ends in _ends(column))
+    return low, high
+
+
+def widest(column: ColumnDomain) -> float:
+    """How far apart the numbers of a level can be."""
+    low, high = value_bounds(column)
+    return float(np.nanmax(high - low))
 
 
 def _beside(column: ColumnDomain, at: float, side: int) -> float:

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -37,19 +37,9 @@ from synthdp.errors import OutputError
 from synthdp.graph.level_groups import groups_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-# --- tables ---
-#
-# What the tables of a bundle say of a question's columns: each margin, with its noise.
-#
-# Every table counts the same rows, and each is used once: by its margin over those columns of the
-# question that it has. Margins over the same columns are pooled by inverse variance.
-
-
+Floats = npt.NDArray[np.float64]
 Axes = frozenset[int]
 """Positions of columns in a question."""
-
-ROUNDING = 1 / 12
-"""Variance that rounding to whole numbers adds to a Gaussian, at most about."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +77,21 @@ class Measured:
         """Whether one table has all of the columns."""
         return frozenset(range(len(self.columns))) in self.margins
 
+    @property
+    def alike(self) -> bool:
+        """Whether the variance of each margin is the same in all of its cells."""
+        every = (m.variances for m in self.margins.values())
+        return all(np.ptp(variances) <= 1e-9 * variances.mean() for variances in every)
+
 
 def measured(
     tables: Sequence[NoisyTable], domain: Domain, names: Sequence[str], *, grouped: bool
 ) -> Measured:
-    """The margins of `tables` over the columns `names`.
+    """The margins of `tables` over the columns `names`, each with its noise.
 
-    With `grouped`, columns that some table counts on groups of levels have these groups.
+    Every table counts the same rows, and each is used once: by its margin over those of the columns
+    that it has. Margins over the same columns are pooled by inverse variance. With `grouped`,
+    columns that some table counts on groups of levels have these groups.
     Otherwise all have their levels, and a table on groups tells nothing of its grouped columns.
 
     Raises:
@@ -114,9 +112,9 @@ def measured(
 
 
 def _margin(table: NoisyTable, groups: LevelGroups, names: Sequence[str], axes: Axes) -> Margin:
-    """The margin of one table over some columns of a question."""
     counts = table.counts
-    variances = np.full(counts.shape, table.sigma**2 + ROUNDING)
+    # Rounding to whole numbers adds a variance of 1 / 12 to a Gaussian, at most about.
+    variances = np.full(counts.shape, table.sigma**2 + 1 / 12)
     for axis, name in enumerate(table.columns):
         if name in names and names.index(name) in axes and name not in table.starts:
             counts, variances = (groups.sums(name, values, axis) for values in (counts, variances))
@@ -128,27 +126,19 @@ def _margin(table: NoisyTable, groups: LevelGroups, names: Sequence[str], axes: 
     )
     left = [name for name in table.columns if name in {names[i] for i in kept}]
     order = [left.index(names[i]) for i in kept]
-    summed = [values.sum(axis=rest).transpose(order) for values in (counts, variances)]
-    shape = iter(summed[0].shape)
-    full = [next(shape) if i in axes else 1 for i in range(len(names))]
-    return Margin(summed[0].reshape(full), summed[1].reshape(full))
+    new = tuple(i for i in range(len(names)) if i not in axes)
+    counts, variances = (
+        np.expand_dims(values.sum(axis=rest).transpose(order), new)
+        for values in (counts, variances)
+    )
+    return Margin(counts, variances)
 
 
 def _pooled(margins: Sequence[Margin]) -> Margin:
-    """The mean of least variance."""
     precision = np.sum([1 / m.variances for m in margins], axis=0)
     counts = np.sum([m.counts / m.variances for m in margins], axis=0) / precision
     spread = math.fsum(float(((m.counts - counts) ** 2 / m.variances).sum()) for m in margins)
     return Margin(counts, 1 / precision, spread, (len(margins) - 1) * counts.size)
-
-
-# --- estimate ---
-
-
-Floats = npt.NDArray[np.float64]
-
-TOLERANCE = 1e-9
-"""Part of a functional that may lie outside of what was measured: rounding."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +165,6 @@ class Agreement:
         return float(chdtrc(self.degrees, self.statistic))
 
     def to_json(self) -> dict[str, float]:
-        """The same in plain JSON."""
         return {"chi_square": self.statistic, "degrees": self.degrees, "p": self.p}
 
 
@@ -198,13 +187,14 @@ class LeastSquares:
     def eigenvalues(self) -> dict[Axes, float]:
         """lambda_T of each set of axes T."""
         sizes = dict(enumerate(self.measured.shape))
+        every = range(len(sizes) + 1)
         return {
             t: math.fsum(
                 weight * math.prod(size for i, size in sizes.items() if i not in axes)
                 for axes, weight in self.weights.items()
                 if t <= axes
             )
-            for t in _subsets(len(sizes))
+            for t in map(frozenset, chain.from_iterable(combinations(sizes, k) for k in every))
         }
 
     def missing(self, functionals: Floats) -> list[Axes]:
@@ -218,7 +208,7 @@ class LeastSquares:
             for axes, part in _interactions(functionals, len(self.measured.shape))
             if not self.eigenvalues[axes]
             and np.sqrt((part**2).sum()) * math.sqrt(functionals[0].size / part[0].size)
-            > TOLERANCE * scale
+            > 1e-9 * scale  # rounding
         ]
 
     def solved(self, right: Floats) -> Floats:
@@ -232,15 +222,11 @@ class LeastSquares:
     @cached_property
     def counts(self) -> Floats:
         """Estimated rows of each cell; some may be negative. Unbiased where one table is whole."""
-        counts: Floats = self.solved(self._right[None])[0]
-        return counts
-
-    @cached_property
-    def _right(self) -> Floats:
         right = np.zeros(self.measured.shape)
         for axes, margin in self.measured.margins.items():
             right += self.weights[axes] * margin.counts
-        return right
+        counts: Floats = self.solved(right[None])[0]
+        return counts
 
     def functionals(self, functionals: Floats) -> Functionals:
         """Estimates of functionals `[k, *cells]`, none of which has an interaction `missing`."""
@@ -267,8 +253,8 @@ class LeastSquares:
         solved = self.solved(functionals)
         for axes, margin in self.measured.margins.items():
             others = tuple(i + 1 for i in range(len(self.measured.shape)) if i not in axes)
-            summed = solved.sum(axis=others, keepdims=True)
-            yield self.weights[axes] * summed.reshape(len(functionals), -1), margin
+            sums = solved.sum(axis=others, keepdims=True)
+            yield self.weights[axes] * sums.reshape(len(functionals), -1), margin
 
     def agreement(self) -> Agreement | None:
         """Whether the tables agree on what they share, within their noise.
@@ -281,30 +267,18 @@ class LeastSquares:
         margins = self.measured.margins.values()
         statistic = math.fsum(m.statistic for m in margins)
         degrees = sum(m.degrees for m in margins)
-        if all(np.ptp(m.variances) <= 1e-9 * m.variances.mean() for m in margins):
-            statistic += self._left()
-            degrees += sum(m.counts.size for m in margins) - self._rank()
+        if self.measured.alike:
+            sizes = self.measured.shape
+            left = 0.0
+            for axes, margin in self.measured.margins.items():
+                residual = margin.counts - summed(self.counts, axes)
+                left += float((residual**2 / margin.variances).sum())
+            statistic += left
+            degrees += sum(m.counts.size for m in margins)
+            degrees -= sum(
+                math.prod(sizes[i] - 1 for i in t) for t, value in self.eigenvalues.items() if value
+            )
         return Agreement(statistic, degrees) if degrees else None
-
-    def _rank(self) -> int:
-        sizes = self.measured.shape
-        found = (axes for axes, value in self.eigenvalues.items() if value)
-        return sum(math.prod(sizes[i] - 1 for i in axes) for axes in found)
-
-    def _left(self) -> float:
-        """The sum of squared residuals of the margins over the variance of their noise."""
-        left = 0.0
-        for axes, margin in self.measured.margins.items():
-            others = tuple(i for i in range(len(self.measured.shape)) if i not in axes)
-            residual = margin.counts - self.counts.sum(axis=others, keepdims=True)
-            left += float((residual**2 / margin.variances).sum())
-        return left
-
-
-def _subsets(count: int) -> Iterator[Axes]:
-    """All sets of axes, the empty one first."""
-    for size in range(count + 1):
-        yield from map(frozenset, combinations(range(count), size))
 
 
 def _interactions(tables: Floats, count: int) -> Iterator[tuple[Axes, Floats]]:
@@ -321,16 +295,13 @@ def _interactions(tables: Floats, count: int) -> Iterator[tuple[Axes, Floats]]:
 
 # --- blocks ---
 #
-# Which levels a margin tells apart, and the law that meets the sums of their blocks.
-#
-# A law has no negative cell, and noise knows no such bound: to cut the counts of rare cells at
-# zero would lift what they add up to. So levels are put into groups until each combination of
-# groups, a block, is well above zero. A drawn law has the drawn sums of blocks; how a block's rows
-# fall on its cells is the same in all draws, up to what other margins say, and is not said to be
-# known.
-#
-# Groups are of whole levels. Were single cells put together, the sums of their row and column
-# would still tell them.
+# Which levels a margin tells apart, and the law that meets the sums of their blocks. A law has no
+# negative cell, and noise knows no such bound: to cut the counts of rare cells at zero would lift
+# what they add up to. So levels are put into groups until each combination of groups, a block, is
+# well above zero. A drawn law has the drawn sums of blocks; how a block's rows fall on its cells is
+# the same in all draws, up to what other margins say, and is not said to be known. Groups are of
+# whole levels: were single cells put together, the sums of their row and column would still tell
+# them.
 
 
 Labels = npt.NDArray[np.intp]
@@ -339,8 +310,6 @@ Labels = npt.NDArray[np.intp]
 CLEAR = 3.0
 """Deviations of a draw that each block is above zero at least. A Gaussian that is cut there moves
 its mean by .0044 of its deviation."""
-SWEEPS = 1000
-"""Most rounds of proportional fitting."""
 
 
 @dataclass(frozen=True)
@@ -357,34 +326,24 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
         return math.prod(self.sizes.values())
-
-    @property
-    def exact(self) -> bool:
-        """Whether each level is told apart."""
-        return all(
-            len(g) == n for g, n in zip(self.groups.values(), self.sizes.values(), strict=True)
-        )
 
     @cached_property
     def labels(self) -> Labels:
         """The block of each cell of the margin, one axis per column (1 where summed)."""
+        every = range(self.columns)
         wide = (
-            labels.reshape([-1 if i == axis else 1 for i in range(self.columns)])
-            for axis, labels in self.groups.items()
+            g.reshape([-1 if i == axis else 1 for i in every]) for axis, g in self.groups.items()
         )
-        found: Labels = np.ravel_multi_index(
-            tuple(np.broadcast_arrays(*wide)), [*self.sizes.values()]
-        )
+        sizes = [*self.sizes.values()]
+        found: Labels = np.ravel_multi_index(tuple(np.broadcast_arrays(*wide)), sizes)
         return found
 
     def sums(self, margin: Floats) -> Floats:
-        """Sums `[count]` of a margin over these axes, one axis per column."""
+        """Sums `[blocks]` of a margin over these axes, one axis per column."""
         return np.asarray(np.bincount(self.labels.ravel(), margin.ravel(), self.count), np.float64)
 
     def sums_of(self, cells: Floats) -> Floats:
-        """Sums `[count]` of the cells of all columns."""
         return self.sums(summed(cells, frozenset(self.groups)))
 
     def tells(self, other: Blocks) -> bool:
@@ -441,7 +400,6 @@ def joined(groupings: Sequence[Labels], levels: int) -> Labels:
 def _merged(
     estimate: Floats, noise: Floats, ordered: Sequence[bool], per_unit: int
 ) -> list[Labels]:
-    """Groups of the levels of each axis, so that each block is well above zero."""
     members = [[[level] for level in range(size)] for size in estimate.shape]
     while True:
         above = estimate - CLEAR * np.sqrt(noise + per_unit * estimate.clip(0))
@@ -462,19 +420,16 @@ def _merged(
         other = min((i for i in others if 0 <= i < len(weight)), key=lambda i: float(weight[i]))
         low, high = sorted((one, other))
         members[axis][low] += members[axis].pop(high)
-        estimate, noise = (_added(values, axis, low, high) for values in (estimate, noise))
+        joint = np.delete(np.arange(estimate.shape[axis]), high)
+        added = [np.take(values, high, axis) for values in (estimate, noise)]
+        estimate, noise = (np.take(values, joint, axis) for values in (estimate, noise))
+        for values, more in zip((estimate, noise), added, strict=True):
+            np.moveaxis(values, axis, 0)[low] += more
     found = [np.zeros(sum(map(len, groups)), np.intp) for groups in members]
     for labels, groups in zip(found, members, strict=True):
         for label, levels in enumerate(groups):
             labels[levels] = label
     return found
-
-
-def _added(values: Floats, axis: int, low: int, high: int) -> Floats:
-    """Values whose entry `high` along an axis is added to the one at `low`."""
-    moved = np.moveaxis(np.delete(values, high, axis), axis, 0)
-    moved[low] += np.take(values, high, axis)
-    return np.moveaxis(moved, 0, axis)
 
 
 def noise_of(known: Measured, axes: Axes) -> Floats:
@@ -511,7 +466,7 @@ def fitted(
     sweep scales the cells of each block to its sum, until no sum is off by more than `within`.
     """
     law: Floats = start / start.sum()
-    for _ in range(SWEEPS):
+    for _ in range(1000):
         worst = 0.0
         for block, wanted in zip(blocks, sums, strict=True):
             found = block.sums_of(law)
@@ -532,14 +487,6 @@ def fitted(
 # from [derived in docs/inference.md].
 
 
-WITHIN = 0.1
-"""Rows that a block of a law may be off."""
-LEAST = 0.5
-"""Deviations of its noise that a cell has at least where a block is shared out."""
-SHARED_SWEEPS = 5
-"""Rounds of fitting margins that disagree where they were raised to `LEAST`."""
-
-
 @dataclass(frozen=True)
 class Posterior:
     """What noisy margins say of the law of their columns.
@@ -553,7 +500,6 @@ class Posterior:
 
     @property
     def known(self) -> Measured:
-        """The margins."""
         return self.solver.measured
 
     @cached_property
@@ -608,10 +554,10 @@ class Posterior:
             ]
         )
         raised = []
-        for block in single:
-            least = LEAST * np.sqrt(block.sums(noise_of(self.known, frozenset(block.groups))))
+        for block in single:  # a cell has half a deviation of its noise at least
+            least = np.sqrt(block.sums(noise_of(self.known, frozenset(block.groups)))) / 2
             raised.append(np.maximum(block.sums_of(self.solver.counts), least) / self.rows)
-        for _ in range(SHARED_SWEEPS):
+        for _ in range(5):  # where margins were raised they disagree
             for block, wanted in zip(single, raised, strict=True):
                 start = start * (wanted / block.sums_of(start))[block.labels]
         found = self._fitted(start, self.solver.counts)
@@ -641,5 +587,5 @@ class Posterior:
         sums = [block.sums_of(counts) / total for block in self.held]
         if total <= 0 or any((s <= 0).any() for s in sums):
             return None
-        found = fitted(start, self.held, sums, within=WITHIN / self.rows)
+        found = fitted(start, self.held, sums, within=0.1 / self.rows)  # a tenth of a row
         return None if found is None else found / found.sum()

@@ -40,9 +40,14 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
         values[name] = operand_values(column, codes[name], parsed)
     number = None
     if query.column is not None:
-        number = values[query.column] / _days(columns[query.column])
-    inside, true, false = _truth(query, values, len(text))
-    groups: list[tuple[str | None, Mask]] = [(None, np.ones(len(text), bool))]
+        step = columns[query.column].step_seconds
+        number = values[query.column] / (1.0 if step is None else step / 86_400)
+    whole = np.ones(len(text), bool)
+    true, false = query.condition.truth(values) if query.condition else (whole, ~whole)
+    if query.column is not None:
+        true, false = ~np.isnan(values[query.column]), ~whole
+    inside = query.where.truth(values)[0] if query.where else whole
+    groups: list[tuple[str | None, Mask]] = [(None, whole)]
     if query.by is not None:
         labels = columns[query.by].labels
         groups = [(label, codes[query.by] == level) for level, label in enumerate(labels)]
@@ -95,7 +100,6 @@ def model_effects(
 
 
 def _texts(bundle: Path, names: list[str]) -> Any:
-    """The fields of some columns of the published table."""
     import pandas as pd
 
     try:
@@ -115,20 +119,10 @@ def _texts(bundle: Path, names: list[str]) -> Any:
         ) from None
 
 
-def _truth(query: Query, values: dict[str, Floats], rows: int) -> tuple[Mask, Mask, Mask]:
-    """Of each row: whether it is asked about, whether it counts 1, and whether it counts 0."""
-    whole = np.ones(rows, bool)
-    true, false = query.condition.truth(values) if query.condition else (whole, ~whole)
-    if query.column is not None:
-        true, false = ~np.isnan(values[query.column]), ~whole
-    inside = query.where.truth(values)[0] if query.where else whole
-    return inside, true, false
-
-
 def _figure(
     query: Query, group: str | None, one: Mask, zero: Mask, number: Floats | None, scale: float
 ) -> Figure:
-    """The synthetic rows' own figure; `scale` is how many rows of the table a row stands for."""
+    """`scale` is how many rows of the table a synthetic row stands for."""
     if query.statistic == "count":
         count = float(one.sum()) * scale
         return Figure(group, count, count)
@@ -139,10 +133,4 @@ def _figure(
         return Figure(group, about, float(one.sum() / (one.sum() + zero.sum())))
     if query.statistic == "mean":
         return Figure(group, about, float(number[one].mean()))
-    found = np.quantile(number[one], query.p, method="inverted_cdf")
-    return Figure(group, about, float(found))
-
-
-def _days(column: ColumnDomain) -> float:
-    """Days of one step of a column of dates; 1 for numbers."""
-    return 1.0 if column.step_seconds is None else column.step_seconds / 86_400
+    return Figure(group, about, float(np.quantile(number[one], query.p, method="inverted_cdf")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.graph.causal import CausalGraph
 from synthdp.inference.adjustment import Adjustment, Reading
 from synthdp.inference.effect_query import Contrast, EffectQuery
-from synthdp.inference.figures import CellRoles, Figure, Value, value_bounds
+from synthdp.inference.figures import CellRoles, Figure, Value, widest
 from synthdp.inference.least_squares import Measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.sums import Bounded
 from synthdp.spec.expressions.operands import outside
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.load.wording import many
@@ -24,6 +25,10 @@ from synthdp.spec.writing import yaml_value
 TIERS = {"A": "A, measured", "B": "B, spanned", "C": "C, model only: no interval"}
 MAX_SHOWN = 4
 """Most levels in a sentence."""
+POPULATION = (
+    "the interval is of the population that the rows are a sample of: it has the sampling and the"
+    " noise"
+)
 
 
 def about(
@@ -35,10 +40,7 @@ def about(
     tables: Sequence[NoisyTable],
 ) -> tuple[str, ...]:
     """What the figures are of, in sentences."""
-    said = [
-        *_tier(query, tier, unmeasured, tables),
-        *whom(query, spec, measured=tier != "C"),
-    ]
+    said = [*_tier(query, tier, unmeasured, tables), *whom(query, spec, measured=tier != "C")]
     if cells is not None and tier != "C":
         said += _bounds(query, cells)
     return (*said, *outside_domain(query, spec))
@@ -54,7 +56,6 @@ def outside_domain(query: Query, spec: ReleaseSpec) -> Iterator[str]:
 
 
 def _range(column: Any) -> str:
-    """The least and the greatest value of numbers or dates."""
     ends = (column.lower, column.upper)
     if column.operand == "date":
         return " to ".join(str(end).removesuffix(" 00:00:00") for end in ends)
@@ -101,20 +102,10 @@ def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
             + (f"; the tables count the {1 - holdout:.0%} that coins left" if holdout else "")
         )
     elif measured:
-        yield (
-            "the interval is of the population that the rows are a sample of: it has the sampling"
-            " and the noise"
-        )
-    missing = [
-        name
-        for name in dict.fromkeys(
-            [
-                *((query.column,) if query.column else ()),
-                *(query.condition.columns if query.condition else ()),
-            ]
-        )
-        if spec.columns[name].missing
-    ]
+        yield POPULATION
+    read = [query.column] if query.column else []
+    read += query.condition.columns if query.condition else ()
+    missing = [name for name in dict.fromkeys(read) if spec.columns[name].missing]
     if missing and query.statistic != "count":
         yield f"rows that lack {listed(missing)} are left out"
     yield from counted(spec, query.columns)
@@ -134,6 +125,14 @@ def counted(spec: ReleaseSpec, names: Sequence[str]) -> Iterator[str]:
                 yield f"{name}: what is none of its categories counts as {column.labels[0]}"
 
 
+def clamped(number: Bounded) -> str:
+    """Where the numbers of a sum end."""
+    return (
+        f"{number.column} of {number.lower:g} to {number.upper:g}: what lies beyond counts as the"
+        " nearer end"
+    )
+
+
 def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
     """What levels do not tell, and how much wider that makes the interval."""
     for column, labels in cells.cut_levels():
@@ -142,23 +141,19 @@ def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
             f"the tables count {column.name} by {shown}, which the condition cuts; the interval"
             " allows for every way to part it. Conditions at the ends of levels are exact"
         )
-    if query.statistic == "mean":
-        (column,) = (c for c in cells.columns if c.name == query.column)
-        low, high = value_bounds(column)
-        if np.nanmax(high - low) > 0:
-            yield (
-                f"numbers of {column.name} may lie anywhere in their level; the interval allows for"
-                " it"
-            )
+    if query.statistic == "mean" and widest(cells.columns[cells.axis(query.column)]) > 0:
+        yield anywhere(query.column)
+
+
+def anywhere(name: str | None) -> str:
+    return f"numbers of {name} may lie anywhere in their level; the interval allows for it"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + "".join(names[-1:])
 
 
 def answer_text(query: Query, tier: str, figures: Sequence[Figure], said: Sequence[str]) -> str:
-    """An answer as lines of text."""
     lines = figure_lines(query.statistic, figures, interval=tier != "C")
     return figures_text(f"{query.text}   ({TIERS[tier]})", lines, said)
 
@@ -167,30 +162,28 @@ def figure_lines(
     statistic: str, figures: Sequence[Figure], *, interval: bool
 ) -> list[Sequence[str]]:
     """The cells of each figure, below those of a head."""
-    head = ["", "estimate", *(("95% interval",) if interval else ()), "rows"]
-    return [head, *(_line(statistic, figure, interval) for figure in figures)]
+    lines: list[Sequence[str]] = [
+        ["", "estimate", *(("95% interval",) if interval else ()), "rows"]
+    ]
+    for figure in figures:
+        line = [figure.group or "", figure.refused or ""]
+        if figure.estimate is not None:
+            line[1] = shown(statistic, figure.estimate)
+            if interval and figure.interval is not None:
+                line.append(" to ".join(shown(statistic, end) for end in figure.interval))
+            line.append("" if figure.rows is None else f"{figure.rows:,.0f}")
+        lines.append(line)
+    return lines
 
 
 def figures_text(title: str, lines: Sequence[Sequence[str]], said: Sequence[str]) -> str:
     """A title, aligned lines whose first is their head, and sentences."""
-    head = lines[0] if lines else []
-    widths = [max(len(line[i]) if i < len(line) else 0 for line in lines) for i in range(len(head))]
+    widths = [max(map(len, cells)) for cells in zip_longest(*lines, fillvalue="")]
     padded = (
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=False)).rstrip()
         for line in lines
     )
     return "\n".join([title, *padded, *(f"- {s}" for s in said)])
-
-
-def _line(statistic: str, figure: Figure, interval: bool) -> list[str]:
-    group = figure.group or ""
-    if figure.estimate is None:
-        return [group, figure.refused or ""]
-    line = [group, shown(statistic, figure.estimate)]
-    if interval and figure.interval is not None:
-        line.append(" to ".join(shown(statistic, end) for end in figure.interval))
-    rows = "" if figure.rows is None else f"{figure.rows:,.0f}"
-    return [*line, rows]
 
 
 def shown(statistic: str, value: Value) -> str:
@@ -205,27 +198,14 @@ def shown(statistic: str, value: Value) -> str:
 def as_texts(figure: Figure, column: ColumnDomain) -> Figure:
     """A figure of instants with dates in place of steps."""
 
-    def text(value: Value | None) -> Value | None:
-        if value is None or isinstance(value, str):
-            return value
-        seconds = np.datetime64(int(np.floor(value)) * (column.step_seconds or 1), "s")
+    def text(value: Value) -> str:
+        seconds = np.datetime64(int(np.floor(float(value))) * (column.step_seconds or 1), "s")
         return str(np.datetime_as_string(seconds, unit="D" if column.resolution == "day" else "s"))
 
-    def both(interval: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
-        return None if interval is None else (text(interval[0]) or "", text(interval[1]) or "")
-
-    return replace(
-        figure,
-        estimate=text(figure.estimate),
-        interval=both(figure.interval),
-        of_rows=both(figure.of_rows),
-        bounds=both(figure.bounds),
-    )
+    return figure.changed(lambda value: value if isinstance(value, str) else text(value))
 
 
-# --- effect words ---
-#
-# An effect in words: what it rests on, what it is of, and its figures as lines.
+# --- effects ---
 
 
 def about_graph(
@@ -276,10 +256,7 @@ def about_figures(
     names = [[c.name for c in cells.columns] for cells in known]
     if all(cells.whole for cells in known):
         yield f"measured: a noisy table has {' and one has '.join(map(listed, names))}"
-        yield (
-            "the interval is of the population that the rows are a sample of: it has the sampling"
-            " and the noise"
-        )
+        yield POPULATION
     else:
         lacking = [columns for cells, columns in zip(known, names, strict=True) if not cells.whole]
         yield (
@@ -289,43 +266,21 @@ def about_figures(
         several = sum(len(table.columns) > 1 for table in tables)
         yield from (next_time(columns, several) for columns in lacking)
     columns = {c.name: c for cells in known for c in cells.columns}
-    yield from _missing(query, columns)
-    yield from _levels(query, columns, measured=all(cells.whole for cells in known))
+    ends = (query.treatment, query.outcome)
+    if absent := [name for name in ends if columns[name].missing]:
+        yield f"rows that lack {listed(absent)} are taken to be like the others of their stratum"
+    if others := [c.name for c in columns.values() if c.missing and c.name not in ends]:
+        yield f"lacking {listed(others)} is a level of its own"
+    wide = [c.name for c in columns.values() if c.ranged and widest(c) > 0]
+    if adjusted := [name for name in wide if name not in ends]:
+        yield f"{listed(adjusted)} by levels: what differs inside a level is not adjusted for"
+    if query.outcome in wide and all(cells.whole for cells in known):
+        yield anywhere(query.outcome)
     yield from _contrasts(query, contrasts)
     yield from counted(spec, list(columns))
 
 
-def _missing(query: EffectQuery, columns: dict[str, ColumnDomain]) -> Iterator[str]:
-    t, y = query.treatment, query.outcome
-    lacking = [name for name in (t, y) if columns[name].missing]
-    if lacking:
-        yield (f"rows that lack {listed(lacking)} are taken to be like the others of their stratum")
-    others = [c.name for c in columns.values() if c.missing and c.name not in (t, y)]
-    if others:
-        yield f"lacking {listed(others)} is a level of its own"
-
-
-def _levels(
-    query: EffectQuery, columns: dict[str, ColumnDomain], *, measured: bool
-) -> Iterator[str]:
-    wide = [c.name for c in columns.values() if c.ranged and _spread(c) > 0]
-    adjusted = [name for name in wide if name not in (query.treatment, query.outcome)]
-    if adjusted:
-        yield f"{listed(adjusted)} by levels: what differs inside a level is not adjusted for"
-    if query.outcome in wide and measured:
-        yield (
-            f"numbers of {query.outcome} may lie anywhere in their level; the interval allows for"
-            " it"
-        )
-
-
-def _spread(column: ColumnDomain) -> float:
-    low, high = value_bounds(column)
-    return float(np.nanmax(high - low))
-
-
 def _contrasts(query: EffectQuery, contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """Intervals at the middles of levels, strata without rows, and unseen causes."""
     middles, kept, refused, e_values = list[str](), list[str](), list[str](), list[str]()
     for found in contrasts:
         name = f"{found.figure.group}: " if len(contrasts) > 1 else ""
@@ -364,24 +319,20 @@ def _few(texts: Sequence[str], between: str = "; ") -> str:
 def effect_text(
     query: EffectQuery, tier: str, contrasts: Sequence[Contrast], said: Sequence[str]
 ) -> str:
-    """An effect as lines of text."""
     head = ["", "effect", *(() if tier == "C" else ("95% interval", "means"))]
-    lines = [head, *(_contrast_line(query, found) for found in contrasts)]
+    lines: list[Sequence[str]] = [head]
+    for found in contrasts:
+        figure = found.figure
+        line = [f"  {figure.group}", figure.refused or ""]
+        if figure.estimate is not None:
+            line[1] = _signed(query, figure.estimate)
+            if figure.interval is not None:
+                line.append(_interval(query, *figure.interval))
+            if found.means is not None:
+                kind = "mean" if query.level is None else "share"
+                line.append(" and ".join(shown(kind, mean) for mean in found.means))
+        lines.append(line)
     return figures_text(f"{query.text}   ({TIERS[tier]})", lines, said)
-
-
-def _contrast_line(query: EffectQuery, found: Contrast) -> list[str]:
-    figure = found.figure
-    name = f"  {figure.group}"
-    if figure.estimate is None:
-        return [name, figure.refused or ""]
-    line = [name, _signed(query, figure.estimate)]
-    if figure.interval is not None:
-        line.append(_interval(query, *figure.interval))
-    if found.means is not None:
-        shown = (f"{m:.1%}" if query.level is not None else f"{m:,.4g}" for m in found.means)
-        line.append(" and ".join(shown))
-    return line
 
 
 def _interval(query: EffectQuery, low: float | str, high: float | str) -> str:

@@ -24,8 +24,8 @@ from synthdp.model.architecture import DECODE_LEVELS, DIRECT, Architecture
 
 CHUNK_ROWS = 4096
 """Rows that are drawn at once."""
-SAFE_SUM = 1e30
-"""Sums of exponentials between this and its inverse have neither overflowed nor lost digits."""
+POINTS = 32
+"""Points of z over which it is summed out."""
 
 Floats = npt.NDArray[np.float32]
 Levels = npt.NDArray[np.int32]
@@ -54,7 +54,6 @@ class ColumnSampler:
 
     @property
     def levels(self) -> int:
-        """Number of levels of the column."""
         return len(self.weight)
 
     def logits(self, codes: Levels, z: Floats) -> Floats:
@@ -159,19 +158,19 @@ def latents(latent: int, rows: int, rng: np.random.Generator) -> Floats:
 
 def levels_of(logits: Floats, uniform: Floats) -> Levels:
     """A level of each column of `logits` `[levels, rows]` by inverse cumulative sums, `[rows]`."""
+
+    def summed(parts: Floats) -> Floats:
+        for before, after in pairwise(parts):
+            after += before
+        return parts
+
     with np.errstate(over="ignore"):
-        sums = _summed(np.exp(logits))
-    if not 1 / SAFE_SUM < sums[-1].min() <= sums[-1].max() < SAFE_SUM:
-        sums = _summed(np.exp(log_softmax(logits)))
+        sums = summed(np.exp(logits))
+    # Between these, sums of exponentials have neither overflowed nor lost digits.
+    if not 1e-30 < sums[-1].min() <= sums[-1].max() < 1e30:
+        sums = summed(np.exp(log_softmax(logits)))
     levels: Levels = (sums <= uniform * sums[-1]).sum(0, dtype=np.int32)
     return np.minimum(levels, len(logits) - 1)
-
-
-def _summed(parts: Floats) -> Floats:
-    """Cumulative sums over the first axis, in place."""
-    for before, after in pairwise(parts):
-        after += before
-    return parts
 
 
 def log_softmax(logits: Floats) -> Floats:
@@ -181,35 +180,27 @@ def log_softmax(logits: Floats) -> Floats:
     return logs
 
 
-# --- redraw ---
-#
-# Conditional probabilities of a column's levels given all other columns of a row, by the model.
-#
-# A target is drawn again from them, stratified over similar rows. A draw of one column of a row
-# from them leaves the model's law as it is (a step of Gibbs sampling). z, which a row does not
-# contain, is summed out over `POINTS` points of its prior, each weighted by the likelihood of the
-# row's other columns.
-
-
-POINTS = 32
-"""Points of z."""
-
-
 def probabilities_given_others(
     samplers: Mapping[int, ColumnSampler], codes: Codes, column: int, *, rng: np.random.Generator
 ) -> Probabilities:
     """Probabilities `[rows, levels]` of the levels of the column at position `column`.
 
     They are conditional on the other columns of each row of levels `[rows, columns]`. `samplers`
-    are those of all columns, by position.
+    are those of all columns, by position. A draw of one column of a row from them leaves the
+    model's law as it is (a step of Gibbs sampling). z, which a row does not contain, is summed out
+    over `POINTS` points of its prior, each weighted by the likelihood of the row's other columns.
     """
+
+    def depends_on_z(some: ColumnSampler) -> bool:
+        return bool(some.latent[:-1].any())
+
     sampler = samplers[column]
     children = [s for s in samplers.values() if column in s.parents]
     family = [sampler, *children]
     # If z reaches neither the column nor its children, no other column is evidence through z.
     others: list[ColumnSampler] = []
-    if any(map(_depends_on_z, family)):
-        others = [s for s in samplers.values() if s not in family and _depends_on_z(s)]
+    if any(map(depends_on_z, family)):
+        others = [s for s in samplers.values() if s not in family and depends_on_z(s)]
     latent = len(sampler.latent) - 1
     z = _points(latent, rng) if others or children else np.eye(latent + 1, dtype=np.float32)[-1:]
     chunks = (codes[start : start + CHUNK_ROWS] for start in range(0, len(codes), CHUNK_ROWS))
@@ -217,10 +208,6 @@ def probabilities_given_others(
         _probabilities(sampler, children, others, chunk.T.astype(np.int32), z) for chunk in chunks
     ]
     return np.concatenate(parts, 1).T.astype(np.float64)
-
-
-def _depends_on_z(sampler: ColumnSampler) -> bool:
-    return bool(sampler.latent[:-1].any())
 
 
 def _points(latent: int, rng: np.random.Generator) -> Floats:
@@ -244,7 +231,9 @@ def _probabilities(
     logs = _log_probabilities(sampler, codes, z)  # [points, levels, rows]
     for child in children:
         for level in range(sampler.levels):
-            logs[:, level] += _log_likelihood(child, _with(codes, sampler.column, level), z)
+            changed = codes.copy()
+            changed[sampler.column] = level
+            logs[:, level] += _log_likelihood(child, changed, z)
     for other in others:
         logs += _log_likelihood(other, codes, z)[:, None]
     found: Floats = softmax(logsumexp(logs, axis=0), axis=0)
@@ -268,9 +257,3 @@ def _log_probabilities(sampler: ColumnSampler, codes: Levels, z: Floats) -> Floa
         logits = logits + sampler.summed(sampler.direct, codes).T
     whole = np.broadcast_to(logits, (len(z), sampler.levels, codes.shape[1]))
     return log_softmax(whole)
-
-
-def _with(codes: Levels, column: int, level: int) -> Levels:
-    changed = codes.copy()
-    changed[column] = level
-    return changed

@@ -31,7 +31,6 @@ class Architecture:
     direct: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object."""
         stated = asdict(self)
         return stated if self.direct else {k: v for k, v in stated.items() if k != "direct"}
 
@@ -42,12 +41,15 @@ class Architecture:
         Raises:
             KeyError, TypeError: it is not one.
         """
+        direct = data.get("direct", False)
+        if not isinstance(direct, bool):
+            raise TypeError("expected true or false")
         return cls(
             _wholes(data["sizes"]),
             tuple(map(_wholes, data["parents"])),
             tuple(map(_wholes, data["latent_of"])),
             hidden=_wholes([data["hidden"]])[0],
-            direct=_truth(data.get("direct", False)),
+            direct=direct,
         )
 
     def rows_of(self, column: int) -> range:
@@ -89,12 +91,6 @@ class Architecture:
             "decode_levels.weight": (columns, self.hidden, levels),
             "decode_levels.bias": (columns, levels),
         }
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("expected true or false")
-    return value
 
 
 def _wholes(values: Sequence[Any]) -> tuple[int, ...]:

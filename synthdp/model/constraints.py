@@ -31,26 +31,27 @@ from synthdp.spec.expressions.operands import calculation
 from synthdp.spec.expressions.parsed import Calculation, Expression
 from synthdp.spec.model import Column, ReleaseSpec, derived_of
 
-# --- derived ---
-#
-# Derived columns, computed from the other columns of a synthetic row when it is written.
-#
-# This is post-processing, which costs no privacy. A result is rounded to the column's digits or
-# steps; one beyond the column's bounds is written as the bound. It is missing where it cannot be
-# computed.
-
-
-DAY = 86_400
-"""Seconds."""
-ROUNDING = 1e-9
-"""Relative error of a value that was written as text."""
-
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Values = Mapping[str, Floats]
+"""Values of columns by name, `[rows]` each."""
+
+MIN_SHARE = 0.01
+"""Share of rows that fulfil the constraints, below which drawing stops."""
+FIRST_DRAW = 20_000
+"""Fewest rows on which that share is judged."""
+MAX_REDRAWS = 1 << 20
+"""Most rows that are drawn again at once."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """The derived columns of a spec, and the order of all columns; none by default."""
+    """The derived columns of a spec, and the order of all columns; none by default.
+
+    They are computed from the other columns of a synthetic row when it is written. A result is
+    rounded to the column's digits or steps; one beyond the column's bounds is written as the bound.
+    It is missing where it cannot be computed.
+    """
 
     written: Domain = field(default_factory=lambda: Domain(()))
     calculations: tuple[tuple[str, Calculation], ...] = ()
@@ -68,10 +69,9 @@ class Derived:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the derived columns."""
         return tuple(name for name, _ in self.calculations)
 
-    def values(self, values: Mapping[str, Floats]) -> dict[str, Floats]:
+    def values(self, values: Values) -> dict[str, Floats]:
         """Values of the derived columns whose inputs are among `values`, as constraints read them.
 
         Dates are days since 1970, and missing values NaN.
@@ -91,7 +91,8 @@ class Derived:
         for name, computed in self.calculations:
             column = self.written[name]
             steps = _rounded(column, _exact(column, computed, self._inputs(computed, frame)))
-            values[name] = _typed(column, steps, frame.index)
+            typed = column_kind(column).values(column, steps, np.isnan(steps))
+            values[name] = typed.set_axis(frame.index)
         return pd.DataFrame({name: values[name] for name in self.written.names})
 
     def wrong_in(self, text: pd.DataFrame) -> dict[str, Mask]:
@@ -100,17 +101,14 @@ class Derived:
         Values of the table are text.
         """
         frame = text.mask(text == "") if self.calculations else text
-        return {
-            name: self._differs(self.written[name], computed, frame)
-            for name, computed in self.calculations
-        }
-
-    def _differs(self, column: ColumnDomain, computed: Calculation, frame: pd.DataFrame) -> Mask:
-        exact = _exact(column, computed, self._inputs(computed, frame))
-        stated = to_numbers(column, frame[column.name])
-        half = 0.5 * 10.0**-column.decimals
-        near = np.abs(exact - stated) <= half + ROUNDING * np.maximum(1.0, np.abs(exact))
-        wrong: Mask = ~(near | (np.isnan(exact) & np.isnan(stated)))
+        wrong = dict[str, Mask]()
+        for name, computed in self.calculations:
+            column = self.written[name]
+            exact = _exact(column, computed, self._inputs(computed, frame))
+            stated = to_numbers(column, frame[name])
+            allowed = 0.5 * 10.0**-column.decimals + 1e-9 * np.maximum(1.0, np.abs(exact))
+            near = np.abs(exact - stated) <= allowed
+            wrong[name] = ~(near | (np.isnan(exact) & np.isnan(stated)))
         return wrong
 
     def _inputs(self, computed: Calculation, frame: pd.DataFrame) -> dict[str, Floats]:
@@ -122,10 +120,10 @@ class Derived:
 
 def _unit(column: ColumnDomain) -> float:
     """A step of the column in expressions: 1 for a number, days for a date."""
-    return 1.0 if column.step_seconds is None else column.step_seconds / DAY
+    return 1.0 if column.step_seconds is None else column.step_seconds / 86_400
 
 
-def _exact(column: ColumnDomain, computed: Calculation, values: Mapping[str, Floats]) -> Floats:
+def _exact(column: ColumnDomain, computed: Calculation, values: Values) -> Floats:
     """The result within the column's bounds, in its steps; NaN where it cannot be computed."""
     with np.errstate(all="ignore"):
         steps = computed.value(values) / _unit(column)
@@ -134,27 +132,6 @@ def _exact(column: ColumnDomain, computed: Calculation, values: Mapping[str, Flo
 
 def _rounded(column: ColumnDomain, exact: Floats) -> Floats:
     return np.clip(np.round(exact, column.decimals), column.lower, column.upper) + 0.0  # no -0.0
-
-
-def _typed(column: ColumnDomain, steps: Floats, index: pd.Index) -> pd.Series[object]:
-    """Numbers in the column's steps as values of its type."""
-    return column_kind(column).values(column, steps, np.isnan(steps)).set_axis(index)
-
-
-# --- constraints ---
-
-
-MIN_SHARE = 0.01
-"""Share of rows that fulfil the constraints, below which drawing stops."""
-FIRST_DRAW = 20_000
-"""Fewest rows on which that share is judged."""
-MAX_REDRAWS = 1 << 20
-"""Most rows that are drawn again at once."""
-
-Mask = npt.NDArray[np.bool_]
-"""Boolean mask."""
-Values = Mapping[str, npt.NDArray[np.float64]]
-"""Values of columns by name, `[rows]` each."""
 
 
 class ConstraintsUnmet(GateError):
@@ -209,9 +186,7 @@ class Constraints:
             held: Mask = np.logical_and.reduce([e.truth(values)[0] for e in self.expressions])
         return held
 
-    def _read(
-        self, codes: Codes, frame: Mapping[str, pd.Series[object]]
-    ) -> dict[str, npt.NDArray[np.float64]]:
+    def _read(self, codes: Codes, frame: Mapping[str, pd.Series[object]]) -> dict[str, Floats]:
         return {
             c.name: operand_values(c, codes[:, self.domain.index(c.name)], frame.get(c.name))
             for c in self.columns
@@ -227,9 +202,8 @@ class Constraints:
         values = {}
         for column in self.columns:
             written = text[column.name].mask(text[column.name] == "")
-            values[column.name] = operand_values(
-                column, encode_column(column, written).codes, written
-            )
+            codes = encode_column(column, written).codes
+            values[column.name] = operand_values(column, codes, written)
         texts = (expression.text for expression in self.expressions)
         return dict(zip(texts, self.violated(values), strict=True))
 
@@ -265,7 +239,7 @@ class Constraints:
             self.check_share(broken, drawn, have)
         return np.concatenate(kept)[:rows]
 
-    def check_share(self, broken: npt.NDArray[np.float64], drawn: int, kept: int) -> None:
+    def check_share(self, broken: Floats, drawn: int, kept: int) -> None:
         """Check that enough of the rows drawn so far fulfil the constraints.
 
         `broken` counts the rows that violate each constraint.

@@ -1,18 +1,20 @@
-"""What the spec's estimands are made of: a noisy table, sums by strata, or sums
-of products.
+"""What the spec's estimands are made of: a noisy table, sums by strata, or sums of products.
 
 Everything here follows from the spec. Conditions are tried on a row's own values, so that they need
-not end where bins do.
+not end where bins do. A kind of estimand is its model in `synthdp.spec.model.evaluation`, its
+`EstimandSums` here, and what is told of it: its `EstimandKind` in `synthdp.inference.estimands`.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product as combinations
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +40,7 @@ from synthdp.privacy.mechanisms.sums import (
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import Expression
-from synthdp.spec.expressions.query import Query, counted, parse_query
+from synthdp.spec.expressions.query import counted, parse_query
 from synthdp.spec.model import (
     AskedEstimand,
     EffectEstimand,
@@ -49,7 +51,15 @@ from synthdp.spec.model import (
 )
 from synthdp.spec.model.evaluation import number_bounds, term_columns
 
-CLEAR = 4.0  # deviations of the noise that an average stratum must hold
+Floats = npt.NDArray[np.float64]
+_E = TypeVar("_E")
+
+CLEAR = 4.0
+"""Deviations of the noise that an average stratum must hold."""
+LEAST = 2.0
+"""The smallest eigenvalue of the scaled terms' moment matrix must be so many deviations of the
+noise, times the root of the number of terms: coverage was measured down to it."""
+INTERCEPT = "(intercept)"
 
 
 def estimand_name(position: int) -> str:
@@ -66,69 +76,91 @@ def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFac
     part = math.sqrt(max(1, len(spec.estimands)))
 
     def started(estimand: Estimand, mu: float) -> PlannedMechanism:
-        if isinstance(estimand, TableEstimand):
-            return NoisyMarginals(domain, (estimand.columns,), part / mu)
-        return sums_of(spec, domain, estimand, noise=part / mu)
+        return ESTIMAND_SUMS[estimand.kind].mechanism(spec, domain, estimand, part / mu)
 
     return {
         estimand_name(i): partial(started, estimand) for i, estimand in enumerate(spec.estimands)
     }
 
 
-def sums_of(
-    spec: ReleaseSpec,
-    domain: Domain,
-    estimand: AskedEstimand | EffectEstimand | RegressionEstimand,
-    *,
-    noise: float = 1.0,
-) -> SumMechanism:
-    """The sums that an estimand is made of, at a noise in multiples of what one row can move."""
-    if isinstance(estimand, RegressionEstimand):
-        return regression_sums(spec, domain, estimand, noise)
-    return strata_of(spec, domain, estimand, noise=noise)
-
-
-def strata_of(
-    spec: ReleaseSpec,
-    domain: Domain,
-    estimand: AskedEstimand | EffectEstimand,
-    *,
-    noise: float = 1.0,
-) -> StratumSums:
-    """The sums by stratum of a question or an effect."""
-    if isinstance(estimand, AskedEstimand):
-        query = parse_query(estimand.ask, spec.columns)
-        mean_of = query.column if query.statistic == "mean" else None
-        number = _number(spec, mean_of, estimand)
-        return StratumSums(domain, _arms(query), counted(query), number, noise)
-    by, _ = effect_adjustment(spec, estimand)
-    number = _number(spec, estimand.outcome, estimand)
-    return StratumSums(domain, _compared(spec, estimand), by, number, noise)
-
-
-def effect_adjustment(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[tuple[str, ...], str]:
-    """The columns that an effect is adjusted for, by the spec alone, and a remark."""
-    graph = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
-    return adjustment(estimand, spec.columns, graph)
-
-
-def check_strata(plan: ReleasePlan, spec: ReleaseSpec) -> None:
-    """Refuse strata that noise would drown, before anything is spent.
-
-    Rows are taken to be spread evenly over strata, which no table exceeds for all of them.
+def check_estimands(plan: ReleasePlan, spec: ReleaseSpec) -> None:
+    """Refuse estimands that noise would drown, before anything is spent.
 
     Raises:
-        BudgetError: an average stratum has fewer rows than `CLEAR` deviations of its noise.
+        BudgetError: the kind's own check refuses one.
     """
-    rows = expected_fit_rows(spec)
     for name, mechanism in plan.estimands.items():
-        if not isinstance(mechanism, StratumSums):
-            continue
-        levels = histogram_levels(spec, spec.estimands[int(name) - 1], mechanism)
-        strata, noise = (
-            math.prod(mechanism.shape[1:]) // levels,
-            math.sqrt(levels) * mechanism.sigma,
-        )
+        estimand = spec.estimands[int(name) - 1]
+        ESTIMAND_SUMS[estimand.kind].check(name, spec, estimand, mechanism)
+
+
+def sums_of(
+    spec: ReleaseSpec, domain: Domain, estimand: Estimand, *, noise: float = 1.0
+) -> SumMechanism:
+    """The sums of an estimand that adds up values, at a noise in multiples of what one row can
+    move.
+    """
+    mechanism = ESTIMAND_SUMS[estimand.kind].mechanism(spec, domain, estimand, noise)
+    assert isinstance(mechanism, SumMechanism)
+    return mechanism
+
+
+def tables_and_sums(
+    planned: Mapping[str, PlannedMechanism],
+) -> tuple[dict[str, NoisyMarginals], dict[str, Mechanism[Sums]]]:
+    """The planned tables and the planned sums, by estimand."""
+    tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
+    return tables, {n: m for n, m in planned.items() if isinstance(m, SumMechanism)}
+
+
+class EstimandSums(ABC, Generic[_E]):
+    """How one kind of estimand is measured. It has no state."""
+
+    @abstractmethod
+    def mechanism(
+        self, spec: ReleaseSpec, domain: Domain, estimand: _E, noise: float
+    ) -> PlannedMechanism:
+        """What measures it, at a noise in multiples of what one row can move."""
+
+    def check(self, name: str, spec: ReleaseSpec, estimand: _E, mechanism: Any) -> None:
+        """Refuse a planned mechanism whose noise would drown it.
+
+        Raises:
+            BudgetError: it would.
+        """
+        return
+
+
+class TableSums(EstimandSums[TableEstimand]):
+    """A noisy table of the levels of its columns."""
+
+    def mechanism(
+        self, spec: ReleaseSpec, domain: Domain, estimand: TableEstimand, noise: float
+    ) -> NoisyMarginals:
+        return NoisyMarginals(domain, (estimand.columns,), noise)
+
+
+class ByStratum(EstimandSums[_E]):
+    """Sums by stratum."""
+
+    @abstractmethod
+    def mechanism(
+        self, spec: ReleaseSpec, domain: Domain, estimand: _E, noise: float
+    ) -> StratumSums: ...
+
+    def levels(self, spec: ReleaseSpec, estimand: _E, sums: StratumSums) -> int:
+        """How many levels of one column each stratum is counted in: more than 1 of a quantile."""
+        return 1
+
+    def check(self, name: str, spec: ReleaseSpec, estimand: _E, mechanism: StratumSums) -> None:
+        """Refuse strata of which an average one has fewer rows than `CLEAR` deviations of its
+        noise.
+
+        Rows are taken to be spread evenly over strata, which no table exceeds for all of them.
+        """
+        rows, levels = expected_fit_rows(spec), self.levels(spec, estimand, mechanism)
+        strata = math.prod(mechanism.shape[1:]) // levels
+        noise = math.sqrt(levels) * mechanism.sigma
         least = CLEAR * noise
         if strata * levels > 1 and rows / strata < least:
             fewer = "fewer bins of the quantile, or " if levels > 1 else ""
@@ -143,31 +175,96 @@ def check_strata(plan: ReleasePlan, spec: ReleaseSpec) -> None:
             )
 
 
-def histogram_levels(spec: ReleaseSpec, estimand: Estimand, mechanism: StratumSums) -> int:
-    """How many levels of one column each stratum of a quantile is counted in; 1 of all others."""
-    if not isinstance(estimand, AskedEstimand):
-        return 1
-    quantile = parse_query(estimand.ask, spec.columns).statistic == "quantile"
-    return mechanism.shape[-1] if quantile else 1
+class QuestionSums(ByStratum[AskedEstimand]):
+    """The sums of a share, a count, a mean or a quantile."""
+
+    def mechanism(
+        self, spec: ReleaseSpec, domain: Domain, estimand: AskedEstimand, noise: float
+    ) -> StratumSums:
+        query = parse_query(estimand.ask, spec.columns)
+        arms = [() if query.where is None else ((query.where, True),)]
+        if query.condition is not None:  # of a share, rows for which it holds, and does not
+            true = (True,) if query.statistic == "count" else (True, False)
+            arms = [(*arms[0], (query.condition, side)) for side in true]
+        number = None
+        if query.statistic == "mean" and query.column is not None:
+            number = _bounded(spec, query.column, estimand.clip)
+        return StratumSums(domain, tuple(map(Arm, arms)), counted(query), number, noise)
+
+    def levels(self, spec: ReleaseSpec, estimand: AskedEstimand, sums: StratumSums) -> int:
+        quantile = parse_query(estimand.ask, spec.columns).statistic == "quantile"
+        return sums.shape[-1] if quantile else 1
 
 
-def _arms(query: Query) -> tuple[Arm, ...]:
-    """Of a share, rows for which the condition holds, and does not; else the rows asked about."""
-    where = () if query.where is None else ((query.where, True),)
-    if query.condition is None:
-        return (Arm(where),)
-    holds = Arm((*where, (query.condition, True)))
-    if query.statistic == "count":
-        return (holds,)
-    return holds, Arm((*where, (query.condition, False)))
+class EffectSums(ByStratum[EffectEstimand]):
+    """The sums of the treated, and of those whom they are compared with."""
+
+    def mechanism(
+        self, spec: ReleaseSpec, domain: Domain, estimand: EffectEstimand, noise: float
+    ) -> StratumSums:
+        treated = _parsed(spec, estimand.treated)
+        others = (treated, False)
+        if estimand.control is not None:
+            others = (_parsed(spec, estimand.control), True)
+        by, _ = effect_adjustment(spec, estimand)
+        number = _bounded(spec, estimand.outcome, estimand.clip)
+        return StratumSums(domain, (Arm(((treated, True),)), Arm((others,))), by, number, noise)
 
 
-def _compared(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[Arm, Arm]:
-    """The treated, and those whom they are compared with."""
-    treated = _parsed(spec, estimand.treated)
-    if estimand.control is None:
-        return Arm(((treated, True),)), Arm(((treated, False),))
-    return Arm(((treated, True),)), Arm(((_parsed(spec, estimand.control), True),))
+def effect_adjustment(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[tuple[str, ...], str]:
+    """The columns that an effect is adjusted for, by the spec alone, and a remark."""
+    graph = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+    return adjustment(estimand, spec.columns, graph)
+
+
+class RegressionSums(EstimandSums[RegressionEstimand]):
+    """The sums of all products of a regression's terms and its outcome."""
+
+    def mechanism(
+        self, spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand, noise: float
+    ) -> ProductSums:
+        arm = Arm()
+        if estimand.where is not None:
+            arm = Arm(((_parsed(spec, estimand.where), True),))
+        return design_of(spec, domain, estimand).mechanism(domain, arm, noise)
+
+    def check(
+        self, name: str, spec: ReleaseSpec, estimand: RegressionEstimand, mechanism: ProductSums
+    ) -> None:
+        """Refuse terms whose moment matrix would be too weak for this noise.
+
+        Rows are taken to be spread evenly over categories, and numbers to lie at both ends of their
+        bounds: hardly any table has a better moment matrix.
+        """
+        design, rows = design_of(spec, mechanism.domain, estimand), expected_fit_rows(spec)
+        gram = design.moments(rows * design.expected(mechanism.domain, square=1.0))[:-1, :-1]
+        least, wanted = weakest(gram, mechanism.sigma)
+        if least < wanted:
+            raise BudgetError(
+                f"estimand {name}: even if {rows:,.0f} rows were spread evenly over the terms, the"
+                f" smallest eigenvalue of their moment matrix would be {least:,.0f} rows, and noise"
+                f" of {mechanism.sigma:,.0f} needs {wanted:,.0f}; nothing was read or spent",
+                hint=(
+                    "name fewer terms, or categories with fewer levels, or raise"
+                    " privacy.shares.estimands"
+                ),
+            )
+
+
+ESTIMAND_SUMS: dict[str, EstimandSums[Any]] = {
+    "question": QuestionSums(),
+    "table": TableSums(),
+    "effect": EffectSums(),
+    "regression": RegressionSums(),
+}
+"""How each kind is measured, by its name in a spec."""
+
+
+def weakest(gram: Floats, sigma: float) -> tuple[float, float]:
+    """The smallest eigenvalue of the terms' moment matrix `[k, k]`, and the least that noise of
+    deviation `sigma` allows for its inverse.
+    """
+    return float(np.linalg.eigvalsh(gram)[0]), LEAST * sigma * math.sqrt(len(gram))
 
 
 def _parsed(spec: ReleaseSpec, text: str) -> Expression:
@@ -177,38 +274,15 @@ def _parsed(spec: ReleaseSpec, text: str) -> Expression:
     return expression
 
 
-def _number(
-    spec: ReleaseSpec, column: str | None, estimand: AskedEstimand | EffectEstimand
-) -> Bounded | None:
-    if column is None:
-        return None
-    lower, upper = estimand.clip or number_bounds(spec.columns[column])
-    return Bounded(column, lower, upper)
-
-
-def tables_and_sums(
-    planned: Mapping[str, PlannedMechanism],
-) -> tuple[dict[str, NoisyMarginals], dict[str, Mechanism[Sums]]]:
-    """The planned tables and the planned sums, by estimand."""
-    tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
-    return tables, {n: m for n, m in planned.items() if isinstance(m, SumMechanism)}
+def _bounded(spec: ReleaseSpec, column: str, clip: tuple[float, ...] | None) -> Bounded:
+    return Bounded(column, *(clip or number_bounds(spec.columns[column])))
 
 
 # --- regression ---
 #
-# The design of a regression that is paid for: its coefficients, and the sums that they need.
-#
 # Terms are scaled: a number to [-1, 1] by its bounds or its clip, a category to indicators of its
 # levels but the first. Coefficients are told of numbers as they are; `Design.raw` leads from one
 # to the other.
-
-
-INTERCEPT = "(intercept)"
-LEAST = 2.0
-"""The smallest eigenvalue of the scaled terms' moment matrix must be so many deviations of the
-noise, times the root of the number of terms: coverage was measured down to it."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -227,18 +301,17 @@ class Design:
     @cached_property
     def products(self) -> tuple[Product, ...]:
         """The different products of two functions, or of one with the outcome, in order."""
-        rows = self._pairs()
-        return tuple(sorted({p for row in rows for p in row if p is not None}))
+        return tuple(sorted({p for row in self._pairs for p in row if p is not None}))
 
     @cached_property
     def places(self) -> npt.NDArray[np.intp]:
         """Where the product of each pair of functions, the outcome last, is among `products`
         `[k + 1, k + 1]`; -1 where it is zero for every row.
         """
-        at = {product: i for i, product in enumerate(self.products)}
-        pairs = [[-1 if p is None else at[p] for p in row] for row in self._pairs()]
-        return np.array(pairs, dtype=np.intp)
+        at = {None: -1} | {product: i for i, product in enumerate(self.products)}
+        return np.array([[at[p] for p in row] for row in self._pairs], dtype=np.intp)
 
+    @cached_property
     def _pairs(self) -> list[list[Product | None]]:
         everything = (*self.functions, ((self.outcome.column, NUMBER),))
         return [[multiplied(a, b) for b in everything] for a in everything]
@@ -265,23 +338,23 @@ class Design:
         Columns are taken to be independent, categories to be equally frequent, scaled numbers to
         have mean 0 and mean square `square`, and the scaled outcome to be 1.
         """
-        return np.array([self._expected(product, domain, square) for product in self.products])
 
-    def _expected(self, product: Product, domain: Domain, square: float) -> float:
-        mean = 1.0
-        for (name, level), times in Counter(product).items():
-            if level != NUMBER:
-                mean /= domain[name].levels - domain[name].missing
-            elif name != self.outcome.column:
-                mean *= 0.0 if times % 2 else square
-        return mean
+        def mean_of(product: Product) -> float:
+            mean = 1.0
+            for (name, level), times in Counter(product).items():
+                if level != NUMBER:
+                    mean /= domain[name].levels - domain[name].missing
+                elif name != self.outcome.column:
+                    mean *= 0.0 if times % 2 else square
+            return mean
+
+        return np.array([mean_of(product) for product in self.products])
 
     def moments(self, sums: Floats) -> Floats:
         """The symmetric matrix of the sums of all products `[k + 1, k + 1]`, the outcome last."""
         return np.where(self.places < 0, 0.0, sums[self.places])
 
     def mechanism(self, domain: Domain, arm: Arm, noise: float) -> ProductSums:
-        """The sums of all products."""
         return ProductSums(domain, arm, (*self.numbers, self.outcome), self.products, noise)
 
 
@@ -301,76 +374,27 @@ def multiplied(a: Product, b: Product) -> Product | None:
 
 def design_of(spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand) -> Design:
     """The design of a checked estimand."""
-    columns = dict.fromkeys(n for t in estimand.terms for n in term_columns(t, spec.columns))
-
-    def bounded(name: str) -> Bounded:
-        return Bounded(name, *(estimand.clips.get(name) or number_bounds(spec.columns[name])))
-
+    terms = [term_columns(term, spec.columns) for term in estimand.terms]
     functions: dict[Product, str] = {(): INTERCEPT}
-    for term in estimand.terms:
-        of_columns = [_functions(domain, name) for name in term_columns(term, spec.columns)]
-        for chosen in combinations(*of_columns):
+    for names in terms:
+        for chosen in combinations(*(_functions(domain, name) for name in names)):
             parts = tuple(sorted(part for part, _ in chosen))
             functions[parts] = ":".join(label for _, label in chosen)
-    numbers = tuple(bounded(name) for name in columns if domain[name].ranged)
-    names = tuple(functions.values())
+    outcome, *numbers = (
+        _bounded(spec, name, estimand.clips.get(name))
+        for name in (
+            estimand.outcome,
+            *(n for n in dict.fromkeys(n for names in terms for n in names) if domain[n].ranged),
+        )
+    )
     two_valued = not domain[estimand.outcome].ranged and len(domain[estimand.outcome].labels) == 2
-    return Design(names, tuple(functions), bounded(estimand.outcome), numbers, two_valued)
+    return Design(tuple(functions.values()), tuple(functions), outcome, tuple(numbers), two_valued)
 
 
 def _functions(domain: Domain, name: str) -> Iterator[tuple[Part, str]]:
-    """A number, or the levels of a category but the first, with their names."""
     column = domain[name]
     if column.ranged:
         yield (name, NUMBER), name
         return
     for level in range(1, column.levels - column.missing):
         yield (name, level), f"{name}={column.labels[level]}"
-
-
-def regression_sums(
-    spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand, noise: float
-) -> ProductSums:
-    """The sums that a regression is made of."""
-    arm = Arm()
-    if estimand.where is not None:
-        condition, _ = parse(estimand.where, spec.columns, derived=False)
-        if condition is None:
-            raise ValueError(f"{estimand.where!r} cannot be read; check the spec first")
-        arm = Arm(((condition, True),))
-    return design_of(spec, domain, estimand).mechanism(domain, arm, noise)
-
-
-def weak(gram: Floats, sigma: float) -> bool:
-    """Whether noise is too large for an inverse of the terms' moment matrix `[k, k]`."""
-    return float(np.linalg.eigvalsh(gram)[0]) < LEAST * sigma * math.sqrt(len(gram))
-
-
-def check_regressions(plan: ReleasePlan, spec: ReleaseSpec) -> None:
-    """Refuse regressions whose terms noise would drown, before anything is spent.
-
-    Rows are taken to be spread evenly over categories, and numbers to lie at both ends of their
-    bounds: hardly any table has a better moment matrix.
-
-    Raises:
-        BudgetError: the moment matrix of such rows is too weak.
-    """
-    for name, mechanism in plan.estimands.items():
-        estimand = spec.estimands[int(name) - 1]
-        if not isinstance(estimand, RegressionEstimand) or not isinstance(mechanism, ProductSums):
-            continue
-        design = design_of(spec, mechanism.domain, estimand)
-        rows = expected_fit_rows(spec)
-        gram = design.moments(rows * design.expected(mechanism.domain, square=1.0))[:-1, :-1]
-        if weak(gram, mechanism.sigma):
-            least = float(np.linalg.eigvalsh(gram)[0])
-            wanted = LEAST * mechanism.sigma * math.sqrt(len(gram))
-            raise BudgetError(
-                f"estimand {name}: even if {rows:,.0f} rows were spread evenly over the terms, the"
-                f" smallest eigenvalue of their moment matrix would be {least:,.0f} rows, and noise"
-                f" of {mechanism.sigma:,.0f} needs {wanted:,.0f}; nothing was read or spent",
-                hint=(
-                    "name fewer terms, or categories with fewer levels, or raise"
-                    " privacy.shares.estimands"
-                ),
-            )

@@ -47,12 +47,26 @@ Progress = Callable[[int, int], None]
 Check = Callable[[Sequence[NoisyTable]], None]
 """May refuse the first noisy tables by an exception."""
 
-MIN_CALIBRATION_ROWS = 4096
-"""Fewest rows that are drawn to estimate the model's margins."""
-MAX_CALIBRATION_ROWS = 65_536
-"""Most rows that are drawn to estimate the model's margins."""
-START_FLOOR_ROWS = 5.0
-"""A level's starting probability is at least that of so many rows."""
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Tuning of the network's start, its shape and its calibration."""
+
+    calibration_rows: tuple[int, int] = (4096, 65_536)
+    """Fewest and most rows that are drawn to estimate the model's margins."""
+    floor_rows: float = 5.0
+    """A level's starting probability is at least that of so many rows."""
+    max_feature_cells: int = 1 << 24
+    """Most cells of the feature matrices of all columns."""
+    max_padded_share: float = 0.8
+    """Two groups of columns must need at most this share of the padded levels of one group."""
+    min_saved: int = 64
+    """Two groups of columns must save at least so many padded levels."""
+    one_thread_work: int = 4_000_000
+    """Hidden values of one batch; below this, more threads cost more than they save."""
+
+
+SETTINGS = FitSettings()
 
 
 class TrainingReleaser(Releaser, Protocol):
@@ -99,8 +113,7 @@ def fit(
         {estimand_purpose(name): mechanism for name, mechanism in (tables | sums).items()}
     )
     for name in tables:
-        more = asked[estimand_purpose(name)]
-        marginals = marginals.zip(more).map(lambda both: (*both[0], *both[1]))
+        marginals = _joined(marginals, asked[estimand_purpose(name)])
     released = {name: asked[estimand_purpose(name)] for name in sums}
     graph = find_graph(
         releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
@@ -121,8 +134,7 @@ def measure(
     check(tables.value)
     if plan.pairs is None:
         return tables
-    two_way = releaser.release(plan.pairs, purpose=PAIRS)
-    return tables.zip(two_way).map(lambda both: (*both[0], *both[1]))
+    return _joined(tables, releaser.release(plan.pairs, purpose=PAIRS))
 
 
 def all_tables(
@@ -132,9 +144,13 @@ def all_tables(
 
     They are measured once and charged once; all later steps may use them.
     """
-    if graph.tables is None:
-        return marginals
-    return marginals.zip(graph.tables).map(lambda pair: (*pair[0], *pair[1]))
+    return marginals if graph.tables is None else _joined(marginals, graph.tables)
+
+
+def _joined(
+    first: Released[tuple[NoisyTable, ...]], more: Released[tuple[NoisyTable, ...]]
+) -> Released[tuple[NoisyTable, ...]]:
+    return first.zip(more).map(lambda both: (*both[0], *both[1]))
 
 
 def train(
@@ -151,30 +167,17 @@ def train(
     In mode predict it starts from the two-way tables, too, and no share for training means none.
     """
     torch.set_num_threads(spec.compute.threads or threads_for(spec, domain))
-    device, start = spec.compute.device, build_start(spec, domain, marginals, graph)
-    heads = None
+    plan, start = releaser.plan, build_start(spec, domain, marginals, graph)
+    where, heads = (spec.compute.device, start.groups), None
     if start.regression:  # short enough to begin again after a kill
-        stage = Training(
-            needed(releaser.plan.targets, TARGETS),
-            start.regression,
-            lambda done, total: None,
-            None,
-            device,
-            start.groups,
-        )
+        budget = needed(plan.targets, TARGETS)
+        stage = Training(budget, start.regression, lambda done, total: None, None, *where)
         heads = releaser.release(stage, purpose=TARGETS)
-    if releaser.plan.train is None and start.architecture.direct:
+    if plan.train is None and start.architecture.direct:
         return assemble(start, spec, start.untrained(), heads)
-    training = Training(
-        needed(releaser.plan.train, TRAIN),
-        start.network,
-        progress,
-        releaser.checkpoints(TRAIN),
-        device,
-        start.groups,
-    )
-    trained = releaser.release(training, purpose=TRAIN)
-    return assemble(start, spec, trained, heads)
+    budget, saved = needed(plan.train, TRAIN), releaser.checkpoints(TRAIN)
+    training = Training(budget, start.network, progress, saved, *where)
+    return assemble(start, spec, releaser.release(training, purpose=TRAIN), heads)
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ def build_start(
     margins, modelled = law.coarse_margins, law.groups.coarse
     network = causal_vae(spec, modelled, graph.graph, tables.value)
     architecture = architecture_for(spec, modelled, graph.graph, tables.value)
-    floor = START_FLOOR_ROWS / expected_fit_rows(spec)
+    floor = SETTINGS.floor_rows / expected_fit_rows(spec)
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)
     targets = targets_of(spec, modelled, architecture)
@@ -256,7 +259,8 @@ def assemble(
         synthesizer = Synthesizer(start.columns, architecture, arrays(w[0]))
         if not spec.sampling.rake:
             return synthesizer
-        rows = min(MAX_CALIBRATION_ROWS, max(MIN_CALIBRATION_ROWS, 2 * expected_fit_rows(spec)))
+        fewest, most = SETTINGS.calibration_rows
+        rows = min(most, max(fewest, 2 * expected_fit_rows(spec)))
         return synthesizer.calibrated(start.margins, rows=int(rows), rng=fresh_generator())
 
     return whole.zip(start.paid).map(calibrated)
@@ -267,14 +271,6 @@ def assemble(
 # The modules that a fit trains, built from the spec, the domain and the graph: nothing private.
 
 
-MAX_FEATURE_CELLS = 1 << 24
-"""Most cells of the feature matrices of all columns."""
-MAX_PADDED_SHARE = 0.8
-"""Two groups of columns must need at most this share of the padded levels of one group."""
-MIN_SAVED = 64
-"""Two groups of columns must save at least so many padded levels."""
-
-
 def architecture_for(
     spec: ReleaseSpec, domain: Domain, graph: CausalGraph, tables: Sequence[NoisyTable] = ()
 ) -> Architecture:
@@ -282,28 +278,20 @@ def architecture_for(
 
     Each declared latent cause gets `latent` dimensions of z, which reach its columns alone. Without
     declared latent causes z reaches every column. Where the pairs of the arrows are measured,
-    parents have logits of their own, which start from these tables: by the spec, or, where the
-    graph is learned, in the released `tables`.
+    parents have logits of their own, which start from these tables: by the spec, all of them, or,
+    where the graph is learned, some in the released `tables` that found it.
     """
     parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
     everywhere = (tuple(range(len(domain))),)
     causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
     latent_of = tuple(c for c in causes for _ in range(spec.synthesizer.latent))
-    direct = spec.graph.mode == "predict" or _arrows_measured(spec, graph, tables)
-    return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden, direct)
-
-
-def _arrows_measured(spec: ReleaseSpec, graph: CausalGraph, tables: Sequence[NoisyTable]) -> bool:
-    """Whether the spec has the pair of every arrow measured, and there are arrows.
-
-    A learned graph was found by `tables`. There some arrows are enough: those that the spec
-    requires are not looked at.
-    """
     arrows = {frozenset((p, name)) for name in graph.nodes for p in graph.parents(name)}
+    direct = bool(arrows) and arrows <= {frozenset(pair) for pair in spec.privacy.pairs}
     if spec.graph.mode == "learn":
         pairs = (pair for table in tables for pair in combinations(table.columns, 2))
-        return not arrows.isdisjoint(map(frozenset, pairs))
-    return bool(arrows) and arrows <= {frozenset(pair) for pair in spec.privacy.pairs}
+        direct = not arrows.isdisjoint(map(frozenset, pairs))
+    direct = direct or spec.graph.mode == "predict"
+    return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden, direct)
 
 
 def causal_vae(
@@ -318,11 +306,11 @@ def causal_vae(
     targets = targets_of(spec, domain, whole)
     ordered = any(column.ordered for column in domain.columns)
     features = None
-    if ordered and len(domain) * 2 * max(domain.sizes) ** 2 <= MAX_FEATURE_CELLS:
+    if ordered and len(domain) * 2 * max(domain.sizes) ** 2 <= SETTINGS.max_feature_cells:
         features = [torch.from_numpy(level_features(c)).float() for c in domain.columns]
     return CausalVae(
         without_targets(whole, targets),
-        generator=unseeded_generator(),
+        generator=torch.Generator().manual_seed(secrets.randbits(63)),
         features=features,
         groups=width_groups(domain.sizes, [i for i in range(len(domain)) if i not in targets]),
     )
@@ -361,26 +349,13 @@ def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[in
     levels = [sizes[i] for i in order]
     cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
     cut = 1 + int(np.argmin(cells))
-    if cells[cut - 1] > min(MAX_PADDED_SHARE * cells[-1], cells[-1] - MIN_SAVED):
+    one = cells[-1]
+    if cells[cut - 1] > min(SETTINGS.max_padded_share * one, one - SETTINGS.min_saved):
         return (tuple(sorted(order)),)
     return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 
 
-def unseeded_generator() -> torch.Generator:
-    """A generator for starting weights and for draws from released content.
-
-    It is not for the noise of a mechanism.
-    """
-    return torch.Generator().manual_seed(secrets.randbits(63))
-
-
 # --- compute ---
-#
-# Where a training runs: its device, its threads and its single process.
-
-
-ONE_THREAD_WORK = 4_000_000
-"""Hidden values of one batch; below this, more threads cost more than they save."""
 
 
 def check_device(spec: ReleaseSpec) -> None:
@@ -403,12 +378,9 @@ def check_alone() -> None:
         OutputError: torchrun started this process together with others.
     """
     if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
-        message = (
-            f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by"
-            " one; nothing was spent"
-        )
         raise OutputError(
-            message,
+            f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by"
+            " one; nothing was spent",
             hint=(
                 "start `synthdp` without torchrun; `compute.threads` says how many threads it takes"
             ),
@@ -418,4 +390,4 @@ def check_alone() -> None:
 def threads_for(spec: ReleaseSpec, domain: Domain) -> int:
     """Number of threads that pay off: a small model's step is shorter than a thread's start."""
     work = spec.synthesizer.batch * spec.synthesizer.hidden * len(domain)
-    return (os.cpu_count() or 1) if work > ONE_THREAD_WORK else 1
+    return (os.cpu_count() or 1) if work > SETTINGS.one_thread_work else 1

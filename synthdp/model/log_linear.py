@@ -32,21 +32,31 @@ from synthdp.model.ancestral import causal_order
 from synthdp.model.architecture import Architecture
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-RIDGE = 2e-4
-"""Weight of half the squared weights, against a mean log likelihood in nats. On five public tables
-1e-4 and 1e-3 gave the same tables; 1e-5 does not converge in `ITERATIONS`."""
-ITERATIONS = 60
-"""Most steps of L-BFGS for a column."""
-FITTED_ROWS, MAX_DRAWN_ROWS = 12_000, 60_000
-"""Most rows whose parents make up the likelihood, and most that are drawn."""
-MIN_DRAWN_ROWS = 8192
-"""Fewest rows that are drawn, however few the table has."""
-CERTAIN_LOGIT = 30.0
-"""Logit of what is certain, above what calibration moves a bias by."""
-MIN_PROBABILITY = 1e-6
-"""Smallest starting probability of a level."""
-
 Levels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LogLinearSettings:
+    """How the log-linear model of a column is fitted."""
+
+    ridge: float = 2e-4
+    """Weight of half the squared weights, against a mean log likelihood in nats. On five public
+    tables 1e-4 and 1e-3 gave the same tables; 1e-5 does not converge in `iterations`."""
+    iterations: int = 60
+    """Most steps of L-BFGS for a column."""
+    fitted_rows: int = 12_000
+    """Most rows whose parents make up the likelihood."""
+    min_drawn: int = 8192
+    """Fewest rows that are drawn, however few the table has."""
+    max_drawn: int = 60_000
+    """Most rows that are drawn."""
+    certain: float = 30.0
+    """Logit of what is certain, above what calibration moves a bias by."""
+    min_probability: float = 1e-6
+    """Smallest starting probability of a level."""
+
+
+SETTINGS = LogLinearSettings()
 
 
 @dataclass(frozen=True)
@@ -74,32 +84,39 @@ def fit_log_linear(
     A parent without a table has no weights: nothing is known of it. `rows` is the declared number
     of rows.
     """
-    drawn = int(min(max(MIN_DRAWN_ROWS, 2 * rows), MAX_DRAWN_ROWS))
+    drawn = int(min(max(SETTINGS.min_drawn, 2 * rows), SETTINGS.max_drawn))
     levels = np.zeros((drawn, len(domain)), np.int64)
     direct = torch.zeros(architecture.shapes()["direct"])
     biases = [torch.empty(0)] * len(domain)
+    least, names = SETTINGS.min_probability, domain.names
     for column in causal_order(architecture):
-        parents = _measured_parents(tables, domain, architecture, column)
-        some, margin = levels[:FITTED_ROWS], tables.margins[domain.names[column]]
-        leader = _leader(tables, domain, parents, column)
+        every = architecture.parents[column]
+        parents = [p for p in every if tables.has(names[p], names[column])]
+        some, margin = levels[: SETTINGS.fitted_rows], tables.margins[names[column]]
+        # The first parent that is missing whenever the column is.
+        pattern = next((p for p in tables.patterns if names[column] in p), ())
+        leader = next((parent for parent in parents if names[parent] in pattern), None)
         absent = None if leader is None else some[:, leader] == domain.sizes[leader] - 1
         if absent is not None:
-            known = margin[:-1] / max(float(margin[:-1].sum()), MIN_PROBABILITY)
+            known = margin[:-1] / max(float(margin[:-1].sum()), least)
             margin = np.append(known * (1 - absent.mean()), absent.mean())
-        start = np.log(np.maximum(margin, MIN_PROBABILITY))
+        start = np.log(np.maximum(margin, least))
         bias, weights = torch.from_numpy(start).float(), None
         ends = list(accumulate(domain.sizes[p] for p in parents))
         slots = levels[:, parents] + np.array([0, *ends[:-1]][: len(parents)], np.int64)
         if parents:
+            begin = architecture.rows_of(column).start
+            offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
             pairs = ((parent, column) for parent in parents)
             wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
             weights, bias = _fitted(
-                torch.from_numpy(slots[:FITTED_ROWS]),
+                torch.from_numpy(slots[: SETTINGS.fitted_rows]),
                 torch.from_numpy(np.concatenate(wanted)).float(),
                 bias,
                 _certain(domain, column, parents, leader),
             )
-            direct[_rows_of(architecture, column, parents), : len(bias)] = weights
+            places = (range(offsets[p], offsets[p] + domain.sizes[p]) for p in parents)
+            direct[[begin + row for part in places for row in part], : len(bias)] = weights
         biases[column] = bias
         logits = bias.expand(drawn, -1)
         if weights is not None:
@@ -135,34 +152,13 @@ def _wanted(
     return np.column_stack([known, drawn(levels[absent])])
 
 
-def _measured_parents(
-    tables: PairTables, domain: Domain, architecture: Architecture, column: int
-) -> list[int]:
-    """The parents of a column whose table with it is known, in the order of the architecture."""
-    names = domain.names
-    return [p for p in architecture.parents[column] if tables.has(names[p], names[column])]
-
-
-def _rows_of(architecture: Architecture, column: int, parents: Sequence[int]) -> list[int]:
-    """The rows of `direct` that hold some parents of a column, one after the other."""
-    begin, every = architecture.rows_of(column).start, architecture.parents[column]
-    offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
-    return [begin + offsets[p] + level for p in parents for level in range(architecture.sizes[p])]
-
-
-def _leader(tables: PairTables, domain: Domain, parents: Sequence[int], column: int) -> int | None:
-    """The first parent that is missing whenever the column is; None where there is none."""
-    pattern = next((p for p in tables.patterns if domain.names[column] in p), ())
-    return next((parent for parent in parents if domain.names[parent] in pattern), None)
-
-
 def _certain(domain: Domain, column: int, parents: Sequence[int], leader: int | None) -> Tensor:
     """Weights `[levels of all parents, levels]` that no fit changes: missing if the leader is."""
     weights = torch.zeros(sum(domain.sizes[p] for p in parents), domain.sizes[column])
     if leader is not None:
         first = sum(domain.sizes[p] for p in parents[: parents.index(leader)])
         last = first + domain.sizes[leader] - 1
-        weights[first:last, -1], weights[last, -1] = -CERTAIN_LOGIT, CERTAIN_LOGIT
+        weights[first:last, -1], weights[last, -1] = -SETTINGS.certain, SETTINGS.certain
     return weights
 
 
@@ -177,7 +173,10 @@ def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor, certain: Tensor) -> tup
     weights = torch.zeros(wanted.shape, requires_grad=True)  # contiguous, as `wanted` need not be
     free, fitted = bias.clone().requires_grad_(), (certain == 0).all(0)
     optimizer = torch.optim.LBFGS(
-        [weights, free], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
+        [weights, free],
+        max_iter=SETTINGS.iterations,
+        history_size=10,
+        line_search_fn="strong_wolfe",
     )
 
     def surprise() -> Tensor:
@@ -185,7 +184,7 @@ def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor, certain: Tensor) -> tup
         own, base = weights * fitted, free * fitted
         logits = base + F.embedding_bag(slots, own + certain, mode="sum")
         met = (own * wanted).sum() + (base * share).sum()
-        loss = logits.logsumexp(1).mean() - met + RIDGE / 2 * weights.square().sum()
+        loss = logits.logsumexp(1).mean() - met + SETTINGS.ridge / 2 * weights.square().sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
@@ -207,8 +206,6 @@ def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> 
 
 # --- common strength ---
 #
-# One strength for many arrows, estimated from a few measured pairs of cause and effect.
-#
 # Where a table has many columns and few rows, noise hides every single arrow of its graph, but not
 # all of them together. Here an effect's logit grows with the sum of its causes' scores, at a
 # strength that is the same for every arrow between boolean or ordered columns (complete pooling;
@@ -221,16 +218,8 @@ def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> 
 
 MIN_PAIRS = 8
 """Fewest measured arrows; fewer say little of the others."""
-CLEAR = 2.5
-"""Standard deviations of its noise that the summed covariance must exceed."""
 ROWS = 4096
 """Rows that are simulated."""
-MAX_STRENGTH = 8.0
-"""Largest strength in the search, in logits between the smallest and the largest score."""
-STEPS = 10
-"""Halvings of the search."""
-ROUNDS = 4
-"""Rounds of proportional fitting that bring a simulated column to its margin."""
 
 Scores = npt.NDArray[np.float64]
 """A score per level, `[levels]`."""
@@ -259,9 +248,10 @@ def common_strength(
 ) -> float:
     """The strength of all `arrows`, in logits.
 
-    It is 0 where fewer than `MIN_PAIRS` of them were measured, or where noise explains the measured
-    covariance. `margins[c]` `[levels]` are the probabilities of column c, without a zero. `rng`
-    only draws the simulated rows.
+    It is 0 where fewer than `MIN_PAIRS` of them were measured, or where the summed covariance is
+    below 2.5 deviations of its noise; at most 8 in size, found by ten halvings. `margins[c]`
+    `[levels]` are the probabilities of column c, without a zero. `rng` only draws the simulated
+    rows.
     """
     all_scores = {c: scores(column) for c, column in enumerate(columns)}
     centred = {c: s - margins[c] @ s for c, s in all_scores.items() if s is not None}
@@ -279,7 +269,7 @@ def common_strength(
         covariance += float((table.counts * weight).sum()) / total
         variance += (table.sigma / total) ** 2 * float((weight**2).sum())
         pairs.append((first, second))
-    if len(pairs) < MIN_PAIRS or abs(covariance) <= CLEAR * math.sqrt(variance):
+    if len(pairs) < MIN_PAIRS or abs(covariance) <= 2.5 * math.sqrt(variance):
         return 0.0
     seed = int(rng.integers(2**63))
 
@@ -287,8 +277,8 @@ def common_strength(
         drawn = _simulated(strength, centred, arrows, margins, np.random.default_rng(seed))
         return math.fsum(float(np.mean(drawn[a] * drawn[b])) for a, b in pairs)
 
-    low, high = -MAX_STRENGTH, MAX_STRENGTH
-    for _ in range(STEPS):
+    low, high = -8.0, 8.0
+    for _ in range(10):
         middle = (low + high) / 2
         low, high = (middle, high) if simulated(middle) < covariance else (low, middle)
     return (low + high) / 2
@@ -301,17 +291,14 @@ def _simulated(
     margins: Sequence[Probabilities],
     rng: np.random.Generator,
 ) -> dict[int, npt.NDArray[np.float64]]:
-    """Centred scores `[ROWS]` by column: effects after their causes.
-
-    Each column follows its margin and the sum of its causes' scores.
-    """
+    """Centred scores `[ROWS]` by column, each by its margin and the sum of its causes' scores."""
     roots = [c for c in centred if c not in arrows]
     drawn: dict[int, npt.NDArray[np.float64]] = {}
     for column in [*roots, *arrows]:
         causes = arrows.get(column, ())
         push = sum((drawn[c] for c in causes), np.zeros(ROWS))
         odds = np.exp(strength * push[:, None] * centred[column]) * margins[column]
-        for _ in range(ROUNDS if causes else 0):
+        for _ in range(4 if causes else 0):
             odds /= odds.sum(1, keepdims=True)
             odds *= margins[column] / np.maximum(odds.mean(0), 1e-12)
         sums = np.cumsum(odds, 1)

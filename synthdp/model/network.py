@@ -24,9 +24,6 @@ from synthdp.model.architecture import DECODE_LEVELS, DIRECT, Architecture
 from synthdp.privacy.dpsgd.layers import Features, MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 
-LOG_VARIANCE_RANGE = (-8.0, 4.0)
-"""Limits of the log variance of q(z | x)."""
-
 
 class CausalVae(PerExampleLoss):
     """Encoder, decoder and negative ELBO."""
@@ -61,7 +58,10 @@ class CausalVae(PerExampleLoss):
             if any(architecture.parents)
             else None
         )
-        self.decode_latent = MaskedLinear(_latent_mask(architecture))
+        mask = torch.zeros(columns, width, latent)
+        for k, reached in enumerate(architecture.latent_of):
+            mask[list(reached), :, k] = 1
+        self.decode_latent = MaskedLinear(mask.flatten(0, 1))
         if architecture.direct:
             self.register_buffer(DIRECT, torch.zeros(architecture.shapes()[DIRECT]))
         for k, group in enumerate(self.groups):
@@ -76,32 +76,27 @@ class CausalVae(PerExampleLoss):
         self.register_buffer(
             "decoded", torch.tensor([i for group in self.groups for i in group]), persistent=False
         )
-        self._reset(generator)
-
-    def _reset(self, generator: torch.Generator) -> None:
-        self.encode_columns.reset(generator)
-        self.encode_latent.reset(generator)
-        self.decode_latent.reset(generator)
+        for part in (self.encode_columns, self.encode_latent, self.decode_latent):
+            part.reset(generator)
         if self.decode_parents is not None:
             self.decode_parents.reset(generator)
 
     def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
-        """Each group of columns and its layer."""
         layers = (layer for layer in self.children() if isinstance(layer, NodeLinear))
         return list(zip(self.groups, layers, strict=True))
 
     def start_from(self, marginals: Sequence[npt.NDArray[np.float64]]) -> None:
         """Set each column's bias to the log of its released probabilities; training keeps it."""
-        with torch.no_grad():
-            for group, layer in self.decoders():
-                for place, i in enumerate(group):
-                    logs = torch.from_numpy(np.log(marginals[i])).float()
-                    layer.bias[place, : len(logs)] = logs
+        self._set_biases([torch.from_numpy(np.log(shares)).float() for shares in marginals])
 
     @torch.no_grad()
     def start_from_tables(self, direct: Tensor, biases: Sequence[Tensor]) -> None:
         """Set the parents' own logits and each column's biases; training keeps both."""
         self.get_buffer(DIRECT).copy_(direct)
+        self._set_biases(biases)
+
+    @torch.no_grad()
+    def _set_biases(self, biases: Sequence[Tensor]) -> None:
         for group, layer in self.decoders():
             for place, i in enumerate(group):
                 layer.bias[place, : len(biases[i])] = biases[i]
@@ -156,7 +151,7 @@ class CausalVae(PerExampleLoss):
         """Mean and log variance of q(z | x), each `[..., batch, latent]`."""
         hidden = torch.relu(self.encode_columns(codes).squeeze(-2))
         mean, log_variance = self.encode_latent(hidden).chunk(2, dim=-1)
-        return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
+        return mean, log_variance.clamp(-8.0, 4.0)
 
     def _inputs(self, codes: Tensor, z: Tensor) -> Tensor:
         """Inputs of the hidden units of each column, `[..., batch, columns, hidden]`."""
@@ -218,20 +213,7 @@ class CausalVae(PerExampleLoss):
 
 
 def _decoder(group: int) -> str:
-    """Name of the layer that decodes a group of columns."""
     return DECODE_LEVELS + (f"_{group}" if group else "")
-
-
-def _latent_mask(architecture: Architecture) -> Tensor:
-    mask = torch.zeros(len(architecture.sizes), architecture.hidden, len(architecture.latent_of))
-    for k, reached in enumerate(architecture.latent_of):
-        mask[list(reached), :, k] = 1
-    return mask.flatten(0, 1)
-
-
-# --- activation ---
-#
-# The activation of the hidden units of a causal VAE, arranged for training.
 
 
 class Activation(torch.autograd.Function):
@@ -244,15 +226,8 @@ class Activation(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, order: Tensor) -> Tensor:
-        hidden = (
-            inputs.transpose(-3, -2)
-            .index_select(-3, order)
-            .mul_(2)
-            .sigmoid_()
-            .mul_(2)
-            .sub_(1)
-            .transpose(-3, -2)
-        )
+        own = inputs.transpose(-3, -2).index_select(-3, order)
+        hidden = own.mul_(2).sigmoid_().mul_(2).sub_(1).transpose(-3, -2)
         ctx.save_for_backward(hidden, order)
         ctx.columns = inputs.shape[-2]
         return hidden

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from synthdp.data.domain import Domain
 from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
-from synthdp.model.estimands import check_regressions, check_strata, estimand_rounds
+from synthdp.model.estimands import check_estimands, estimand_rounds
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
@@ -35,22 +35,17 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
         ),
         estimands=estimand_rounds(spec, domain),
     )
-    check_strata(plan, spec)
-    check_regressions(plan, spec)
+    check_estimands(plan, spec)
     return plan
 
 
 # --- total ---
-#
-# The noisy number of rows against the declared one: is this the declared table?
 #
 # Every table counts all rows, so the sum of its cells is their number plus noise of a known
 # deviation; it costs nothing more. A total is compared with public numbers: the declared one, or
 # half and twice that, which is what `approximate` allows.
 
 
-FACTOR = 2.0
-"""A declared number that is rounded to one digit is within this factor of the true one."""
 DEVIATIONS = 4.0
 """Standard deviations by which a total may lie outside.
 
@@ -88,8 +83,8 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
         WrongTableError: the total is more than `DEVIATIONS` beyond what `approximate` allows.
     """
     total, expected = noisy_total(tables), expected_fit_rows(spec)
-    low = 0.0 if isinstance(spec.dataset.privacy_unit, IdUnit) else expected / FACTOR
-    high = expected * FACTOR
+    low = 0.0 if isinstance(spec.dataset.privacy_unit, IdUnit) else expected / 2
+    high = expected * 2
     declared = spec.dataset.rows.value
     fitted = f", {expected:,.0f} of them to fit" if expected < declared else ""
     comparison = (
@@ -104,8 +99,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
                 " (--force drops this run): that pays again. `synthdp resume` would stop here again"
             ),
         )
-    off = abs(total.rows - expected) > _slack(total, spec, expected)
-    if not off:
+    if abs(total.rows - expected) <= _slack(total, spec, expected):
         return []
     left = ""
     if isinstance(spec.dataset.privacy_unit, IdUnit):

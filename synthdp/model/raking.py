@@ -12,15 +12,16 @@ import pandas as pd
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
 from synthdp.graph.margins import Probabilities
-from synthdp.model.estimands import estimand_name, strata_of
+from synthdp.model.estimands import estimand_name, sums_of
 from synthdp.model.row_selection import CLEAR, MeasuredPair, blended
 from synthdp.privacy.mechanisms.sums import NoisySums, StratumSums, Sums
-from synthdp.spec.model import AskedEstimand, EffectEstimand, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
-RAKING_ROUNDS = 50
-"""Most rounds of proportional fitting."""
-RAKING_TOLERANCE = 1e-4
-"""Total variation of the worst margin at which fitting stops."""
+ROUNDS = 5
+"""Rounds in which strata and single columns are followed in turn."""
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.intp]
 
 
 def rake(
@@ -66,12 +67,12 @@ def raking_factors(
     """A factor of each level of the named columns, `[levels]` each.
 
     Rows weighted by the product of their factors (and `start` `[rows]`, if there is one) follow
-    `targets`. Iterative proportional fitting
-    of row weights (Deming and Stephan, 1940). A level that `codes` lacks has the factor 1.
+    `targets`, all up to a total variation of 1e-4. Iterative proportional fitting of row weights
+    (Deming and Stephan, 1940). A level that `codes` lacks has the factor 1.
     """
     weights = np.full(len(codes), 1 / len(codes)) if start is None else start / start.sum()
     factors = [np.ones(len(target)) for target in targets]
-    for _ in range(RAKING_ROUNDS):
+    for _ in range(50):
         worst = 0.0
         for factor, column, target in zip(factors, columns, targets, strict=True):
             current = np.bincount(codes[:, column], weights=weights, minlength=len(target))
@@ -82,34 +83,17 @@ def raking_factors(
             if moved.sum() > 0:
                 weights = moved / moved.sum()
                 factor *= ratio / moved.sum()
-        if worst < RAKING_TOLERANCE:
+        if worst < 1e-4:
             break
     return factors
 
 
-# --- strata raking ---
-#
-# Rows that follow what was measured by stratum: post-processing of released values.
+# --- strata ---
 #
 # The counts of an estimand's strata are a table, and their sums are means. Weights of drawn rows
 # are changed until both are followed as far as they are clear of their noise: each stratum by a
 # factor, and the rows inside by exp(b u), u the bounded number (calibration of weights; Deville
 # and Särndal, "Calibration estimators in survey sampling", 1992).
-
-
-FEWEST = 20.0
-"""Rows of a stratum below which its mean is not followed."""
-STEPS = 3
-"""Newton steps towards a stratum's mean, in each sweep."""
-LONGEST = 2.0
-"""The most that a step changes the logarithm of a weight."""
-MIN_SPREAD = 1e-6
-"""Variance of a stratum's numbers below which its mean cannot be moved."""
-ROUNDS = 5
-"""Rounds in which strata and single columns are followed in turn."""
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -163,7 +147,7 @@ class Strata:
 
         Counts are blended as two-way tables are. Differences of means are taken to have one
         variance over all strata, which is the excess of their squares over the noise (method of
-        moments).
+        moments). No mean of fewer than 20 rows is followed.
         """
         ids, flat = placed.strata.ravel(), weights.ravel() * (self.rows / float(weights.sum()))
         counts = self.sums.counts.ravel()
@@ -173,7 +157,7 @@ class Strata:
         means, _ = _moments(flat, placed, self.size)
         if self.mechanism.number is None:
             return Pull(placed, wanted, np.full(self.size, np.nan))
-        clear = counts > max(FEWEST, CLEAR * self.sums.sigma)
+        clear = counts > max(20.0, CLEAR * self.sums.sigma)
         safe = np.where(clear, counts, 1.0)
         told = np.clip(self.sums.sums.ravel() / safe, -1, 1)
         noise = self.sums.sigma**2 * (1 + told**2) / safe**2
@@ -194,14 +178,18 @@ class Pull:
     means: Floats
 
     def on(self, weights: Floats) -> Floats:
-        """Weights of the same total and shape that follow them."""
+        """Weights of the same total and shape that follow them, by three Newton steps to means.
+
+        No step changes the logarithm of a weight by more than 2, and means of strata whose numbers
+        have no variance are left.
+        """
         ids, total = self.placed.strata.ravel(), float(weights.sum())
         flat, numbers = weights.ravel(), self.placed.numbers.ravel()
-        for _ in range(0 if np.isnan(self.means).all() else STEPS):
+        for _ in range(0 if np.isnan(self.means).all() else 3):
             now, spread = _moments(flat, self.placed, len(self.means))
-            movable = (spread > MIN_SPREAD) & ~np.isnan(self.means)
+            movable = (spread > 1e-6) & ~np.isnan(self.means)
             step = np.divide(self.means - now, spread, out=np.zeros_like(now), where=movable)
-            by = np.append(np.clip(step, -LONGEST, LONGEST), 0.0)
+            by = np.append(np.clip(step, -2.0, 2.0), 0.0)
             flat = flat * np.exp(by[ids] * numbers)
         held = np.bincount(ids, weights=flat, minlength=len(self.counts)).astype(np.float64)
         flat = flat * np.divide(self.counts, held, out=np.ones_like(held), where=held > 0)[ids]
@@ -226,8 +214,10 @@ def strata_to_follow(
     found = []
     for i, estimand in enumerate(spec.estimands):
         measured = sums.get(estimand_name(i))
-        if isinstance(estimand, AskedEstimand | EffectEstimand) and isinstance(measured, NoisySums):
-            found.append(Strata(strata_of(spec, domain, estimand), measured, rows))
+        if isinstance(measured, NoisySums):
+            mechanism = sums_of(spec, domain, estimand)
+            assert isinstance(mechanism, StratumSums)
+            found.append(Strata(mechanism, measured, rows))
     return found
 
 

@@ -22,41 +22,45 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.margins import pooled
-from synthdp.graph.predict import PairTables, fitted_to_margins, pair_tables
+from synthdp.graph.predict import fitted_to_margins, pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-MAX_PAIRS = 512
-"""Most pairs of columns whose tables are counted; of more, a random choice."""
-MAX_CELLS = 1 << 20
-"""Most cells of the counted tables; of more, a random choice."""
-MAX_ROWS = 1_000_000
-"""Number of rows above which the error of independent draws is not worth the time."""
-MAX_ROUNDS = 400
-"""Most rounds of exchanges."""
-ROWS_OF_ROUND = 20
-"""Rows of the table for each round."""
-MIN_TRIED = 500
-"""Fewest rows that a round looks at, of the chosen ones and of the pool."""
-MAX_KEPT = 1 << 20
-"""Most cells of a pool's rows that are kept: 8 MiB."""
-MAX_LOOKED_UP = 1 << 22
-"""Most cells of the rows that a round looks at: 32 MiB.
-
-It allows nearly all rows of Adult, and fewer where there are more pairs.
-"""
-TRIED = 6
-"""Rows that are looked at for each exchanged row."""
 CLEAR = 3.0
 """Standard deviations of its noise that the sum of a measured table must exceed."""
-FASTER = 1.2
-"""Factor of the number of rows exchanged at once, after a round that helped."""
-SLOWER = 0.5
-"""Factor of the number of rows exchanged at once, after a round that did not help."""
-
 LITTLE = 0.1
 """Noise of a smoothed table's cells, in rows."""
 
 Weights = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """Limits and pace of the exchange of rows."""
+
+    max_pairs: int = 512
+    """Most pairs of columns whose tables are counted; of more, a random choice."""
+    max_cells: int = 1 << 20
+    """Most cells of the counted tables; of more, a random choice."""
+    max_rows: int = 1_000_000
+    """Number of rows above which the error of independent draws is not worth the time."""
+    max_rounds: int = 400
+    """Most rounds of exchanges, and at most one for each `rows_of_round` rows of the table."""
+    rows_of_round: int = 20
+    min_tried: int = 500
+    """Fewest rows that a round looks at, of the chosen ones and of the pool."""
+    max_kept: int = 1 << 20
+    """Most cells of a pool's rows that are kept: 8 MiB."""
+    max_looked_up: int = 1 << 22
+    """Most cells of the rows that a round looks at: 32 MiB, nearly all rows of Adult."""
+    tried: int = 6
+    """Rows that are looked at for each exchanged row."""
+    faster: float = 1.2
+    """Factor of the number of rows exchanged at once, after a round that helped."""
+    slower: float = 0.5
+    """The same after a round that did not help."""
+
+
+SETTINGS = SelectionSettings()
 
 
 @dataclass(frozen=True)
@@ -86,23 +90,11 @@ def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[M
             if table.has(pair):
                 by_pair[pair].append(table)
     margins = [pooled(containing, pair) for pair, containing in by_pair.items()]
-    margins = sorted(margins, key=lambda t: (t.sigma, t.counts.size))[:MAX_PAIRS]
+    margins = sorted(margins, key=lambda t: (t.sigma, t.counts.size))[: SETTINGS.max_pairs]
     cells = np.cumsum([t.counts.size for t in margins])
     return [
         MeasuredPair((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma)
-        for t in margins[: int((cells <= MAX_CELLS).sum())]
-    ]
-
-
-def smoothed_pairs(tables: PairTables, domain: Domain) -> list[MeasuredPair]:
-    """The smoothed tables of all pairs that show a dependence."""
-    return [
-        MeasuredPair(
-            (domain.index(first), domain.index(second)),
-            tables.rows * tables.table(first, second),
-            LITTLE,
-        )
-        for first, second in tables.dependent
+        for t in margins[: int((cells <= SETTINGS.max_cells).sum())]
     ]
 
 
@@ -111,11 +103,18 @@ def pairs_to_follow(
 ) -> list[MeasuredPair]:
     """The two-way tables that the rows are held to.
 
-    They are `smooth` where the model started from smoothed tables.
+    Where the model started from smoothed tables they are `smooth`: of all pairs that show a
+    dependence.
     """
-    if smooth:
-        return smoothed_pairs(pair_tables(tables, domain), domain)
-    return measured_pairs(tables, domain.names)
+    if not smooth:
+        return measured_pairs(tables, domain.names)
+    smoothed = pair_tables(tables, domain)
+    return [
+        MeasuredPair(
+            (domain.index(a), domain.index(b)), smoothed.rows * smoothed.table(a, b), LITTLE
+        )
+        for a, b in smoothed.dependent
+    ]
 
 
 def balanced(
@@ -138,17 +137,17 @@ def balanced(
     share = weights / weights.sum()
     points = (np.arange(rows) + rng.random()) / rows
     chosen = np.minimum(np.searchsorted(np.cumsum(share), points, side="right"), len(pool) - 1)
-    if len(sizes) < 2 or (rows > MAX_ROWS and not measured):
-        return _shuffled(pool, chosen, rng)
-    cells = _Cells(sizes, [m.columns for m in measured], rng)
-    if cells.total:
+    worth = len(sizes) > 1 and (rows <= SETTINGS.max_rows or bool(measured))
+    cells = _Cells(sizes, [m.columns for m in measured], rng) if worth else None
+    if cells is not None and cells.total:
         wanted = cells.counts(pool, share * rows)
         for table in measured:
             part = cells.slice_of(table.columns)
             model = wanted[part].reshape(cells.shape_of(table.columns))
             wanted[part] = with_margins(blended(model, table), model).ravel()
         _exchange(pool, chosen, cells, wanted, rng)
-    return _shuffled(pool, chosen, rng)
+    selected: Codes = pool[rng.permutation(chosen)]
+    return selected
 
 
 def _exchange(
@@ -161,11 +160,12 @@ def _exchange(
     """Exchange rows of `chosen`, in place, so that the counts of its cells come near `wanted`."""
     rows, importance, cells_of = len(chosen), 1 / (wanted + 1), cells.lookup(pool)
     present = cells.counts(pool[chosen], np.ones(rows))
-    max_tried = max(MIN_TRIED, min(rows, MAX_LOOKED_UP // len(cells.first)))
+    fewest = SETTINGS.min_tried
+    max_tried = max(fewest, min(rows, SETTINGS.max_looked_up // len(cells.first)))
     step = max(1.0, min(rows, max_tried) / 400)
-    for _ in range(min(MAX_ROUNDS, 1 + rows // ROWS_OF_ROUND)):
+    for _ in range(min(SETTINGS.max_rounds, 1 + rows // SETTINGS.rows_of_round)):
         excess = present - wanted
-        tried = min(rows, max_tried, max(MIN_TRIED, int(TRIED * step)))
+        tried = min(rows, max_tried, max(fewest, int(SETTINGS.tried * step)))
         place, other = rng.choice(rows, tried, replace=False), rng.integers(0, len(pool), tried)
         leave, enter = cells_of(chosen[place]), cells_of(other)
         pull = (2 * excess * importance).astype(np.float32)
@@ -181,9 +181,9 @@ def _exchange(
         if (importance * change * (2 * excess + change)).sum() < 0:
             present += change
             chosen[place[first]] = other[second]
-            step = min(step * FASTER, max_tried / 4)
+            step = min(step * SETTINGS.faster, max_tried / 4)
         else:
-            step = max(step * SLOWER, 1.0)
+            step = max(step * SETTINGS.slower, 1.0)
 
 
 def blended(
@@ -228,12 +228,24 @@ def with_margins(table: Weights, model: Weights) -> Weights:
 
 
 class _Cells:
-    """The cells of the counted two-way tables, one table after the other."""
+    """The cells of the counted two-way tables, one table after the other.
+
+    Counted are the tables of the pairs `needed`, and of others within the limits.
+    """
 
     def __init__(
         self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator
     ) -> None:
-        pairs = _counted_pairs(sizes, {(min(pair), max(pair)) for pair in needed}, rng)
+        wanted = {(min(pair), max(pair)) for pair in needed}
+        every = itertools.combinations(range(len(sizes)), 2)
+        others = [pair for pair in every if pair not in wanted]
+        if len(others) > SETTINGS.max_pairs:
+            some = rng.choice(len(others), SETTINGS.max_pairs, replace=False)
+            others = [others[k] for k in some]
+        cells = np.asarray([sizes[i] * sizes[j] for i, j in others], dtype=np.int64)
+        order = rng.permutation(len(others))
+        fits = np.cumsum(cells[order]) <= SETTINGS.max_cells
+        pairs = sorted(wanted | {others[k] for k in order[fits]})
         self.sizes, self.place = tuple(sizes), {pair: k for k, pair in enumerate(pairs)}
         self.first, self.second = np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
         self.width = np.asarray(sizes, dtype=np.int64)[self.second]
@@ -246,7 +258,6 @@ class _Cells:
         return self.sizes[min(columns)], self.sizes[max(columns)]
 
     def slice_of(self, columns: tuple[int, int]) -> slice:
-        """Where the cells of a table are."""
         begin = int(self.offset[self.place[min(columns), max(columns)]])
         return slice(begin, begin + math.prod(self.shape_of(columns)))
 
@@ -259,16 +270,15 @@ class _Cells:
         return cells
 
     def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
-        """The cells of rows of the pool by their positions.
+        """The cells `[rows, pairs]` of rows of the pool by their positions.
 
         They are computed once for all rows of a small pool.
         """
-        if len(pool) * len(self.first) > MAX_KEPT:
+        if len(pool) * len(self.first) > SETTINGS.max_kept:
             return lambda rows: self.of(pool[rows])
         return self.of(pool).__getitem__
 
     def tally(self, cells: npt.NDArray[np.int64]) -> Weights:
-        """How often each cell occurs, `[cells]`."""
         return np.bincount(cells.ravel(), minlength=self.total).astype(np.float64)
 
     def counts(self, rows: Codes, weights: Weights) -> Weights:
@@ -280,21 +290,3 @@ class _Cells:
             counted = np.bincount(cells, weights=weights)
             out[offset : offset + len(counted)] = counted
         return out
-
-
-def _counted_pairs(
-    sizes: Sequence[int], needed: set[tuple[int, int]], rng: np.random.Generator
-) -> list[tuple[int, int]]:
-    """The pairs whose tables are counted: those `needed`, and others within the limits."""
-    others = [pair for pair in itertools.combinations(range(len(sizes)), 2) if pair not in needed]
-    if len(others) > MAX_PAIRS:
-        others = [others[k] for k in rng.choice(len(others), MAX_PAIRS, replace=False)]
-    cells = np.asarray([sizes[i] * sizes[j] for i, j in others], dtype=np.int64)
-    order = rng.permutation(len(others))
-    fits = np.cumsum(cells[order]) <= MAX_CELLS
-    return sorted(needed | {others[k] for k in order[fits]})
-
-
-def _shuffled(pool: Codes, chosen: npt.NDArray[np.intp], rng: np.random.Generator) -> Codes:
-    rows: Codes = pool[rng.permutation(chosen)]
-    return rows

@@ -11,19 +11,12 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import Probabilities
+from synthdp.model import raking
 from synthdp.model.architecture import Architecture
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress, targets_of
 from synthdp.model.planning import noisy_total
-from synthdp.model.raking import (
-    ROUNDS,
-    Floats,
-    Strata,
-    followed_weights,
-    joined,
-    rake,
-    strata_to_follow,
-)
+from synthdp.model.raking import Floats, Strata
 from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
@@ -31,9 +24,6 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
-
-TRIED_ROWS = 4096
-"""Rows that are drawn and decoded to try the constraints."""
 
 
 def sample(
@@ -60,7 +50,7 @@ def sample(
 
 
 def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generator) -> None:
-    """Draw and decode some rows, to check that the trained model can fulfil the constraints.
+    """Draw and decode 4096 rows, to check that the trained model can fulfil the constraints.
 
     It runs before any step that takes long.
 
@@ -72,12 +62,11 @@ def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generat
         return
     synthesizer, threads = fitted.synthesizer.value, spec.compute.threads
     law = LevelLaw.of_tables(fitted.tables.value, constraints.domain)
-    codes = constraints.draw(
-        lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=threads), rng=rng),
-        TRIED_ROWS,
-        rng=rng,
-    )
-    constraints.decode(codes, rng=rng)
+
+    def drawn(rows: int) -> Codes:
+        return law.drawn(synthesizer.sample(rows, rng=rng, threads=threads), rng=rng)
+
+    constraints.decode(constraints.draw(drawn, 4096, rng=rng), rng=rng)
 
 
 def drawn_last(
@@ -99,8 +88,6 @@ def drawn_last(
 
 @dataclass(frozen=True)
 class _TableDraw:
-    """The steps of `sample`."""
-
     spec: ReleaseSpec
     domain: Domain
     constraints: Constraints
@@ -110,7 +97,6 @@ class _TableDraw:
 
     @property
     def rows(self) -> int:
-        """Rows of the synthetic table."""
         return self.spec.sampling.rows or self.spec.dataset.rows.value
 
     def draw(
@@ -124,11 +110,11 @@ class _TableDraw:
         self.begin("raking")
         columns, groups, margins = range(len(self.domain)), law.groups, law.coarse_margins
         if not self.spec.sampling.balance:
-            return rake(pool, law.margins, columns=columns, rows=self.rows, rng=self.rng)
+            return raking.rake(pool, law.margins, columns=columns, rows=self.rows, rng=self.rng)
         coarse = groups.of(pool)
-        strata = strata_to_follow(self.spec, self.domain, sums, noisy_total(tables).rows)
+        strata = raking.strata_to_follow(self.spec, self.domain, sums, noisy_total(tables).rows)
         placed = [one.placed(pool, self.rng) for one in strata]
-        weights = followed_weights(coarse, margins, strata, placed)
+        weights = raking.followed_weights(coarse, margins, strata, placed)
         self.begin("choosing rows")
         smooth = synthesizer.architecture.direct
         measured = pairs_to_follow(tables, self.domain, smooth=smooth)
@@ -159,11 +145,8 @@ class _TableDraw:
             codes = synthesizer.sample(rows, rng=self.rng, threads=threads, progress=self.progress)
             return law.drawn(codes, rng=self.rng)
 
-        return self.constraints.draw(
-            drawn,
-            self.rows * sampling.oversample if sampling.rake else self.rows,
-            rng=self.rng,
-        )
+        wanted = self.rows * (sampling.oversample if sampling.rake else 1)
+        return self.constraints.draw(drawn, wanted, rng=self.rng)
 
 
 @dataclass(frozen=True)
@@ -192,10 +175,8 @@ class _Redraw:
         order = kd_tree_order(codes[:, first], [self.domain.columns[i] for i in first])
         conditionals = self.synthesizer.probabilities(codes, last, rng=rng)
         for target, probabilities in zip(last, conditionals, strict=True):
-            margin = self.margins[target]
-            raked = raked_probabilities(
-                probabilities, codes, target, margin, self.measured, architecture.sizes
-            )
+            margin, sizes = self.margins[target], architecture.sizes
+            raked = raked_probabilities(probabilities, codes, target, margin, self.measured, sizes)
             raked = self.pulled(raked, codes, target, last)
             codes[:, target] = stratified_draw(raked, order, rng=rng)
         return last
@@ -215,11 +196,11 @@ class _Redraw:
             codes[:, target] = level
             at_levels.append(self.fine(codes, last))
         pulls = [
-            one.pull(probabilities, joined(one.placed(c, self.table.rng) for c in at_levels))
+            one.pull(probabilities, raking.joined(one.placed(c, self.table.rng) for c in at_levels))
             for one in asked
         ]
         wanted = self.margins[target] * len(codes)
-        for _ in range(ROUNDS):
+        for _ in range(raking.ROUNDS):
             for pull in pulls:
                 probabilities = pull.on(probabilities)
             probabilities = probabilities * (wanted / np.maximum(probabilities.sum(0), 1e-12))

@@ -23,12 +23,6 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.margins import Probabilities
 from synthdp.model.row_selection import MeasuredPair, blended
 
-DIRECTIONS = 20
-"""Number of principal directions in which rows are split."""
-LEAF = 4
-"""Number of rows that are not split any more."""
-ROUNDS = 10
-"""Rounds of proportional fitting."""
 DOUBT = (0.5, 50.0)
 """Standard error of the model's counts of a cause's and a target's level: share, and most rows."""
 
@@ -90,7 +84,7 @@ def raked_probabilities(
             model = _sums(raked, level, sizes[other])
             both = blended(model if other < target else model.T, table, doubt=DOUBT)
             wanted.append((level, both if other < target else both.T))
-    for _ in range(ROUNDS):
+    for _ in range(10):
         for level, counts in wanted:
             now, rows = _sums(raked, level, len(counts)), counts.sum(1, keepdims=True)
             wanted_counts = counts * now.sum(1, keepdims=True)
@@ -114,25 +108,8 @@ def kd_tree_order(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[
     """An order `[rows]` of the rows of levels `[rows, columns]` in which neighbours are similar.
 
     Rows are halved at the median of the principal direction of largest variance, and so are the
-    halves: a k-d tree, read from left to right.
-    """
-    points = _points(codes, columns)
-    turned: Points = points @ np.linalg.eigh(points.T @ points)[1][:, -DIRECTIONS:]
-    order, waiting = np.arange(len(turned)), [(0, len(turned))]
-    while waiting:
-        start, end = waiting.pop()
-        if end - start > LEAF:
-            rows, middle = order[start:end], (end - start) // 2
-            widest = turned[rows].var(0).argmax()
-            order[start:end] = rows[np.argpartition(turned[rows, widest], middle)]
-            waiting += [(start, start + middle), (start + middle, end)]
-    return order
-
-
-def _points(codes: Codes, columns: Sequence[ColumnDomain]) -> Points:
-    """Rows as centred points `[rows, dimensions]`.
-
-    Ordered levels become standardised numbers, others indicators.
+    halves, down to four: a k-d tree of 20 directions, read from left to right. Ordered levels are
+    standardised numbers, others indicators.
     """
     parts: list[Points] = []
     for level, column in zip(codes.T, columns, strict=True):
@@ -143,4 +120,13 @@ def _points(codes: Codes, columns: Sequence[ColumnDomain]) -> Points:
             parts.append(np.eye(column.levels, dtype=np.float32)[level])
     points: Points = np.concatenate(parts, 1)
     points -= points.mean(0)
-    return points
+    turned: Points = points @ np.linalg.eigh(points.T @ points)[1][:, -20:]
+    order, waiting = np.arange(len(turned)), [(0, len(turned))]
+    while waiting:
+        start, end = waiting.pop()
+        if end - start > 4:
+            rows, middle = order[start:end], (end - start) // 2
+            widest = turned[rows].var(0).argmax()
+            order[start:end] = rows[np.argpartition(turned[rows, widest], middle)]
+            waiting += [(start, start + middle), (start + middle, end)]
+    return order

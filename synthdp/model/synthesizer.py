@@ -26,19 +26,8 @@ from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError, one_thread
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.margins import Probabilities
-from synthdp.model.ancestral import (
-    CHUNK_ROWS,
-    ColumnSampler,
-    Floats,
-    Weights,
-    causal_order,
-    column_samplers,
-    draw,
-    latents,
-    levels_of,
-    log_softmax,
-    probabilities_given_others,
-)
+from synthdp.model import ancestral
+from synthdp.model.ancestral import Floats, Weights
 from synthdp.model.architecture import DECODE_LEVELS, Architecture
 
 if TYPE_CHECKING:
@@ -83,7 +72,8 @@ class Synthesizer:
             ValueError: `do` names an unknown column or level.
         """
         out = np.empty((rows, len(self.columns)), dtype=np.uint16)
-        sizes = [min(CHUNK_ROWS, rows - start) for start in range(0, rows, CHUNK_ROWS)]
+        step = ancestral.CHUNK_ROWS
+        sizes = [min(step, rows - start) for start in range(0, rows, step)]
         done = 0
         for codes, _ in self.draws(sizes, rng=rng, do=do, threads=threads):
             out[done : done + len(codes)] = codes
@@ -116,18 +106,13 @@ class Synthesizer:
             raise ValueError(
                 f"given: column {both[0]!r} is set by do, so it cannot be conditioned on"
             )
-        samplers = self._samplers()
+        samplers = ancestral.column_samplers(self.architecture, self.weights)
         # Sampling is post-processing, so the caller may seed its generator for repeatable samples.
         seeds = np.random.default_rng(int(rng.integers(2**63)))
 
         def chunk(size: int, seed: int) -> tuple[Codes, LogWeights]:
-            codes, weights = draw(
-                samplers,
-                size,
-                do=fixed,
-                given=evidence,
-                rng=np.random.default_rng(seed),
-            )
+            own = np.random.default_rng(seed)
+            codes, weights = ancestral.draw(samplers, size, do=fixed, given=evidence, rng=own)
             return codes.T.astype(np.uint16), weights
 
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
@@ -142,10 +127,11 @@ class Synthesizer:
         `[rows, all columns]` are read at each step of the iterator, so a caller may draw a column
         again before the next one.
         """
-        samplers = {s.column: s for s in self._samplers()} if columns else {}
+        every = ancestral.column_samplers(self.architecture, self.weights) if columns else []
+        samplers = {s.column: s for s in every}
         for column in columns:
             with one_thread():
-                found = probabilities_given_others(samplers, codes, column, rng=rng)
+                found = ancestral.probabilities_given_others(samplers, codes, column, rng=rng)
             yield found
 
     def elbo(
@@ -157,12 +143,12 @@ class Synthesizer:
         """
         import torch
 
-        model, levels = self._model(), torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
-        noise = torch.randn(draws, model.latent, generator=generator).repeat_interleave(
-            len(codes), 0
-        )
+        model = _starting(self.architecture)
+        model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in self.weights.items()})
+        levels = torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
+        noise = torch.randn(draws, model.latent, generator=generator)
         with torch.no_grad():
-            surprise: torch.Tensor = model(levels, noise)
+            surprise: torch.Tensor = model.eval()(levels, noise.repeat_interleave(len(codes), 0))
         return -surprise.double().view(draws, len(codes)).mean(0).numpy()
 
     def calibrated(
@@ -174,7 +160,6 @@ class Synthesizer:
         return replace(self, weights={**self.weights, f"{DECODE_LEVELS}.bias": bias})
 
     def _levels(self, what: str, named: Mapping[str, int]) -> dict[int, int]:
-        """Levels by the position of their column."""
         levels = {}
         for name, level in named.items():
             if name not in self.columns:
@@ -189,18 +174,6 @@ class Synthesizer:
                 )
             levels[column] = level
         return levels
-
-    def _samplers(self) -> list[ColumnSampler]:
-        return column_samplers(self.architecture, self.weights)
-
-    def _model(self) -> CausalVae:
-        import torch
-
-        from synthdp.model.network import CausalVae
-
-        model = CausalVae(self.architecture, generator=torch.Generator().manual_seed(0))
-        model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in self.weights.items()})
-        return model.eval()
 
     def save(self, folder: Path) -> None:
         """Write `model.safetensors` and `model.json`."""
@@ -233,14 +206,8 @@ class Synthesizer:
             weights = load_file(folder / WEIGHTS_FILE)
             architecture = Architecture.from_json(content["architecture"])
             columns, stated = tuple(content["columns"]), content["shapes"]
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,  # a type of number that NumPy has not
-            SafetensorError,
-        ) as error:
+        # An attribute error is a type of number that NumPy has not.
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
             raise VerifyError(
                 f"cannot read the model in {folder.name}: {type(error).__name__}"
             ) from None
@@ -259,15 +226,15 @@ class Synthesizer:
         Sizes are compared with the weights first, so that no file can ask for more memory than it
         brings.
         """
-        if not self._plausible_architecture():
+        weights = self.weights
+        if not self._plausible_architecture() or self.architecture.shapes() != {
+            name: weight.shape for name, weight in weights.items()
+        }:
             return False
-        shapes = {name: weight.shape for name, weight in self.weights.items()}
-        if shapes != self.architecture.shapes():
-            return False
-        if not all(map(_finite_float32, self.weights.values())):
+        if not all(w.dtype == np.float32 and np.isfinite(w).all() for w in weights.values()):
             return False
         try:
-            causal_order(self.architecture)
+            ancestral.causal_order(self.architecture)
         except nx.NetworkXUnfeasible:
             return False
         return True
@@ -288,10 +255,6 @@ class Synthesizer:
         return len(columns) * max(map(len, shape.parents)) <= MAX_SLOTS
 
 
-def _finite_float32(weight: Floats) -> bool:
-    return weight.dtype == np.float32 and bool(np.isfinite(weight).all())
-
-
 def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, Floats]:
     """A copy of a network's weights that needs no PyTorch."""
     return {name: value.detach().cpu().numpy().copy() for name, value in state.items()}
@@ -299,12 +262,15 @@ def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, Floats]:
 
 def untrained(domain: Domain, architecture: Architecture) -> Synthesizer:
     """A synthesizer with starting weights only (tests, cost estimates)."""
+    return Synthesizer(domain.names, architecture, arrays(_starting(architecture).state_dict()))
+
+
+def _starting(architecture: Architecture) -> CausalVae:
     import torch
 
     from synthdp.model.network import CausalVae
 
-    model = CausalVae(architecture, generator=torch.Generator().manual_seed(0))
-    return Synthesizer(domain.names, architecture, arrays(model.state_dict()))
+    return CausalVae(architecture, generator=torch.Generator().manual_seed(0))
 
 
 def _in_threads(
@@ -334,21 +300,6 @@ def _in_threads(
             pool.shutdown(cancel_futures=True)
 
 
-# --- margin biases ---
-#
-# Biases that give a trained decoder the released margins. All of it is post-processing.
-#
-# Noise in the decoder's weights moves the margins of its columns, and more so for later columns in
-# causal order. Given the columns before it, drawn by what is already calibrated, a column's margin
-# depends on its biases alone.
-
-
-ROUNDS = 10
-"""Rounds of proportional fitting of a column."""
-MAX_SHIFT = 20.0
-"""Largest change of a bias, up or down."""
-
-
 def calibrated_bias(
     architecture: Architecture,
     weights: Weights,
@@ -359,29 +310,32 @@ def calibrated_bias(
 ) -> Floats:
     """`decode_levels.bias`, `[columns, levels]`, that gives the margins `targets`.
 
-    Column i has the margin `targets[i]` in `rows` drawn rows. Columns come in causal order; each
-    round multiplies the odds of a level by its wanted over its present probability, which is
-    iterative proportional fitting of one margin.
+    Column i has the margin `targets[i]` in `rows` drawn rows. Noise in the decoder's weights moves
+    the margins of its columns, and more so for later columns in causal order. Given the columns
+    before it, drawn by what is already calibrated, a column's margin depends on its biases alone.
+    So columns come in this order; each round multiplies the odds of a level by its wanted over its
+    present probability, which is iterative proportional fitting of one margin. All of it is
+    post-processing.
     """
     bias = weights[f"{DECODE_LEVELS}.bias"].copy()
-    z = latents(len(architecture.latent_of), rows, rng)
+    z = ancestral.latents(len(architecture.latent_of), rows, rng)
     codes = np.zeros((len(targets), rows), np.int32)
-    for sampler in column_samplers(architecture, weights):
+    for sampler in ancestral.column_samplers(architecture, weights):
         logits = sampler.logits(codes, z)
-        shift = _shift(np.exp(log_softmax(logits)), targets[sampler.column])
+        shift = _shift(np.exp(ancestral.log_softmax(logits)), targets[sampler.column])
         bias[sampler.column, : sampler.levels] += shift
         logits += shift[:, None]
-        codes[sampler.column] = levels_of(logits, rng.random(rows, dtype=np.float32))
+        codes[sampler.column] = ancestral.levels_of(logits, rng.random(rows, dtype=np.float32))
     return bias
 
 
 def _shift(probabilities: Floats, wanted: Probabilities) -> Floats:
     """What to add to the biases of a column, from its `probabilities` `[levels, rows]`."""
     factor, target = np.ones(len(probabilities), np.float32), wanted.astype(np.float32)
-    for _ in range(ROUNDS):
+    for _ in range(10):
         present = factor * (probabilities @ (1 / (factor @ probabilities)))
         present /= probabilities.shape[1]
         factor *= target / np.maximum(present, np.float32(1e-12))
     with np.errstate(divide="ignore"):
-        shift: Floats = np.log(factor).clip(-MAX_SHIFT, MAX_SHIFT)
+        shift: Floats = np.log(factor).clip(-20.0, 20.0)  # the largest change
     return shift

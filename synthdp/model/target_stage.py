@@ -10,8 +10,8 @@ parents, and no longer on z.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import networkx as nx
@@ -31,16 +31,25 @@ from synthdp.privacy.noise import fresh_generator
 
 SCALE = 2.0**-12
 """Factor of hidden units that pass a logit on: tanh(u SCALE) / SCALE is u up to 2e-6 for u < 10."""
-LEVEL_VARIANCE = 0.25
-"""Prior variance of a level's probabilities around p(target), relative to the largest possible."""
-STEP_VARIANCE = 0.05
-"""Prior variance of the difference between neighbouring levels, likewise."""
-ANCHOR = 0.02
-"""Share of the prior around p(target) that the ordered levels keep together."""
-CLEAR = 2.5
-"""Standard deviations of its noise that the rows of a level must exceed."""
-MIN_PROBABILITY = 1e-3
-"""Smallest probability of a target's level, whatever was counted, and its smallest spread."""
+
+
+@dataclass(frozen=True)
+class PriorSettings:
+    """The prior against which noisy counts of a parent and a target are weighed."""
+
+    level_variance: float = 0.25
+    """Variance of a level's probabilities around p(target), relative to the largest possible."""
+    step_variance: float = 0.05
+    """Variance of the difference between neighbouring levels, likewise."""
+    anchor: float = 0.02
+    """Share of the prior around p(target) that the ordered levels keep together."""
+    clear: float = 2.5
+    """Standard deviations of its noise that the rows of a level must exceed."""
+    min_probability: float = 1e-3
+    """Smallest probability of a target's level, whatever was counted, and its smallest spread."""
+
+
+PRIOR = PriorSettings()
 
 
 class TargetRegression(PerExampleLoss):
@@ -95,15 +104,24 @@ class TargetRegression(PerExampleLoss):
         """
         by_level = {c: scores(column) for c, column in enumerate(domain.columns)}
         scored = {c: values for c, values in by_level.items() if values is not None}
-        arrows = self._scored_arrows(scored)
+        graph = nx.DiGraph([(p, t) for t in self.targets for p in self.parents[t]])
+        arrows = {  # of targets in causal order
+            t: [p for p in self.parents[t] if p in scored]
+            for t in nx.lexicographical_topological_sort(graph)
+            if t in self.rows and t in scored
+        }
         rng = fresh_generator()
         strength = common_strength(tables, domain.columns, arrows, self.margins, rng=rng)
         shared = {(p, t) for t, causes in arrows.items() for p in causes} if strength else set()
         biases = {t: self.linear.bias[rows].softmax(0) for t, rows in self.rows.items()}
         shares = {t: share.double().numpy() for t, share in biases.items()}
         for table in tables:
-            for parent, target, counts in self._arrows_of(table, domain):
-                if (parent, target) not in shared:
+            if len(table.columns) != 2:
+                continue
+            first, second = (domain.index(name) for name in table.columns)
+            both = ((first, second, table.counts), (second, first, table.counts.T))
+            for parent, target, counts in both:
+                if parent in self.parents.get(target, ()) and (parent, target) not in shared:
                     column, share = domain.columns[parent], shares[target]
                     ratio = _log_ratio(counts, share, column, sigma=table.sigma)
                     weight = self._set_logits(parent, target, ratio)
@@ -111,17 +129,6 @@ class TargetRegression(PerExampleLoss):
                     self.linear.bias[self.rows[target]] += mean @ weight
         for parent, target in sorted(shared):
             self._set_logits(parent, target, strength * np.outer(scored[parent], scored[target]))
-
-    def _arrows_of(
-        self, table: NoisyTable, domain: Domain
-    ) -> Iterator[tuple[int, int, Probabilities]]:
-        """The arrow of a two-way table to a target: parent, target, counts `[parent, target]`."""
-        if len(table.columns) == 2:
-            first, second = (domain.index(name) for name in table.columns)
-            if first in self.parents.get(second, ()):
-                yield first, second, table.counts
-            if second in self.parents.get(first, ()):
-                yield second, first, table.counts.T
 
     def _set_logits(self, parent: int, target: int, logits: Probabilities) -> Tensor:
         """Set the weights of a parent to those whose logits are nearest, and return them.
@@ -133,13 +140,6 @@ class TargetRegression(PerExampleLoss):
         weight: Tensor = (torch.linalg.pinv(features) @ torch.from_numpy(logits)).float()
         self.linear.weight[self.rows[target], self.columns[parent]] = weight.T
         return weight
-
-    def _scored_arrows(self, scored: Collection[int]) -> dict[int, list[int]]:
-        """Parents with scores of each target with scores, targets in causal order."""
-        graph = nx.DiGraph([(p, t) for t in self.targets for p in self.parents[t]])
-        order = nx.lexicographical_topological_sort(graph)
-        targets = [t for t in order if t in self.rows and t in scored]
-        return {t: [p for p in self.parents[t] if p in scored] for t in targets}
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
         """Negative log-likelihood of the targets of each row, in nats, `[..., batch]`.
@@ -175,7 +175,6 @@ class TargetRegression(PerExampleLoss):
 
 
 def _slices(keys: Sequence[int], lengths: Sequence[int]) -> dict[int, slice]:
-    """Where each key's part lies, one after the other."""
     ends = np.cumsum(lengths).tolist()
     return {
         key: slice(end - length, end) for key, end, length in zip(keys, ends, lengths, strict=True)
@@ -194,20 +193,23 @@ def _log_ratio(
     few rows, or with none but noise, follows its neighbours on both sides.
     """
     seen = np.clip(table, 0, None)
-    rows, spread = np.maximum(seen.sum(1), 1.0), max(float(1 - (share**2).sum()), MIN_PROBABILITY)
-    clear = table.sum(1) > CLEAR * sigma * len(share) ** 0.5
+    rows, spread = (
+        np.maximum(seen.sum(1), 1.0),
+        max(float(1 - (share**2).sum()), PRIOR.min_probability),
+    )
+    clear = table.sum(1) > PRIOR.clear * sigma * len(share) ** 0.5
     precision = clear / (sigma**2 / rows**2 + spread / rows)
     first, last = len(column.spikes), column.levels - column.missing
     body = range(first, last if column.ordered else first)
-    prior = np.full(len(table), 1 / (LEVEL_VARIANCE * spread))
-    prior[body.start : body.stop] *= ANCHOR / max(1, len(body))
+    prior = np.full(len(table), 1 / (PRIOR.level_variance * spread))
+    prior[body.start : body.stop] *= PRIOR.anchor / max(1, len(body))
     system = np.diag(precision + prior)
     for level in body[:-1]:
-        step = np.array([[1, -1], [-1, 1]]) / (STEP_VARIANCE * spread)
+        step = np.array([[1, -1], [-1, 1]]) / (PRIOR.step_variance * spread)
         system[level : level + 2, level : level + 2] += step
     observed = precision[:, None] * seen / rows[:, None]
     probabilities = np.linalg.solve(system, observed + prior[:, None] * share)
-    probabilities = np.maximum(probabilities, np.minimum(MIN_PROBABILITY, share))
+    probabilities = np.maximum(probabilities, np.minimum(PRIOR.min_probability, share))
     ratio: Probabilities = np.log(probabilities / probabilities.sum(1, keepdims=True) / share)
     return ratio
 
@@ -240,7 +242,8 @@ def into_network(
         out["decode_levels.weight"][t] = 0
         out["decode_levels.weight"][t, levels, levels] = 1 / SCALE
         out["decode_levels.bias"][t, levels] = bias
-    lookups = _lookups(without_targets(architecture, list(biases)))
+    left = without_targets(architecture, list(biases)).parents
+    lookups = [architecture.sizes[p] for parents in left for p in parents]
     rest = iter(torch.split(weights["decode_parents.weight"], lookups) if lookups else ())
     rows: list[Tensor] = []
     for column, parents in enumerate(architecture.parents):
@@ -258,8 +261,3 @@ def into_network(
         own[architecture.rows_of_all(kept)] = weights[DIRECT]
         out[DIRECT] = own
     return {**out, "decode_parents.weight": torch.cat(rows), "decode_parents.bias": shared}
-
-
-def _lookups(architecture: Architecture) -> list[int]:
-    """Rows of each (column, parent) of `decode_parents`, in its order."""
-    return [architecture.sizes[p] for parents in architecture.parents for p in parents]

@@ -66,7 +66,6 @@ from synthdp.spec.model import (
     ATTACK_METRICS,
     CONFIDENTIAL_METRICS,
     Effect,
-    EffectEstimand,
     ReleaseSpec,
 )
 from synthdp.spec.model.rules import engine_of
@@ -305,7 +304,7 @@ def _evaluate(
 
 def _effects(spec: ReleaseSpec) -> tuple[Effect, ...]:
     """Effects that are compared: those that were paid for, which no one has to name twice, too."""
-    paid = [e for e in spec.estimands if isinstance(e, EffectEstimand)]
+    paid = [e for e in spec.estimands if isinstance(e, Effect)]
     named = {
         (e.treated, e.control, e.outcome, e.adjust): e for e in (*paid, *spec.evaluation.effects)
     }

@@ -43,7 +43,7 @@ from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import SCORES, estimand_purpose
-from synthdp.spec.model import Gate, Graph, ReleaseSpec, TableEstimand
+from synthdp.spec.model import Gate, Graph, ReleaseSpec
 from synthdp.verify.reader import Check, Reader
 
 # Relative and absolute: another version of the accountant may differ in the last digits.
@@ -387,17 +387,17 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
     """Contingency tables that were paid for and are not among the noisy tables."""
     tables = {(t.columns, t.sigma) for t in read_tables(reader.folder) if not t.starts}
     for i, estimand in enumerate(reader.spec.estimands):
-        if not isinstance(estimand, TableEstimand):
+        if not estimand.table:
             continue
         purpose = estimand_purpose(estimand_name(i))
         charged = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
         sigmas = [sigma for c in charged if (sigma := noise_scale(event_from_json(c)))]
         if not any(
-            columns == estimand.columns and math.isclose(sigma, paid, rel_tol=ESTIMAND_TOLERANCE)
+            columns == estimand.table and math.isclose(sigma, paid, rel_tol=ESTIMAND_TOLERANCE)
             for columns, sigma in tables
             for paid in sigmas
         ):
-            yield f"marginals.json: has no table of {', '.join(estimand.columns)}, of {purpose!r}"
+            yield f"marginals.json: has no table of {', '.join(estimand.table)}, of {purpose!r}"
 
 
 def noise_scale(event: dp_accounting.DpEvent) -> float:
@@ -414,7 +414,6 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
         yield f"{ESTIMANDS}: {len(events)} charges of the ledger are for {purpose!r}, not one"
         return
     estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
-    assert not isinstance(estimand, TableEstimand)
     measured = sums_of(reader.spec, domain, estimand)
     moved = reader.spec.dataset.privacy_unit.max_rows * measured.sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved

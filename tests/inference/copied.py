@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from synthdp.data.domain import Domain
-from synthdp.inference.least_squares import LeastSquares, Posterior, joined, measured
+from synthdp.inference.least_squares import Blocks, LeastSquares, Posterior, joined, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -32,6 +32,11 @@ COLUMNS: dict[str, dict[str, Any]] = {
 Floats = Any
 Analysis = Callable[[Floats], tuple[Floats, Floats]]
 """Estimates and their squared standard errors `[k]`, from weights of cells `[cells]`."""
+
+
+def exact(blocks: Blocks) -> bool:
+    """Whether each level is told apart."""
+    return blocks.count == np.prod([len(labels) for labels in blocks.groups.values()])
 
 
 def population_spec() -> ReleaseSpec:
@@ -138,7 +143,7 @@ def claimed(posterior: Posterior, columns: str) -> bool:
     """Whether the pairs of some columns, or the one, are told level by level."""
     axes = [NAMES.index(name) for name in columns]
     sets = [frozenset(pair) for pair in combinations(axes, 2)] or [frozenset(axes)]
-    return all(s in posterior.blocks and posterior.blocks[s].exact for s in sets)
+    return all(s in posterior.blocks and exact(posterior.blocks[s]) for s in sets)
 
 
 def snippet() -> Callable[[Any, Any], tuple[float, tuple[float, float]]]:

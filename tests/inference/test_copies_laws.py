@@ -21,7 +21,7 @@ from synthdp.inference.least_squares import (
 )
 from tests.inference.conftest import counted
 from tests.inference.conftest import drawn_levels as sample_levels
-from tests.inference.copied import SHAPE, law
+from tests.inference.copied import SHAPE, exact, law
 
 EVEN = (0.4, 0.3, 0.2, 0.1)
 
@@ -52,7 +52,7 @@ def two_columns(counts: Any, sigma: float, domain: Domain) -> dict[Any, Blocks]:
 def test_clear_cells_are_told_apart(domain: Domain) -> None:
     found = two_columns(np.full((3, 6), 100), 5.0, domain)
     assert {tuple(sorted(axes)) for axes in found} == {(0,), (1,), (0, 1)}
-    assert all(blocks.exact for blocks in found.values())
+    assert all(exact(blocks) for blocks in found.values())
     assert found[frozenset({0, 1})].labels.tolist() == np.arange(18).reshape(3, 6).tolist()
 
 
@@ -62,7 +62,7 @@ def test_a_rare_level_joins_its_lighter_neighbour(domain: Domain) -> None:
     counts[:, 5] = 200
     pair = two_columns(counts, 5.0, domain)[frozenset({0, 1})]
     assert pair.groups[1].tolist() == [0, 1, 2, 3, 3, 4] and pair.groups[0].tolist() == [0, 1, 2]
-    assert pair.count == 15 and not pair.exact
+    assert pair.count == 15 and not exact(pair)
 
 
 def test_groups_of_a_pair_are_no_finer_than_those_of_its_columns(domain: Domain) -> None:

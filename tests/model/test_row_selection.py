@@ -5,6 +5,7 @@ rows.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,11 @@ from synthdp.model.row_selection import MeasuredPair, balanced, blended, measure
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 SIZES, POOL, ROWS = (6, 5, 4, 8), 24_000, 3000
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, **limits: float) -> None:
+    settings = replace(balance.SETTINGS, **limits)  # type: ignore[arg-type]
+    monkeypatch.setattr(balance, "SETTINGS", settings)
 
 
 def pool() -> npt.NDArray[np.uint16]:
@@ -87,11 +93,11 @@ def test_two_samples_differ_and_one_column_needs_no_pairs() -> None:
     assert not np.array_equal(first, second)
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MAX_PAIRS", 2), ("MAX_CELLS", 60)])
+@pytest.mark.parametrize(("limit", "most"), [("max_pairs", 2), ("max_cells", 60)])
 def test_of_many_columns_a_part_of_the_pairs_is_held(
     limit: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balance, limit, most)
+    limited(monkeypatch, **{limit: most})
     chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8))
     everything = two_way_error(chosen, np.ones(POOL))
     monkeypatch.undo()
@@ -111,15 +117,15 @@ def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
     rows to gigabytes, without a limit.
     """
     looked, of = list[int](), balance._Cells.of
-    monkeypatch.setattr(balance, "MAX_KEPT", 0)
+    limited(monkeypatch, max_kept=0)
     monkeypatch.setattr(
         balance._Cells, "of", lambda self, rows: (looked.append(len(rows)), of(self, rows))[1]
     )
-    monkeypatch.setattr(balance, "FASTER", 4.0)
+    limited(monkeypatch, faster=4.0)
 
     def chosen(most: int) -> npt.NDArray[np.uint16]:
         looked.clear()
-        monkeypatch.setattr(balance, "MAX_LOOKED_UP", most * 6)  # there are six pairs of columns
+        limited(monkeypatch, max_looked_up=most * 6)  # there are six pairs of columns
         return balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(5))
 
     free = two_way_error(chosen(ROWS), np.ones(POOL))
@@ -129,7 +135,7 @@ def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
 
 
 def test_measured_pairs_are_held_whatever_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balance, "MAX_CELLS", 0)
+    limited(monkeypatch, max_cells=0)
     drawn, table = pool(), MeasuredPair((3, 0), np.full((8, 6), ROWS / 48), 1.0)
     chosen = balanced(
         drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(13), measured=[table]
@@ -198,9 +204,9 @@ def test_of_many_measured_pairs_the_most_precise_are_held(monkeypatch: pytest.Mo
         noisy("cb", np.ones((5, 4)), 1.0),
         noisy("ca", np.ones((5, 3)), 2.0),
     ]
-    monkeypatch.setattr(balance, "MAX_CELLS", 40)
+    limited(monkeypatch, max_cells=40)
     assert [m.columns for m in measured_pairs(tables, "abc")] == [(1, 2), (0, 2)]
-    monkeypatch.setattr(balance, "MAX_PAIRS", 1)
+    limited(monkeypatch, max_pairs=1)
     assert [m.columns for m in measured_pairs(tables, "abc")] == [(1, 2)]
     assert measured_pairs([noisy("a", np.ones(3), 1.0)], "abc") == []
 

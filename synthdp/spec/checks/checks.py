@@ -16,7 +16,7 @@ from synthdp.spec.checks.telling_names import unit_warning
 from synthdp.spec.expressions.operands import outside
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.wording import same_but_for_case
-from synthdp.spec.model import AskedEstimand, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 MAX_TOLD = 101  # of one check: nobody reads more, and suggesting names for them costs time
 
@@ -196,7 +196,7 @@ def _labels_without_graph(spec: ReleaseSpec) -> Iterator[str]:
 def _asked_of_nobody(spec: ReleaseSpec) -> Iterator[str]:
     """Conditions of paid questions on values that no row can have."""
     for i, estimand in enumerate(spec.estimands, start=1):
-        asked = isinstance(estimand, AskedEstimand) and parse_query(estimand.ask, spec.columns)
+        asked = estimand.question and parse_query(estimand.question, spec.columns)
         for condition in (asked.condition, asked.where) if asked else ():
             for name, value in outside(condition, spec.columns) if condition else ():
                 yield (

@@ -19,7 +19,6 @@ from synthdp.spec.model import (
     ParquetSource,
     ReleaseSpec,
     SqlSource,
-    TableEstimand,
     rules,
 )
 from synthdp.spec.model.rules import engine_of, tables_only
@@ -248,7 +247,7 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def _sums(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """What would have a database add up values."""
     for i, estimand in enumerate(spec.estimands):
-        if not isinstance(estimand, TableEstimand):
+        if not estimand.table:
             yield CrossProblem(
                 ("estimands", i, "kind"),
                 "engine sql counts levels, and this estimand adds up values",

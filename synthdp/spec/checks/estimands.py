@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 
 from synthdp.errors import QueryError
 from synthdp.spec.checks.problem import CrossProblem, stated
@@ -54,7 +55,7 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if not getattr(spec.dataset.source, "levels_only", False):
         return
     for i, estimand in enumerate(spec.estimands):
-        if not isinstance(estimand, TableEstimand):
+        if not estimand.table:
             message = "levels_only keeps no values, and this estimand reads them"
             hint = "use kind: table, or leave out levels_only"
             yield CrossProblem(("estimands", i, "kind"), message, hint)
@@ -63,15 +64,7 @@ def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """What is wrong with single estimands."""
     for i, estimand in enumerate(spec.estimands):
-        where: Loc = ("estimands", i)
-        if isinstance(estimand, TableEstimand):
-            yield from _table(spec, where, estimand)
-        elif isinstance(estimand, AskedEstimand):
-            yield from _question(spec, where, estimand)
-        elif isinstance(estimand, RegressionEstimand):
-            yield from regression_problems(spec, where, estimand)
-        else:
-            yield from _effect(spec, where, estimand)
+        yield from PROBLEMS[estimand.kind](spec, ("estimands", i), estimand)
 
 
 def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[CrossProblem]:
@@ -151,14 +144,12 @@ def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """All estimands together have so many figures as a bundle can hold."""
     total = 0
     for estimand in spec.estimands:
-        names: tuple[str, ...] = ()
-        if isinstance(estimand, AskedEstimand):
+        names = estimand.by
+        if estimand.question is not None:
             try:
-                names = counted(parse_query(estimand.ask, spec.columns))
+                names = counted(parse_query(estimand.question, spec.columns))
             except QueryError:
                 return
-        elif isinstance(estimand, EffectEstimand):
-            names = estimand.adjust or ()
         total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
     if total > MAX_FIGURES:
         message = f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured"
@@ -389,3 +380,12 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[C
         )
         hint = "name a number, an ordinal column, or one of two categories"
         yield CrossProblem((*where, "outcome"), message, hint)
+
+
+PROBLEMS: dict[str, Callable[[ReleaseSpec, Loc, Any], Iterator[CrossProblem]]] = {
+    "question": _question,
+    "table": _table,
+    "effect": _effect,
+    "regression": regression_problems,
+}
+"""What finds the mistakes of each kind, by its name."""

@@ -274,7 +274,26 @@ Clip = Annotated[tuple[Real, ...], Field(min_length=2, max_length=2), Unit("that
 """Where a number ends for the sums: what lies beyond counts as the nearer end."""
 
 
-class AskedEstimand(Model):
+class PaidEstimand(Model):
+    """What the spec itself asks of each kind of estimand."""
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """The columns whose levels are counted; none where values of rows are added up."""
+        return ()
+
+    @property
+    def question(self) -> str | None:
+        """The same as a question of `synthdp answer`, where it is one."""
+        return None
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns that make its strata, as far as they are named."""
+        return ()
+
+
+class AskedEstimand(PaidEstimand):
     """A share, a count, a mean or a quantile, as `synthdp answer` is asked for it.
 
     A quantile is read off a histogram of the column's levels: declare bins as narrow as its answer
@@ -296,8 +315,12 @@ class AskedEstimand(Model):
         examples=[[0, 30]],
     )
 
+    @property
+    def question(self) -> str:
+        return self.ask
 
-class TableEstimand(Model):
+
+class TableEstimand(PaidEstimand):
     """A contingency table of several columns, in all their levels.
 
     It joins the noisy tables of the bundle: `synthdp answer` reads it, and the rows are held to it.
@@ -309,8 +332,12 @@ class TableEstimand(Model):
         examples=[["hlthp", "idp", "hlthg"]],
     )
 
+    @property
+    def table(self) -> tuple[str, ...]:
+        return self.columns
 
-class EffectEstimand(Effect):
+
+class EffectEstimand(PaidEstimand, Effect):
     """The average effect of a treatment, by strata of the adjusted columns.
 
     Without `adjust` columns it is a difference of means.
@@ -323,8 +350,12 @@ class EffectEstimand(Effect):
         examples=[[0, 30]],
     )
 
+    @property
+    def by(self) -> tuple[str, ...]:
+        return self.adjust or ()
 
-class RegressionEstimand(Model):
+
+class RegressionEstimand(PaidEstimand):
     """A linear regression by least squares: the intercept, and a coefficient for each term.
 
     Numbers are told in their own unit; a category has a coefficient for each level but its first.
