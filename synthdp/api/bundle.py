@@ -375,8 +375,9 @@ class Bundle(Answers):
 
     def _repr_html_(self) -> str:
         from synthdp.bundle.report_page import public_content
-        from synthdp.report.public.sections import public_cards, public_uses
-        from synthdp.report.sections import ReportTable, columns
+        from synthdp.report.public.cards import public_cards, public_uses
+        from synthdp.report.public.measured import columns
+        from synthdp.report.sections import ReportTable
 
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
         content = self._read(names, lambda: public_content(self.path))

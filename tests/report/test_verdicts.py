@@ -15,13 +15,14 @@ from synthdp.evaluate.effects import CoverageRow
 from synthdp.evaluate.fidelity import sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
 from synthdp.report import verdicts
+from synthdp.report.internal.cards import attack_card, report_cards, report_uses
 from synthdp.report.internal.content import BudgetStep, GateResult
 from synthdp.report.internal.page import render
-from synthdp.report.internal.sections import attack_card, report_cards, report_uses
+from synthdp.report.public.cards import _beats, public_cards, public_uses
 from synthdp.report.public.content import About, PublicContent
+from synthdp.report.public.measured import columns
 from synthdp.report.public.page import render_public
-from synthdp.report.public.sections import _beats, public_cards, public_uses
-from synthdp.report.sections import GraphView, columns, shares
+from synthdp.report.sections import GraphView, shares
 from synthdp.report.verdicts import Bounds, Verdict
 from tests.report.test_public import facts, public
 from tests.report.test_report import attack, content

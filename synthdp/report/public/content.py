@@ -8,7 +8,8 @@ from typing import Any
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.report.sections import GraphView, NoisyCounts
+from synthdp.report.public.measured import NoisyCounts
+from synthdp.report.sections import GraphView
 
 
 @dataclass(frozen=True, kw_only=True)
