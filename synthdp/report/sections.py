@@ -81,17 +81,22 @@ class PageLimits:
 
 @cache
 def template(name: str) -> Any:
-    """A template of this package. It escapes every value that is not markup already."""
+    """A template of this package. That of a page escapes every value that is not markup already."""
     environment = Environment(
         loader=PackageLoader("synthdp.report", "templates"),
-        autoescape=True,
+        autoescape=name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.globals["number"] = number
-    environment.filters["image"] = svg_image
+    environment.filters |= {"image": svg_image, "as": format}
     return environment.get_template(name)
+
+
+def say(name: str, /, **values: Any) -> str:
+    """A sentence as plain text, from the macro of this name in `sentences.j2`."""
+    return str(getattr(template("sentences.j2").module, name)(**values)).strip()
 
 
 def render_page(
@@ -167,19 +172,9 @@ ROWS = {"none": "without rows", "simulated": "on simulated rows", "real": "on re
 
 def conclusion(records: Sequence[Mapping[str, Any]]) -> str:
     """What the audits conclude, in one sentence."""
-    if not records:
-        return "No audit of this plan was found beside the release; synthdp audit makes one."
     where = " and ".join(ROWS[record["rows"]] for record in records)
     refuted = [text for record in records for text in record["refuted"]]
-    if refuted:
-        return (
-            f"An audit ({where}) refutes the claim: {'; '.join(refuted)}. Do not publish this"
-            " release."
-        )
-    return (
-        f"Audits {where} found nothing that speaks against the claim. An audit can refute a claim"
-        " and never prove one."
-    )
+    return say("audits", records=records, where=where, refuted=refuted)
 
 
 def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[ReportTable]:
@@ -294,40 +289,23 @@ def graph_section(view: GraphView | None) -> Section:
     """What kind of graph shaped the model, and what released tables say of its claims."""
     if view is None:
         return Section()
-    return Section(_graph_sentence(view), tables=finding_tables(view.validation))
-
-
-def _graph_sentence(view: GraphView) -> str:
-    if view.predictive:
-        return (
-            f"The model follows {many(len(view.edges), 'arrow')}. They say which columns predict"
-            " which, in the order of the spec; they are no causes. Which pairs were measured was"
-            " chosen from noisy tables, and paid for (mode predict)."
-        )
-    if not view.edges:
-        return f"The model used no causal arrows (mode {view.mode})."
-    kinds = Counter(source for _, _, source in view.edges)
-    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    sentence = (
-        f"The model follows {len(view.edges)} {'' if kinds['predictive'] else 'causal '}arrows"
-        f" ({counts}); mode {view.mode}."
-    )
+    tested, told = [], []
     if view.validation is not None:
-        arrows, independences = (
+        tested = [
             ", ".join(f"{n} {status}" for status, n in view.validation["counts"][kind].items())
             for kind in ("arrow", "independence")
-        )
-        told = validation_sentences(view.validation, len(view.edges))
-        sentence += (
-            f" Held against noisy tables, its arrows: {arrows}; the independences that it implies:"
-            f" {independences}. {'. '.join(s[0].upper() + s[1:] for s in told)}."
-        )
-    if kinds["predictive"]:
-        sentence += (
-            " Predictive arrows keep pairs that depend on each other and on which the search had no"
-            " answer; they are no causes."
-        )
-    return sentence
+        ]
+        sentences = validation_sentences(view.validation, len(view.edges))
+        told = [s[0].upper() + s[1:] for s in sentences]
+    sentence = say(
+        "graph",
+        view=view,
+        arrows=many(len(view.edges), "arrow"),
+        kinds=Counter(source for _, _, source in view.edges),
+        tested=tested,
+        told=told,
+    )
+    return Section(sentence, tables=finding_tables(view.validation))
 
 
 def arrow_table(view: GraphView, most: int) -> ReportTable:
@@ -414,18 +392,12 @@ def budget_picture(
     `more` follows what is guaranteed.
     """
     parts = shares([epsilon for _, epsilon in looks], delta=delta)
-    sentence = (
-        f"Everything together guarantees epsilon {number(total)} of the {budget:g} that"
-        f" {'were' if budget != 1 else 'was'} allowed, at delta {delta:g}."
-    )
+    largest = None
     if looks:
         (name, _), part = max(zip(looks, parts, strict=True), key=lambda both: both[1])
-        of_budget = part * total / max(budget, total)
-        sentence += f" The largest part, {of_budget:.0%} of the budget, is {name}."
-    sentence += (
-        f"{' ' if more else ''}{more} A part is what a look alone would cost, as the squared mu of"
-        " a Gaussian mechanism: these add up in any order, and epsilons do not."
-    )
+        largest = (name, part * total / max(budget, total))
+    figures = {"total": total, "budget": budget, "delta": delta, "largest": largest}
+    sentence = say("budget_picture", more=more, **figures)
     named = [(name, round(p * total, 6)) for (name, _), p in zip(looks, parts, strict=True)]
     svg = charts.budget_bar(named, budget=budget, alt=f"Parts of the budget. {sentence}")
     return Picture("Budget: what each look at the rows took", Markup(svg), sentence)

@@ -24,6 +24,7 @@ from synthdp.report.sections import (
     conclusion,
     graph_section,
     render_page,
+    say,
 )
 
 LIMITS = (
@@ -71,7 +72,7 @@ def render(content: ReportContent) -> str:
         "lead": sections.gates(content.gates),
         "budget_left": budget_left(budget.epsilon, budget.dataset_spent, budget.cap_epsilon),
         "numbers_file": "internal.json",
-        "absent": sections.missing_evaluation(report, content.absent.get(EVALUATION)),
+        "absent": say("missing_evaluation", report=report, why=content.absent.get(EVALUATION)),
         "budget": sections.budget(budget),
         "columns": sections.columns(content, most=LIMITS[0].overlays),
         "learning": sections.learning(report),

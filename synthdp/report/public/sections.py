@@ -28,6 +28,7 @@ from synthdp.report.sections import (
     column_overlay,
     number,
     roc_picture,
+    say,
 )
 from synthdp.spec.load.wording import many
 
@@ -81,19 +82,13 @@ def budget(facts: Mapping[str, Any]) -> Section:
 def columns(domain: Domain, found: Sequence[Column], *, most: int) -> Section:
     """Noisy and synthetic frequencies of at most `most` columns, furthest off first."""
     if not found:
-        return Section(
-            "No column was measured by itself, so there are no noisy counts to hold the table"
-            " against."
-        )
+        return Section(say("measured_columns", found=found))
     ranked = sorted(found, key=lambda c: -c.distance)
-    mean = np.mean([c.distance for c in found])
-    noise = np.mean([c.by_noise for c in found])
-    sentence = (
-        "The rows were made to fit these counts, so that their distance is no score: on average"
-        f" {mean:.2%} of a column's rows would have to move, and noise moved the counts by"
-        f" {noise:.2%} on average, or less. The furthest off is {ranked[0].name}"
-        f" ({ranked[0].distance:.2%})."
-    )
+    mean = {
+        "mean": np.mean([c.distance for c in found]),
+        "noise": np.mean([c.by_noise for c in found]),
+    }
+    sentence = say("measured_columns", found=found, worst=ranked[0], **mean)
     return Section(sentence, [_overlay(domain, column) for column in ranked[:most]])
 
 
@@ -113,23 +108,10 @@ def pairs(content: PublicContent, found: Measured) -> Section:
     pictures = []
     if len(found.names) > 1:
         pictures = [_association(found, len(content.domain)), _pairplot(content, found)]
-    return Section(_pair_sentence(found.pairs), pictures)
-
-
-def _pair_sentence(found: Sequence[MeasuredPair]) -> str:
-    """Distance of the measured pairs from their noisy counts."""
-    if not found:
-        return (
-            "No pair of columns was measured by itself: how pairs depend on each other comes from"
-            " the model alone."
-        )
-    beyond = sum(p.distance > 2 * p.by_noise for p in found)
-    worst = max(found, key=lambda p: p.distance - p.by_noise)
-    return (
-        f"Of {len(found)} pairs that were measured, {beyond} are further off than twice what"
-        f" noise alone makes; the clearest is {worst.names[0]} with {worst.names[1]}"
-        f" ({worst.distance:.1%}, noise alone {worst.by_noise:.1%} on average, or less)."
-    )
+    beyond = sum(p.distance > 2 * p.by_noise for p in found.pairs)
+    worst = max(found.pairs, key=lambda p: p.distance - p.by_noise, default=None)
+    sentence = say("measured_pairs", found=found.pairs, beyond=beyond, worst=worst)
+    return Section(sentence, pictures)
 
 
 def _association(found: Measured, columns: int) -> Picture:
@@ -166,15 +148,7 @@ def _pairplot(content: PublicContent, found: Measured) -> Picture:
 def attack(content: PublicContent) -> Section:
     """The bound on attacks, and what a published attack on a simulated twin found."""
     audit = content.facts["audit"]
-    found = audit and audit["membership"]
-    sentence = "No attack on a simulated twin of the table is published with this bundle."
-    if found:
-        sentence = (
-            f"An attack with shadow models on a simulated twin of the table ({found['pairs']} pairs"
-            f" of models) had advantage {number(found['advantage'])} ({number(found['lower'])} to"
-            f" {number(found['upper'])}); the claim allows {number(found['ceiling'])}. A sanity"
-            " check, not a proof."
-        )
+    sentence = say("published_attack", found=audit and audit["membership"])
     return Section(sentence, [roc_picture(content.profile)])
 
 
