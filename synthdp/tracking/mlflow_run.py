@@ -219,7 +219,7 @@ class Tracker:
         if not self._uri:
             return self
         try:
-            self._client, _ = opened(self._uri, self._open)
+            self._client, _ = opened(self._uri, self._begin)
         except Exception as error:  # whatever the client, a database or a network has to say of it
             if self._required:
                 why, shown = reason(error), shown_address(self._uri)
@@ -339,7 +339,7 @@ class Tracker:
 
     # --- inside ---
 
-    def _open(self, client: Any) -> None:
+    def _begin(self, client: Any) -> None:
         """Find experiment and run, or make what is missing."""
         self._client, record = client, self._record
         self._experiment = self._open_experiment()
