@@ -7,26 +7,35 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from statistics import median
+from typing import Any
 
+import numpy as np
+
+from synthdp.report import verdicts
 from synthdp.report.public import sections
-from synthdp.report.public.cards import public_cards, public_uses
-from synthdp.report.public.content import PublicContent
+from synthdp.report.public.content import Column, PublicContent
 from synthdp.report.public.sections import Measured
 from synthdp.report.sections import (
+    GraphView,
     PageLimits,
     ReportTable,
     arrow_table,
     audit_tables,
     graph_section,
+    most_advantage,
     number,
     render_page,
     roc_points,
     shares,
     yes,
 )
+from synthdp.report.verdicts import Bounds, State, Verdict
+from synthdp.spec.load.wording import many
 
 LIMITS = (
     PageLimits(400, 60, 24),
@@ -57,14 +66,14 @@ def render_public(content: PublicContent) -> str:
         "audit_tables": audit_tables([facts["audit"]] if facts["audit"] else []),
         "doubtful": sections.hidden_levels(content.domain, found.columns),
     }
-    appendix = partial(_tables, content, found)
+    appendix = partial(_appendix, content, found)
     return render_page("public.html.j2", view, appendix=appendix, limits=LIMITS)
 
 
 # --- the appendix: every number as a table of text ---
 
 
-def _tables(content: PublicContent, found: Measured, limits: PageLimits) -> Iterator[ReportTable]:
+def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> Iterator[ReportTable]:
     """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
     yield from _guarantee(content)
     yield arrow_table(content.graph, limits.pairs)
@@ -128,3 +137,253 @@ def _guarantee(content: PublicContent) -> Iterator[ReportTable]:
         for fpr, tpr in roc_points(content.profile)[::6]
     )
     yield ReportTable.of("Bound on attacks by one who knows all other rows", rates)
+
+
+# --- the verdicts at the top, from the certificate's facts and public tables ---
+
+
+Score = Mapping[str, Any]
+
+NOT_PAID = "scores that are paid for"
+
+
+def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
+    """All verdicts, in the order of the page."""
+    facts, search = content.facts, content.facts.get("domain_from")
+    yield verdicts.guarantee(
+        facts["epsilon"],
+        facts["delta"],
+        advantage=most_advantage(content.profile) if content.profile else None,
+        search=(search["epsilon"], search["delta"]) if search else None,
+    )
+    yield from _estimands(content)
+    yield _pairs_card(content)
+    yield _columns_card(content, columns)
+    yield verdicts.noisy_columns(c.by_noise for c in columns)
+    yield _graph_card(content.graph)
+    yield _audit_card(facts["audit"])
+
+
+def _score(content: PublicContent, name: str) -> Score | None:
+    """A score on the real rows, if it was paid for."""
+    return next((s for s in content.facts["scores"] if s["name"] == name), None)
+
+
+def _pairs_card(content: PublicContent) -> Verdict:
+    """How far pairs of columns are from the real rows, where that was paid for."""
+    if (score := _score(content, "tv2")) is None:
+        text = "how far the table is from the real rows was not paid for, so that it is not known"
+        return Verdict("Pairs of columns", "not published", text, "unknown", better=NOT_PAID)
+    return _scored("Pairs of columns", score, verdicts.PAIRS, content.floors.get("tv2"))
+
+
+def _columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """How far single columns are: a score, or what distance and noise together allow."""
+    if (score := _score(content, "tv1")) is not None:
+        return _scored("Single columns", score, verdicts.COLUMNS, content.floors.get("tv1"))
+    bound = _columns_bound(columns)
+    if bound is None:
+        return Verdict("Single columns", "not published", "none was measured alone", "unknown")
+    text = (
+        "at most about so many rows, on average, would have to move: the distance to the noisy"
+        " counts, and what noise may have moved these"
+    )
+    figure = f"at most {number(bound)}"
+    if bound < verdicts.COLUMNS.fair:
+        return Verdict("Single columns", figure, text, "good")
+    return Verdict("Single columns", figure, text, "unknown", better=NOT_PAID)
+
+
+def _columns_bound(columns: Sequence[Column]) -> float | None:
+    """About the most that the mean distance to the real rows can be, by the triangle inequality."""
+    if not columns:
+        return None
+    return min(1.0, float(np.mean([c.distance + c.by_noise for c in columns])))
+
+
+def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> Verdict:
+    text = (
+        "mean total variation from the real rows, counted with noise that was paid for (95%"
+        f" interval {number(score['low'])} to {number(score['high'])})"
+    )
+    state = bounds.within(score["value"], score["low"], score["high"])
+    card = verdicts.distance(heading, score["value"], text, state, floor=floor)
+    return replace(card, number=_shown(score, state))
+
+
+def _shown(score: Score, state: State) -> str:
+    """The value of a score, or its interval where noise hides the value or what it means."""
+    if score["value"] is None or state == "unknown":
+        return f"{number(score['low'])} to {number(score['high'])}"
+    return f"{score['value']:.2g}"
+
+
+def _looseness(content: PublicContent) -> float | None:
+    """The median over all figures of half the interval over the estimate; None without figures.
+
+    Effects and coefficients are left out: one near 0 may be known well.
+    """
+    halves = [
+        (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12)
+        for stated in content.estimands
+        for f in stated["figures"]
+        if f.get("interval") and stated.get("kind") not in ("effect", "regression")
+    ]
+    return float(median(halves)) if halves else None
+
+
+def _estimands(content: PublicContent) -> Iterator[Verdict]:
+    """How well the questions are answered that the release was made for."""
+    figures = [f for stated in content.estimands for f in stated["figures"]]
+    if figures:
+        loose, known = _looseness(content), sum(1 for f in figures if f.get("interval"))
+        text = "figures of declared questions, measured on the real rows, have right 95% intervals"
+        state = verdicts.LOOSE.state(loose)
+        spread = (
+            "" if loose is None else f"half an interval is {loose:.0%} of its estimate (median)"
+        )
+        better = "" if state == "good" else "a larger share for estimands, or fewer groups"
+        figure = f"{known} of {len(figures)}"
+        yield Verdict("Estimands", figure, text, state, spread, better=better)
+
+
+def _graph_card(graph: GraphView) -> Verdict:
+    """How much of the graph is known to be wrong.
+
+    A refuted claim shapes the table all the same, unless the spec asks to drop it.
+    """
+    arrows = many(len(graph.edges), "arrow")
+    if graph.validation:
+        counts = graph.validation["counts"]
+        told = [
+            f"{known['refuted']} of {sum(known.values())} {name} refuted by noisy tables"
+            for kind, name in (("arrow", "given arrows"), ("independence", "implied independences"))
+            if (known := counts.get(kind))
+        ]
+        refuted = sum(known["refuted"] for known in counts.values())
+        decided = refuted + sum(known["supported"] for known in counts.values())
+        return verdicts.claims(graph.name, refuted, decided, f"{arrows}; {'; '.join(told)}")
+    words = {
+        "predict": "arrows say which columns predict which; they are no causes",
+        "given": "given by the publisher, and not tested on the data",
+        "learn": "found in noisy tables, with errors",
+    }
+    text = words.get(graph.mode, f"mode {graph.mode}")
+    state: State = "unknown" if graph.mode in ("given", "learn") else "plain"
+    better = "a test of the graph on the rows" if graph.mode == "given" else ""
+    return Verdict(graph.name, arrows, text, state, better=better)
+
+
+def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
+    """Whether an audit is published, and what it means."""
+    if audit is None:
+        text = "the guarantee rests on its proof; no attempt to refute it is published"
+        better = "an audit on simulated rows"
+        return Verdict("Audit", "none published", text, "unknown", better=better)
+    figure = many(len(audit["audits"]), "mechanism") if audit["audits"] else "made"
+    text = (
+        f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"
+        " a claim and never prove one"
+    )
+    return Verdict("Audit", figure, text, "good")
+
+
+# --- what the published table is fit for, by use; from public figures alone ---
+
+
+def public_uses(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
+    """The four uses, the easiest first."""
+    for verdict in (
+        _code(content, columns),
+        _tables(content, columns),
+        _models(content, columns),
+        _effects(content),
+    ):
+        yield replace(verdict, use=True)
+
+
+def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """Types and values are the declared ones; columns must look about as they do."""
+    score, bound, floor = _score(content, "tv1"), _columns_bound(columns), content.floors.get("tv1")
+    state, figure = verdicts.ROUGH.state(None), "not known"
+    if score is not None:
+        state = verdicts.ROUGH.within(score["value"], score["low"], score["high"])
+        figure = _shown(score, state)
+    elif bound is not None:
+        state = "good" if bound < verdicts.ROUGH.fair else "unknown"
+        figure = f"at most {number(bound)}"
+    text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
+    beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
+    better = "" if state == "good" else "fewer bins or a larger epsilon"
+    return Verdict("Teaching and code", figure, text, state, beside, better=better)
+
+
+def _tables(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """Declared estimands answer best; else pairs of columns decide."""
+    loose = _looseness(content)
+    if loose is not None:
+        text = "half an interval over its estimate, median of the estimands: use these figures"
+        return Verdict("Shares and tables", f"{loose:.0%}", text, verdicts.LOOSE.state(loose))
+    pairs, noise = _pairs_card(content), verdicts.noisy_columns(c.by_noise for c in columns)
+    text = "pairs of columns off by so much, on average" if pairs.floor else pairs.text
+    state, advice = pairs.state, ""
+    if state == "unknown" and noise.state == "bad":
+        state, text = "bad", f"{text}; noise hides the shape of {noise.number} columns"
+    if state == "good":  # shares are near; intervals computed from the rows never are
+        state, advice = "fair", "take intervals from synthdp answer, not from the rows"
+    return replace(pairs, heading="Shares and tables", text=text, state=state, advice=advice)
+
+
+def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """Whether what is learnt on these rows beats the constant guess on real ones."""
+    scores = [s for s in content.facts["scores"] if s["target"]]
+    if not scores:
+        text = "how models that learn from these rows do on real ones was not paid for"
+        better = f"{NOT_PAID}, and columns to predict"
+        return Verdict("Models", "not published", text, "unknown", better=better)
+    base = {c.name: float(c.noisy.max()) for c in columns}
+    score, guess = scores[0], base.get(scores[0]["target"])
+    if score["low"] <= 0 and score["high"] >= 1:
+        text = (
+            f"nothing can be said of models of {score['target']} on real rows: the interval is the"
+            " whole range"
+        )
+        better = "a larger share for scores, or a larger epsilon"
+        return Verdict("Models", "not known", text, "unknown", better=better)
+    text = (
+        f"of answers on {score['target']} are right on held-out real rows, after learning on these"
+        f" (95% interval {score['low']:.1%} to {score['high']:.1%})"
+    )
+    state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
+    figure = _shown(score, state) if score["value"] is None else f"{score['value']:.1%}"
+    if guess is None:
+        return Verdict("Models", figure, text, state)
+    floor = f"always the commonest answer: {guess:.1%}"
+    better = "" if state == "good" else "a larger epsilon, or a larger share for targets"
+    return Verdict("Models", figure, text, state, floor, better=better)
+
+
+def _beats(score: Score, guess: float | None) -> State:
+    """Green only where the whole interval is above the constant guess."""
+    if score["value"] is None or guess is None:
+        return "unknown"
+    if score["low"] > guess:
+        return "good"
+    if score["high"] <= guess:
+        return "bad"
+    return "unknown" if score["low"] < guess - 0.1 else "fair"
+
+
+def _effects(content: PublicContent) -> Verdict:
+    """Effects need a causal graph that the data do not refute."""
+    asked = [f for e in content.estimands if e.get("kind") == "effect" for f in e["figures"]]
+    known = sum(1 for f in asked if f.get("interval"))
+    if known:
+        text = "declared effects have intervals; they are right if the right columns were adjusted"
+        advice = "for other effects ask synthdp effect"
+        return Verdict("Effects", f"{known} of {len(asked)}", text, "fair", advice=advice)
+    if content.graph.mode in ("none", "predict"):
+        text = "the model claims no causes, and nothing of what would change if one were set"
+        better = "a graph that is declared or learned"
+        return Verdict("Effects", "no causes", text, "bad", better=better)
+    return replace(_graph_card(content.graph), heading="Effects")

@@ -15,9 +15,14 @@ from synthdp.drawing import charts
 from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
-from synthdp.report.public import measured
-from synthdp.report.public.content import PublicContent
-from synthdp.report.public.measured import Column, MeasuredPair
+from synthdp.report.public.content import (
+    DIGITS,
+    Column,
+    MeasuredPair,
+    PublicContent,
+    measured,
+    measured_pairs,
+)
 from synthdp.report.sections import (
     VISIBLE_ASSOCIATION,
     FloatArray,
@@ -61,10 +66,10 @@ class Measured:
         cells, sizes = grid(domain, codes, codes)
         at = [domain.index(n) for n in names]
         return cls(
-            columns=[*measured.columns(domain, codes, content.tables)],
-            pairs=[*measured.measured_pairs(domain, codes, content.tables)],
+            columns=[*measured(domain, codes, content.tables)],
+            pairs=[*measured_pairs(domain, codes, content.tables)],
             names=names,
-            strengths=association(cells[:, at], [sizes[i] for i in at]).round(measured.DIGITS),
+            strengths=association(cells[:, at], [sizes[i] for i in at]).round(DIGITS),
         )
 
 
