@@ -375,13 +375,14 @@ class Bundle(Answers):
 
     def _repr_html_(self) -> str:
         from synthdp.bundle.report_page import public_content
-        from synthdp.report.public.sections import public_cards, public_uses
-        from synthdp.report.sections import ReportTable, columns
+        from synthdp.report.public.content import measured
+        from synthdp.report.public.page import public_cards, public_uses
+        from synthdp.report.sections import ReportTable
 
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
         content = self._read(names, lambda: public_content(self.path))
         facts = content.facts
-        shown = list(columns(content.domain, content.codes, content.tables))
+        shown = list(measured(content.domain, content.codes, content.tables))
         purposes = ReportTable(
             "Planned purposes, each with its epsilon alone",
             ("purpose", "epsilon alone", "used"),

@@ -24,6 +24,7 @@ FIRST, SECOND = "var(--real)", "var(--synthetic)"
 
 _text = partial(label, size=12, colour="currentColor", number=compact)
 _line = partial(line, width=1, colour="var(--line)", number=compact)
+_muted = partial(_text, size=10.5, colour="var(--muted)")
 
 
 def overlay(
@@ -42,12 +43,6 @@ def overlay(
     """
     if ordered and len(labels) > 6:
         return _steps(labels, first, second, alt, widths)
-    return _bars(labels, first, second, ordered, alt)
-
-
-def _bars(
-    labels: Sequence[str], first: FloatArray, second: FloatArray, ordered: bool, alt: str
-) -> str:
     order = list(range(len(labels))) if ordered else np.argsort(-first, kind="stable").tolist()
     shown, rest = order[:MAX_BARS], order[MAX_BARS:]
     rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in shown]
@@ -73,7 +68,7 @@ def bars(
             rect(left, y + 10, wide * b / most, 9, f'fill="{SECOND}"'),
         ]
         end, shares = left + 5 + wide * max(a, b) / most, f"{a:.1%} / {b:.1%}"
-        body.append(_text(end, y + 14, shares, size=10.5, colour="var(--muted)"))
+        body.append(_muted(end, y + 14, shares))
     return inline_frame(body, width=left + wide + 86, height=10 + 26 * len(rows), alt=alt)
 
 
@@ -101,28 +96,14 @@ def intervals(
     body = [_text(place(origin), high + 14, f"{origin:.4g}", anchor="middle")]
     for k, (name, estimates) in enumerate(rows):
         y = step * k
-        body += [
-            _text(left, y + 14, short(name, 88)),
-            _line(
-                place(origin),
-                y + 20,
-                place(origin),
-                y + step - 8,
-                colour="var(--muted)",
-                dashes="2 4",
-            ),
-        ]
-        for j, ((value, bottom, top), colour) in enumerate(
-            zip(estimates, (FIRST, SECOND), strict=False)
-        ):
-            at = y + 27 + 14 * j
+        zero = place(origin)
+        body.append(_text(left, y + 14, short(name, 88)))
+        body.append(_line(zero, y + 20, zero, y + step - 8, colour="var(--muted)", dashes="2 4"))
+        for j, (value, bottom, top) in enumerate(estimates[:2]):
+            at, colour, x = y + 27 + 14 * j, (FIRST, SECOND)[j], compact(place(value))
             body.append(_line(place(bottom), at, place(top), at, colour=colour, width=2.2))
-            body.append(
-                f'<circle cx="{compact(place(value))}" cy="{compact(at)}" r="4" fill="{colour}"/>'
-            )
-            body.append(
-                _text(place(top) + 7, at + 4, f"{value:.3g}", size=10.5, colour="var(--muted)")
-            )
+            body.append(f'<circle cx="{x}" cy="{compact(at)}" r="4" fill="{colour}"/>')
+            body.append(_muted(place(top) + 7, at + 4, f"{value:.3g}"))
     body.append(_text(left, high + 30, label))
     return inline_frame(body, width=left + wide + 60, height=high + 38, alt=alt)
 
@@ -140,7 +121,7 @@ def _steps(
     most = max(float(first.max()), float(second.max())) or 1.0
     x = left + wide * np.append(0, np.cumsum(scale)) / scale.sum()
     body = [
-        _text(left - 5, top + 9, f"{most:.0%}", anchor="end", size=10.5, colour="var(--muted)"),
+        _muted(left - 5, top + 9, f"{most:.0%}", anchor="end"),
         _text(left - 5, top + high, "0", anchor="end", size=10.5),
         _line(left, top + high, left + wide, top + high),
         f'<path d="{_stairs(x, top + high * (1 - first / most), top + high)}" fill="{FIRST}"'
@@ -160,9 +141,7 @@ def _stairs(x: FloatArray, y: FloatArray, base: float) -> str:
     return f"M{compact(x[0])} {compact(base)}{steps}V{compact(base)}"
 
 
-# --- grids ---
-#
-# Figures of pairs of columns as inline SVG, for both reports: strengths, and small tables.
+# --- pairs of columns: strengths, and small tables ---
 
 
 SHADES = 5  # of a cell of a pair plot; the eye separates no more at this size
@@ -179,26 +158,23 @@ def heat(names: Sequence[str], values: FloatArray, *, most: float = 1.0, alt: st
     for i, name in enumerate(names):
         y = top + cell * (i + 0.5) + 4
         body.append(_text(left - 6, y, short(name, 18), anchor="end", size=size))
-        body.append(_slanted(left + cell * (i + 0.5) + 4, top + cell * len(names) + 8, name, size))
+        at = left + cell * (i + 0.5) + 4, top + cell * len(names) + 8
+        x_, y_, size_ = map(compact, (*at, size))
+        body.append(
+            f'<text x="{x_}" y="{y_}" text-anchor="end" font-size="{size_}"'
+            f' transform="rotate(-50 {x_} {y_})">{safe(short(name, 18))}</text>'
+        )
         for j in range(i):
             value = float(values[i, j])
             body.append(_cell(left + cell * j, top + cell * i, cell - 1, value, most))
             if cell > 20 and abs(value) >= 0.1 * most:
+                # Dark cells take the page's own colour, which stands out in both modes.
+                colour = "var(--page)" if abs(value) > 0.55 * most else "currentColor"
                 at = left + cell * (j + 0.5) - 0.5, top + cell * i + 18
-                body.append(_on_cell(*at, value, most))
-    side, deep = (
-        cell * len(names),
-        22 + 5.6 * max(len(short(name, 18)) for name in names),
-    )  # room for slanted names
-    return inline_frame(body, width=left + side + 10, height=top + side + deep, alt=alt)
-
-
-def _slanted(x: float, y: float, name: str, size: float) -> str:
-    x_, y_, size_ = map(compact, (x, y, size))
-    return (
-        f'<text x="{x_}" y="{y_}" text-anchor="end" font-size="{size_}"'
-        f' transform="rotate(-50 {x_} {y_})">{safe(short(name, 18))}</text>'
-    )
+                text = f"{value:.2f}".replace("0.", ".", 1)
+                body.append(_text(*at, text, anchor="middle", size=10, colour=colour))
+    side, slanted = cell * len(names), 22 + 5.6 * max(len(short(name, 18)) for name in names)
+    return inline_frame(body, width=left + side + 10, height=top + side + slanted, alt=alt)
 
 
 def _cell(x: float, y: float, side: float, value: float, most: float) -> str:
@@ -208,18 +184,6 @@ def _cell(x: float, y: float, side: float, value: float, most: float) -> str:
         return shade
     colour = FIRST if value < 0 else SECOND
     return shade + rect(x, y, side, side, f'fill="{colour}" fill-opacity="{strength:.2f}"')
-
-
-def _on_cell(x: float, y: float, value: float, most: float) -> str:
-    # Dark cells take the page's own colour, which stands out from them in both modes.
-    return _text(
-        x,
-        y,
-        f"{value:.2f}".replace("0.", ".", 1),
-        anchor="middle",
-        size=10,
-        colour="var(--page)" if abs(value) > 0.55 * most else "currentColor",
-    )
 
 
 def pairplot(
@@ -233,9 +197,6 @@ def pairplot(
 
     `tables[i][j]` has shape `[levels of i, levels of j]`, or is None. Tables below the diagonal
     have the second colour, those above it the first. On the diagonal, shape `[levels]`, is the
-    column alone.
-
-    Below the diagonal in the second colour, above it in the first; on it, shape `[levels]`, the
     column alone. `ends` are the first and the last level of each column, beside its axes.
     """
     left, cell, gap = 112.0, 58.0, 5.0
@@ -278,13 +239,8 @@ def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str
     most, width = float(shares.max()) or 1.0, cell / len(shares)
     for k, share in enumerate(shares.tolist()):
         high = (cell - 4) * share / most
-        yield rect(
-            x + k * width,
-            y + cell - high,
-            max(width - 0.6, 0.6),
-            high,
-            'fill="var(--muted)"',
-        )
+        wide = max(width - 0.6, 0.6)
+        yield rect(x + k * width, y + cell - high, wide, high, 'fill="var(--muted)"')
 
 
 def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> Iterator[str]:
@@ -305,9 +261,7 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
             yield f'<path d="{path}" fill="{colour}" fill-opacity="{level / SHADES:.1f}"/>'
 
 
-# --- guarantee ---
-#
-# What a guarantee costs and what it bounds, as inline SVG, for both reports.
+# --- what a guarantee costs and what it bounds ---
 
 
 Points = Sequence[tuple[float, float]]
@@ -334,24 +288,19 @@ def budget_bar(parts: Sequence[tuple[str, float]], *, budget: float, alt: str) -
     scale = wide / max(budget, total)
     for k, (name, epsilon) in enumerate(rows):
         used, y = k < len(shown), 66 + 21 * k
-        look = f'fill="var(--accent)" fill-opacity="{_shade(k):.2f}"' if used else 'fill="none"'
-        body.append(
-            rect(at, 6, scale * epsilon, 30, f'{look} stroke="var(--page)"') if used else ""
-        )
+        look = 'fill="none"'
+        if used:
+            # Neighbours differ, in black and white too.
+            shade = (1.0, 0.5, 0.78, 0.32, 0.6, 0.2)[k % MAX_PARTS]
+            look = f'fill="var(--accent)" fill-opacity="{shade:.2f}"'
+            body.append(rect(at, 6, scale * epsilon, 30, f'{look} stroke="var(--page)"'))
         body.append(rect(left, y - 11, 13, 13, f'{look} stroke="var(--muted)"'))
         words = f"{short(name, 34)}: {epsilon / max(budget, total):.0%} (epsilon {epsilon:.3g})"
         body.append(_text(left + 21, y, words))
         at += scale * epsilon
     body.append(_text(left + wide, 50, f"budget {budget:g}", anchor="end"))
     body.append(_text(left, 50, "0"))
-    return inline_frame(
-        [shape for shape in body if shape], width=wide + 16, height=66 + 21 * len(rows), alt=alt
-    )
-
-
-def _shade(place: int) -> float:
-    """How strong the colour of a part is; neighbours differ, in black and white too."""
-    return (1.0, 0.5, 0.78, 0.32, 0.6, 0.2)[place % MAX_PARTS]
+    return inline_frame(body, width=wide + 16, height=66 + 21 * len(rows), alt=alt)
 
 
 def roc(bound: Points, *, curve: Points = (), alt: str) -> str:

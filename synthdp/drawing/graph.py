@@ -1,14 +1,13 @@
 """A picture of a causal graph as one self-contained SVG: causes left, effects right.
 
-A graph of many arrows is drawn as a matrix (`synthdp.drawing.graph`).
-
-What is believed of a link shows in its colour and in its line style, so that it reads in black and
-white too. No scripts, fonts or other files are referred to; all text is escaped.
+A graph of many arrows is drawn as a matrix. What is believed of a link shows in its colour and in
+its line style or shape, so that it reads in black and white too. No scripts, fonts or other files
+are referred to; all text is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Protocol
@@ -21,6 +20,57 @@ LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 MAX_ARROWS = 25  # beyond, arrows cross so often that a matrix is easier to read
 MAX_TOLD = 25_000  # pairs without an answer that the description names one by one
 LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
+
+
+Pair = tuple[str, str]
+
+
+class Link(Protocol):
+    """What is drawn of a link; `synthdp.graph.causal.GraphEdge` is one."""
+
+    @property
+    def cause(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+    @property
+    def directed(self) -> bool: ...
+    @property
+    def provenance(self) -> str: ...
+    @property
+    def structural(self) -> bool: ...
+    @property
+    def pair(self) -> Pair: ...
+
+
+class DrawnGraph(Protocol):
+    """What is drawn of a graph; `synthdp.graph.causal.CausalGraph` is one."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def edges(self) -> Sequence[Link]: ...
+    @property
+    def latent(self) -> Sequence[tuple[str, ...]]: ...
+    @property
+    def pag(self) -> Sequence[MarkedLink] | None: ...
+    @property
+    def open_pairs(self) -> Sequence[Pair]: ...
+    def order(self) -> tuple[str, ...]: ...
+    @property
+    def dag(self) -> nx.DiGraph: ...
+
+
+class MarkedLink(Protocol):
+    """A link with a mark at each end; `synthdp.graph.pag.PagLink` is one."""
+
+    @property
+    def a(self) -> str: ...
+    @property
+    def b(self) -> str: ...
+    @property
+    def at_a(self) -> str: ...
+    @property
+    def at_b(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -70,8 +120,11 @@ def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES)
             edges,
             title=title,
             styles=styles,
-            notes=[*_notes(graph, len(graph.edges) - len(edges)), *noted(graph.pag, drawn=False)],
-            description=_description(graph),
+            notes=_notes(
+                graph,
+                len(graph.edges) - len(edges),
+                marks=("what holds though causes may be unseen: pag in graph.json",),
+            ),
         )
     return arrows(graph, edges, title=title, styles=styles)
 
@@ -104,6 +157,12 @@ def arrows(
     heads = [arrow_head(f"head-{p}", styles[p].colour, tip=TIP, size=SIZE) for p in used]
     if marked:
         heads += definitions({p: styles[p].colour for p in used})
+    if graph.latent:
+        heads.append(
+            '<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8"'
+            ' markerUnits="userSpaceOnUse"><circle cx="4" cy="4" r="3.2"'
+            f' fill="{LATENT[0]}"/></marker>'
+        )
     return frame(
         body,
         name="graph",
@@ -111,7 +170,7 @@ def arrows(
         description=_description(graph),
         width=width,
         height=height,
-        defs="".join([*heads, _dot() if graph.latent else ""]),
+        defs="".join(heads),
     )
 
 
@@ -129,10 +188,11 @@ def _link(
         marks = ("tail", "arrow" if edge.directed else "tail")
         told = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}"
     else:
-        marks, told = marks_of(marked, left), str(marked)
+        marks, told = (marked.at_a, marked.at_b), str(marked)
+        marks = marks if marked.a == left else marks[::-1]
     drop = (drops.get((left, right, 0), 0.0), drops.get((left, right, 1), 0.0))
-    gaps = (gap(marks[0]), gap(marks[1]))
-    path = _path(edge.pair, boxes, bends, kind="link", gaps=gaps, drops=drop)
+    start, end = (GAP if mark in NAMES else 0.0 for mark in marks)
+    path = _path(edge.pair, boxes, bends, kind="link", gaps=(start, end), drops=drop)
     dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
     ends = references(edge.provenance, *marks)
     words = f"{told}: {edge.provenance}"
@@ -200,26 +260,16 @@ def _latents(
     Each end is a dot, since no arrow leads from one to the other.
     """
     colour, dashes, width = LATENT
+    look = (
+        f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
+        ' marker-start="url(#dot)" marker-end="url(#dot)"'
+    )
     lines = []
     for a, b in confounded(graph):
         path = _path((a, b), boxes, bends, kind="latent", drops=(LATENT_DROP, LATENT_DROP))
-        look = (
-            f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
-            ' marker-start="url(#dot)" marker-end="url(#dot)"'
-        )
-        lines.append(
-            f'<path class="latent" d="{path}"'
-            f" {look}><title>{safe(f'{a} and {b}: unseen common cause')}</title></path>"
-        )
+        words = safe(f"{a} and {b}: unseen common cause")
+        lines.append(f'<path class="latent" d="{path}" {look}><title>{words}</title></path>')
     return lines
-
-
-def _dot() -> str:
-    circle = f'<circle cx="4" cy="4" r="3.2" fill="{LATENT[0]}"/>'
-    return (
-        '<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8"'
-        f' markerUnits="userSpaceOnUse">{circle}</marker>'
-    )
 
 
 def _legend(
@@ -231,8 +281,7 @@ def _legend(
     ]
     if graph.latent:
         rows.append((*LATENT, "latent: unseen common cause"))
-    notes = [*_notes(graph, hidden), *noted(graph.pag, drawn=True)]
-    rows += [("none", "", 0.0, words) for words in notes]
+    rows += [("none", "", 0.0, words) for words in _notes(graph, hidden, marks=NOTES)]
     lines = []
     for i, (colour, dashes, width, words) in enumerate(rows):
         y = top + 10 + 20 * i
@@ -243,15 +292,15 @@ def _legend(
     return lines
 
 
-def _notes(graph: DrawnGraph, hidden: int) -> list[str]:
-    """What is not drawn, in words."""
+def _notes(graph: DrawnGraph, hidden: int, *, marks: Sequence[str]) -> list[str]:
+    """What is not drawn, in words, and what the legend says of `marks`, where links have any."""
     notes = []
     wide = sum(len(names) > MAX_SHARING for names in graph.latent)
     if wide:
         notes.append(f"unseen causes of more than {MAX_SHARING} columns each, not drawn: {wide}")
     if hidden:
         notes.append(f"{hidden} more pairs without enough evidence are not drawn")
-    return notes
+    return notes if graph.pag is None else [*notes, *marks]
 
 
 def _description(graph: DrawnGraph) -> str:
@@ -275,53 +324,10 @@ def _verb(link: Link) -> str:
     return "predicts" if link.provenance == "predictive" else "causes"
 
 
-# --- graph layout ---
-#
-# Where the columns and links of a causal graph stand in its picture: causes left, effects right.
-#
-# Layers and rows follow Sugiyama's method.
+# --- layout: causes left, effects right, in layers and rows by Sugiyama's method ---
 
 
 HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
-
-Pair = tuple[str, str]
-
-
-class Link(Protocol):
-    """What is drawn of a link; `synthdp.graph.causal.GraphEdge` is one."""
-
-    @property
-    def cause(self) -> str: ...
-    @property
-    def effect(self) -> str: ...
-    @property
-    def directed(self) -> bool: ...
-    @property
-    def provenance(self) -> str: ...
-    @property
-    def structural(self) -> bool: ...
-    @property
-    def pair(self) -> Pair: ...
-
-
-class DrawnGraph(Protocol):
-    """What is drawn of a graph; `synthdp.graph.causal.CausalGraph` is one."""
-
-    @property
-    def nodes(self) -> tuple[str, ...]: ...
-    @property
-    def edges(self) -> Sequence[Link]: ...
-    @property
-    def latent(self) -> Sequence[tuple[str, ...]]: ...
-    @property
-    def pag(self) -> Sequence[MarkedLink] | None: ...
-    @property
-    def open_pairs(self) -> Sequence[Pair]: ...
-    def order(self) -> tuple[str, ...]: ...
-    @property
-    def dag(self) -> nx.DiGraph: ...
-
-
 Point = tuple[float, float]
 _Slot = tuple[str, ...]
 """A place in a layer: (node,), or (cause, effect, layer, kind) for a link passing through."""
@@ -367,16 +373,12 @@ def layout(
     before: dict[_Slot, list[_Slot]] = {}
     after: dict[_Slot, list[_Slot]] = {}
     pairs = [(*e.pair, "link") for e in edges] + [(*pair, "latent") for pair in confounded(graph)]
-    for a, b, kind in [
-        (a, b, kind) if level[a] < level[b] else (b, a, kind)
-        for a, b, kind in pairs
-        if level[a] != level[b]
-    ]:
-        chain: list[_Slot] = [
-            (a,),
-            *((a, b, str(i), kind) for i in range(level[a] + 1, level[b])),
-            (b,),
-        ]
+    for *pair, kind in pairs:
+        a, b = sorted(pair, key=lambda name: level[name])
+        if level[a] == level[b]:
+            continue
+        passing = [(a, b, str(i), kind) for i in range(level[a] + 1, level[b])]
+        chain: list[_Slot] = [(a,), *passing, (b,)]
         for i, slot in enumerate(chain[1:-1]):
             layers[level[a] + 1 + i].append(slot)
         for left, right in pairwise(chain):
@@ -450,9 +452,7 @@ def _width(name: str) -> float:
     return 18 + sum(9.6 if c.isupper() or not c.isascii() else 7.4 for c in name)
 
 
-# --- graph marks ---
-#
-# What is known of each end of a link though causes may be unseen, as marks on a picture.
+# --- marks: what is known of each end of a link though causes may be unseen ---
 #
 # An arrow head at a column says that it is no cause of the other, a ring that this is not known,
 # and a bare end that it is a cause (`synthdp.graph.pag`).
@@ -474,32 +474,9 @@ _End = tuple[str, str, int]
 NAMES = {"arrow": "head", "circle": "ring"}
 
 
-class MarkedLink(Protocol):
-    """A link with a mark at each end; `synthdp.graph.pag.PagLink` is one."""
-
-    @property
-    def a(self) -> str: ...
-    @property
-    def b(self) -> str: ...
-    @property
-    def at_a(self) -> str: ...
-    @property
-    def at_b(self) -> str: ...
-
-
 def by_pair(links: Sequence[MarkedLink] | None) -> Mapping[frozenset[str], MarkedLink]:
     """The marked link of each pair that has one."""
     return {frozenset((link.a, link.b)): link for link in links or ()}
-
-
-def marks_of(link: MarkedLink, left: str) -> tuple[str, str]:
-    """The marks at the left end and at the right one."""
-    return (link.at_a, link.at_b) if link.a == left else (link.at_b, link.at_a)
-
-
-def gap(mark: str) -> float:
-    """Room that a mark needs before a box."""
-    return GAP if mark in NAMES else 0.0
 
 
 def references(kind: str, left: str, right: str) -> str:
@@ -545,18 +522,7 @@ def spread(pairs: Sequence[tuple[str, str]], height: Mapping[str, float]) -> dic
     return places
 
 
-def noted(links: Iterable[MarkedLink] | None, *, drawn: bool) -> tuple[str, ...]:
-    """What the legend says of marks: what they mean, or where they are if none is drawn."""
-    if links is None:
-        return ()
-    return NOTES if drawn else ("what holds though causes may be unseen: pag in graph.json",)
-
-
-# --- graph matrix ---
-#
-# A graph of many arrows as a matrix: causes in rows, effects in columns, both in causal order.
-#
-# Each provenance has a colour and a shape of its own, so that it reads in black and white too.
+# --- the matrix: causes in rows, effects in columns, both in causal order ---
 
 
 MAX_NODES = 60  # beyond, columns without a link are left out
@@ -574,23 +540,13 @@ SHAPES = {
 }
 
 
-class Look(Protocol):
-    """How links of one provenance look, and what the legend says."""
-
-    @property
-    def colour(self) -> str: ...
-    @property
-    def meaning(self) -> str: ...
-
-
 def matrix(
     graph: DrawnGraph,
     edges: Sequence[Link],
     *,
     title: str,
-    styles: Mapping[str, Look],
+    styles: Mapping[str, Style],
     notes: Sequence[str],
-    description: str,
 ) -> str:
     """The SVG text. `edges` are drawn, `notes` stand below the legend.
 
@@ -622,7 +578,7 @@ def matrix(
         body,
         name="graph",
         title=title,
-        description=description,
+        description=_description(graph),
         width=max(left + wide, 460.0) + MARGIN,
         height=top + high + 24 + 20 * (len(legend) + len(notes)) + MARGIN,
     )
@@ -641,7 +597,7 @@ def _shown(graph: DrawnGraph, edges: Sequence[Link]) -> tuple[dict[str, int], di
 
 
 def _links(
-    graph: DrawnGraph, edges: Sequence[Link], styles: Mapping[str, Look]
+    graph: DrawnGraph, edges: Sequence[Link], styles: Mapping[str, Style]
 ) -> Iterator[tuple[str, str, str, tuple[str, str]]]:
     """Kind, colour, words and cell of each mark."""
     for edge in edges:

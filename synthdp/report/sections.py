@@ -1,31 +1,32 @@
-"""What both reports share: pictures with their sentence, numbers as text, and the templates."""
+"""What both reports share: sections, tables of text, numbers, the renderer, graph and guarantee."""
 
 from __future__ import annotations
 
 import base64
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data.domain import ColumnDomain
 from synthdp.drawing import charts
-from synthdp.evaluate.fidelity import nearest_distribution
+from synthdp.drawing.svg import short
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
 from synthdp.spec.load.wording import many
 
 MAX_BYTES = 3_000_000
 VISIBLE_ASSOCIATION = 0.1  # Cramér's V that a reader of a table would notice
+
+FloatArray = npt.NDArray[np.float64]
+Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,92 @@ class Picture:
     sentence: str
 
 
+@dataclass(frozen=True)
+class ReportTable:
+    """A caption, column headings and rows of text; `left_out` rows are in `internal.json` only."""
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, caption: str, records: Iterable[Mapping[str, str]]) -> ReportTable:
+        """A row for each record; the keys of the first are the headings."""
+        every = [*records]
+        headings = tuple(every[0]) if every else ()
+        return cls(caption, headings, tuple(tuple(record.values()) for record in every))
+
+    def cut(self, most: int) -> ReportTable:
+        """The table with at most `most` rows; the others are counted in `left_out`."""
+        left_out = max(0, len(self.rows) - most)
+        return replace(self, rows=self.rows[:most], left_out=left_out)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page: what to conclude, and the pictures and tables that it follows from."""
+
+    sentence: str = ""
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[ReportTable] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PageLimits:
+    """Most rows of long tables and most overlays, so that the page stays small."""
+
+    pairs: int
+    levels: int
+    overlays: int
+
+
 @cache
 def template(name: str) -> Any:
-    """A template of this package. It escapes every value that is not markup already."""
-    loader = PackageLoader("synthdp.report", "templates")
-    return Environment(
-        loader=loader,
-        autoescape=True,
+    """A template of this package. That of a page escapes every value that is not markup already."""
+    environment = Environment(
+        loader=PackageLoader("synthdp.report", "templates"),
+        autoescape=name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    ).get_template(name)
+    )
+    environment.globals["number"] = number
+    environment.filters |= {"image": svg_image, "as": format}
+    return environment.get_template(name)
+
+
+def say(name: str, /, **values: Any) -> str:
+    """A sentence as plain text, from the macro of this name in `sentences.j2`."""
+    return str(getattr(template("sentences.j2").module, name)(**values)).strip()
+
+
+def render_page(
+    name: str,
+    view: dict[str, Any],
+    *,
+    appendix: Callable[[PageLimits], Iterable[ReportTable]],
+    limits: Sequence[PageLimits],
+) -> str:
+    """The page as HTML text of at most `MAX_BYTES` bytes.
+
+    A table of hundreds of columns shows its worst parts alone: `limits` are tried in turn until the
+    page is small enough. It may be larger where the graph's picture alone is. `view` has the
+    content and a section `columns`, whose pictures are cut.
+    """
+    columns = view["columns"]
+    for most in limits:
+        shown = {
+            "columns": replace(columns, pictures=columns.pictures[: most.overlays]),
+            "first_overlays": 3,  # drawn before all else folds
+            "overlays_left_out": max(0, len(view["content"].domain) - most.overlays),
+            "appendix": [*appendix(most)],
+        }
+        html: str = template(name).render(**view | shown)
+        if len(html.encode()) <= MAX_BYTES:
+            break
+    return html
 
 
 def svg_image(svg: str) -> str:
@@ -79,118 +155,48 @@ def interval(value: Any) -> str:
             return middle
         return f"{middle} ({number(low)} to {number(high)})"
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None or isinstance(value, float):
-        return number(value)
-    return str(value)
+        return yes(value)
+    return number(value) if value is None or isinstance(value, float) else str(value)
 
 
-# --- tables ---
-#
-# Tables of text for the appendix of a report, and how many rows of them a page shows.
+def yes(value: bool | None) -> str:
+    """Yes or no, or nothing where that is not known."""
+    return {True: "yes", False: "no", None: ""}[value]
 
 
-@dataclass(frozen=True)
-class ReportTable:
-    """A caption, column headings and rows of text; `left_out` rows are in `internal.json` only."""
-
-    caption: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left_out: int = 0
-
-
-@dataclass(frozen=True)
-class PageLimits:
-    """Most rows of long tables and most overlays, so that the page stays small."""
-
-    pairs: int
-    levels: int
-    overlays: int
-
-
-def cut(table: ReportTable, max_rows: int) -> ReportTable:
-    """The table with at most `max_rows` rows; the others are counted in `left_out`."""
-    left_out = max(0, len(table.rows) - max_rows)
-    return ReportTable(table.caption, table.headings, table.rows[:max_rows], left_out)
-
-
-# --- audits ---
-#
-# The report's section on audits: what each record found, from its plain values.
+# --- audits: what each record found, from its plain values ---
 
 
 ROWS = {"none": "without rows", "simulated": "on simulated rows", "real": "on real rows"}
-AUDIT_HEADINGS = (
-    "mechanism",
-    "method",
-    "rows of the unit",
-    "runs",
-    "claimed epsilon",
-    "at delta",
-    "shown: at least",
-    "could show at most",
-    "would notice",
-    "claim",
-)
-ATTACK_HEADINGS = (
-    "attack",
-    "test models in each world",
-    "advantage",
-    "lower",
-    "upper",
-    "control",
-    "AUC",
-    "AUC at most",
-    "TPR at 1% FPR at most",
-    "epsilon: at least",
-    "could show at most",
-    "claim",
-)
 
 
 def conclusion(records: Sequence[Mapping[str, Any]]) -> str:
     """What the audits conclude, in one sentence."""
-    if not records:
-        return "No audit of this plan was found beside the release; synthdp audit makes one."
     where = " and ".join(ROWS[record["rows"]] for record in records)
     refuted = [text for record in records for text in record["refuted"]]
-    if refuted:
-        return (
-            f"An audit ({where}) refutes the claim: {'; '.join(refuted)}. Do not publish this"
-            " release."
-        )
-    return (
-        f"Audits {where} found nothing that speaks against the claim. An audit can refute a claim"
-        " and never prove one."
-    )
+    return say("audits", records=records, where=where, refuted=refuted)
 
 
 def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[ReportTable]:
     """Replay, statistical audits and attack of each record."""
-    return [table for record in records for table in _tables(record)]
-
-
-def _tables(record: Mapping[str, Any]) -> Iterator[ReportTable]:
-    """The tables of one record."""
-    where = f"{ROWS[record['rows']]}, {record['day']}"
-    if record["replay"]:
-        yield _replay_table(record["replay"], where)
-    if record["audits"]:
-        rows = tuple(_audit_row(a) for a in record["audits"])
-        yield ReportTable(f"Statistical audits {where}", AUDIT_HEADINGS, rows)
-    if record["membership"]:
-        yield from _membership_tables(record["membership"], where)
-
-
-def _replay_table(replay: Mapping[str, Any], where: str) -> ReportTable:
-    figures = {
-        "mechanisms": str(replay["mechanisms"]),
-        "pairs of neighbouring tables": str(replay["pairs"]),
-        "most that a pair used of what the event allows": f"{replay['largest_share']:.1%}",
-        "other differences": str(len(replay["findings"])),
-    }
-    return ReportTable(f"Record and replay, {where}", ("figure", "value"), tuple(figures.items()))
+    tables = []
+    for record in records:
+        where = f"{ROWS[record['rows']]}, {record['day']}"
+        if replay := record["replay"]:
+            figures = {
+                "mechanisms": str(replay["mechanisms"]),
+                "pairs of neighbouring tables": str(replay["pairs"]),
+                "most that a pair used of what the event allows": f"{replay['largest_share']:.1%}",
+                "other differences": str(len(replay["findings"])),
+            }
+            caption = f"Record and replay, {where}"
+            tables.append(ReportTable(caption, ("figure", "value"), tuple(figures.items())))
+        if record["audits"]:
+            rows = map(_audit_row, record["audits"])
+            tables.append(ReportTable.of(f"Statistical audits {where}", rows))
+        if record["membership"]:
+            tables += _membership_tables(record["membership"], where)
+    return tables
 
 
 def _membership_tables(attack: Mapping[str, Any], where: str) -> Iterator[ReportTable]:
@@ -199,79 +205,55 @@ def _membership_tables(attack: Mapping[str, Any], where: str) -> Iterator[Report
         "target": "one row" if attack.get("unit") is None else f"all rows of {attack['unit']}",
         "pairs of models": str(attack["pairs"]),
         "dropped": str(attack["pairs_dropped"]),
-        "advantage": number(attack["advantage"]),
-        "lower": number(attack["lower"]),
-        "upper": number(attack["upper"]),
-        "ceiling": number(attack["ceiling"]),
-        "baseline": _interval(attack["baseline"]),
+        **{name: number(attack[name]) for name in ("advantage", "lower", "upper", "ceiling")},
+        "baseline": _gap(attack["baseline"]),
     }
-    yield ReportTable(f"Membership attack {where}", tuple(figures), (tuple(figures.values()),))
+    yield ReportTable.of(f"Membership attack {where}", [figures])
     if attack["attacks"]:
-        rows = tuple(_attack_row(a) for a in attack["attacks"])
-        yield ReportTable(f"Attacks {where}", ATTACK_HEADINGS, rows)
+        yield ReportTable.of(f"Attacks {where}", map(_attack_row, attack["attacks"]))
     if attack["warnings"]:
-        warnings = tuple((text,) for text in attack["warnings"])
-        yield ReportTable(f"Warnings of the attack {where}", ("before you believe it",), warnings)
+        warnings = [{"before you believe it": text} for text in attack["warnings"]]
+        yield ReportTable.of(f"Warnings of the attack {where}", warnings)
 
 
-def _attack_row(a: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        a["attack"],
-        str(a["models"]),
-        number(a["advantage"]),
-        number(a["lower"]),
-        number(a["upper"]),
-        _interval(a["control"]),
-        number(a["auc"]),
-        number(a["auc_upper"]),
-        number(a["tpr_upper"]),
-        number(a["epsilon_lower"]),
-        number(a["epsilon_provable"]),
-        "refuted" if a["refuted"] else "not refuted",
-    )
+def _attack_row(a: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "attack": a["attack"],
+        "test models in each world": str(a["models"]),
+        "advantage": number(a["advantage"]),
+        "lower": number(a["lower"]),
+        "upper": number(a["upper"]),
+        "control": _gap(a["control"]),
+        "AUC": number(a["auc"]),
+        "AUC at most": number(a["auc_upper"]),
+        "TPR at 1% FPR at most": number(a["tpr_upper"]),
+        "epsilon: at least": number(a["epsilon_lower"]),
+        "could show at most": number(a["epsilon_provable"]),
+        "claim": "refuted" if a["refuted"] else "not refuted",
+    }
 
 
-def _interval(gap: Mapping[str, float] | None) -> str:
+def _gap(gap: Mapping[str, float] | None) -> str:
     """An advantage with its 95% interval."""
-    if gap is None:
-        return "none"
-    return f"{number(gap['value'])} ({number(gap['lower'])} to {number(gap['upper'])})"
+    return "none" if gap is None else interval(gap)
 
 
-def _audit_row(a: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        a["mechanism"],
-        a["method"],
-        str(a["unit_rows"]),
-        str(a["runs"]),
-        "none" if a["epsilon"] is None else number(a["epsilon"]),
-        f"{a['delta']:g}",
-        number(a["epsilon_lower"]),
-        number(a["epsilon_provable"]),
-        f"{a['fault']}: {a['power']:.0%}",
-        "refuted" if a["refuted"] else "not refuted",
-    )
+def _audit_row(a: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "mechanism": a["mechanism"],
+        "method": a["method"],
+        "rows of the unit": str(a["unit_rows"]),
+        "runs": str(a["runs"]),
+        "claimed epsilon": "none" if a["epsilon"] is None else number(a["epsilon"]),
+        "at delta": f"{a['delta']:g}",
+        "shown: at least": number(a["epsilon_lower"]),
+        "could show at most": number(a["epsilon_provable"]),
+        "would notice": f"{a['fault']}: {a['power']:.0%}",
+        "claim": "refuted" if a["refuted"] else "not refuted",
+    }
 
 
-# --- graph view ---
-#
-# The graph on both reports, causal or predictive: its sentence, picture and validation.
-
-
-MAX_ROWS = 200
-ORDER = ("refuted", "undecided", "supported")
-EDGE_HEADINGS = (
-    "claim",
-    "status",
-    "effect (Cohen's w)",
-    "at most",
-    "smallest detectable effect",
-    "p-value",
-)
-CAPTIONS = {
-    "arrow": "Arrows, held against noisy tables",
-    "independence": "Implied independences, held against noisy tables",
-}
+# --- the graph, causal or predictive ---
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,8 +261,8 @@ class GraphView:
     """The graph: its picture as an SVG document, its arrows, and their validation.
 
     `edges` are (cause, effect, where the arrow comes from); in mode predict a column and one that
-    it predicts. `validation` is what released tables
-    say of each of the graph's claims, as plain JSON values (`graph.validation`).
+    it predicts. `validation` is what released tables say of each of the graph's claims, as plain
+    JSON values (`graph.validation`).
     """
 
     mode: str
@@ -298,57 +280,32 @@ class GraphView:
         """What the graph is."""
         return "Predictive graph" if self.predictive else "Causal graph"
 
-    @property
-    def ends(self) -> tuple[str, str]:
-        """What an arrow leads from and to."""
-        return ("predictor", "predicted") if self.predictive else ("cause", "effect")
+    def to_json(self) -> dict[str, Any]:
+        """All but the picture."""
+        return {"mode": self.mode, "edges": self.edges, "validation": self.validation}
 
 
-PREDICTIVE_SENTENCE = (
-    " Predictive arrows keep pairs that depend on each other and on which the search had no answer;"
-    " they are no causes."
-)
-
-
-def graph_sentence(view: GraphView) -> str:
-    """What kind of graph shaped the model."""
-    if view.predictive:
-        return (
-            f"The model follows {many(len(view.edges), 'arrow')}. They say which columns predict"
-            " which, in the order of the spec; they are no causes. Which pairs were measured was"
-            " chosen from noisy tables, and paid for (mode predict)."
-        )
-    if not view.edges:
-        return f"The model used no causal arrows (mode {view.mode})."
-    kinds = Counter(source for _, _, source in view.edges)
-    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    kind = "" if kinds["predictive"] else "causal "
-    return (
-        f"The model follows {len(view.edges)} {kind}arrows ({counts}); mode"
-        f" {view.mode}.{_validation_sentence(view.validation, len(view.edges))}"
-        f"{PREDICTIVE_SENTENCE if kinds['predictive'] else ''}"
+def graph_section(view: GraphView | None) -> Section:
+    """What kind of graph shaped the model, and what released tables say of its claims."""
+    if view is None:
+        return Section()
+    tested, told = [], []
+    if view.validation is not None:
+        tested = [
+            ", ".join(f"{n} {status}" for status, n in view.validation["counts"][kind].items())
+            for kind in ("arrow", "independence")
+        ]
+        sentences = validation_sentences(view.validation, len(view.edges))
+        told = [s[0].upper() + s[1:] for s in sentences]
+    sentence = say(
+        "graph",
+        view=view,
+        arrows=many(len(view.edges), "arrow"),
+        kinds=Counter(source for _, _, source in view.edges),
+        tested=tested,
+        told=told,
     )
-
-
-def _validation_sentence(validation: Mapping[str, Any] | None, arrows: int) -> str:
-    """What released tables say of a given graph."""
-    if validation is None:
-        return ""
-    tested, independences = (
-        ", ".join(f"{n} {status}" for status, n in validation["counts"][kind].items())
-        for kind in ("arrow", "independence")
-    )
-    told = ". ".join(s[0].upper() + s[1:] for s in validation_sentences(validation, arrows))
-    return (
-        f" Held against noisy tables, its arrows: {tested}; the independences that it implies:"
-        f" {independences}. {told}."
-    )
-
-
-def unlinked_sentence(view: GraphView) -> str:
-    """What the model holds of columns without an arrow between them."""
-    given = "the columns that predict it" if view.predictive else "its causes"
-    return f"What is not linked, the model holds to be independent given {given}."
+    return Section(sentence, tables=finding_tables(view.validation))
 
 
 def arrow_table(view: GraphView, most: int) -> ReportTable:
@@ -357,9 +314,9 @@ def arrow_table(view: GraphView, most: int) -> ReportTable:
     for cause, effect, source in view.edges:
         causes.setdefault((effect, source), []).append(cause)
     rows = tuple((effect, ", ".join(names), s) for (effect, s), names in causes.items())
-    start, end = view.ends
-    headings = (end, f"{start}s" if view.predictive else "causes", "where they come from")
-    return cut(ReportTable(f"Arrows of the {view.name.lower()}", headings, rows), most)
+    ends = ("predicted", "predictors") if view.predictive else ("effect", "causes")
+    headings = (*ends, "where they come from")
+    return ReportTable(f"Arrows of the {view.name.lower()}", headings, rows).cut(most)
 
 
 def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:
@@ -369,28 +326,27 @@ def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:
     """
     if validation is None:
         return []
-    findings = sorted(validation["findings"], key=lambda f: ORDER.index(f["status"]))
+    order = ("refuted", "undecided", "supported")
+    findings = sorted(validation["findings"], key=lambda f: order.index(f["status"]))
     tables = []
-    for kind, caption in CAPTIONS.items():
-        rows = tuple(_edge_row(finding) for finding in findings if finding["kind"] == kind)
-        tables.append(cut(ReportTable(caption, EDGE_HEADINGS, rows), MAX_ROWS))
+    for kind, claims in {"arrow": "Arrows", "independence": "Implied independences"}.items():
+        rows = (_finding_row(finding) for finding in findings if finding["kind"] == kind)
+        tables.append(ReportTable.of(f"{claims}, held against noisy tables", rows).cut(200))
     return tables
 
 
-def _edge_row(finding: Mapping[str, Any]) -> tuple[str, ...]:
-    effects = (finding["effect"], finding["effect_upper"], finding["smallest_detectable_effect"])
-    return claim_text(finding), finding["status"], *map(number, (*effects, finding["p_value"]))
+def _finding_row(finding: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "claim": claim_text(finding),
+        "status": finding["status"],
+        "effect (Cohen's w)": number(finding["effect"]),
+        "at most": number(finding["effect_upper"]),
+        "smallest detectable effect": number(finding["smallest_detectable_effect"]),
+        "p-value": number(finding["p_value"]),
+    }
 
 
-# --- guarantee ---
-#
-# The guarantee on both reports: where the budget goes, and what attacks on one unit can reach.
-
-
-Points = Sequence[tuple[float, float]]
-
-BUDGET_TITLE = "Budget: what each look at the rows took"
-ROC_TITLE = "What an attack on one unit can reach"
+# --- the guarantee: where the budget goes, and what attacks on one unit can reach ---
 
 
 def shares(alone: Sequence[float], *, delta: float) -> list[float]:
@@ -422,10 +378,9 @@ def budget_left(took: float, spent: float, cap: float | None) -> str:
             f"no cap: this release took epsilon {took:.4g}, all so far took {spent:.4g}, and more"
             " may be taken"
         )
-    left = max(cap - spent, 0.0)
     return (
-        f"epsilon {left:.4g} of {cap:.4g} is left: this release took {took:.4g}, all so far took"
-        f" {spent:.4g}"
+        f"epsilon {max(cap - spent, 0.0):.4g} of {cap:.4g} is left: this release took {took:.4g},"
+        f" all so far took {spent:.4g}"
     )
 
 
@@ -434,45 +389,34 @@ def budget_picture(
 ) -> Picture:
     """The bar of the budget. `looks` are (name, epsilon alone); all together cost `total`.
 
-    `more` ends the sentence.
+    `more` follows what is guaranteed.
     """
     parts = shares([epsilon for _, epsilon in looks], delta=delta)
-    sentence = (
-        f"Everything together guarantees epsilon {number(total)} of the {budget:g} that"
-        f" {'were' if budget != 1 else 'was'} allowed, at delta {delta:g}."
-    )
+    largest = None
     if looks:
         (name, _), part = max(zip(looks, parts, strict=True), key=lambda both: both[1])
-        of_budget = part * total / max(budget, total)
-        sentence += f" The largest part, {of_budget:.0%} of the budget, is {name}."
-    if more:
-        sentence += f" {more}"
-    sentence += (
-        " A part is what a look alone would cost, as the squared mu of a Gaussian mechanism: these"
-        " add up in any order, and epsilons do not."
-    )
+        largest = (name, part * total / max(budget, total))
+    figures = {"total": total, "budget": budget, "delta": delta, "largest": largest}
+    sentence = say("budget_picture", more=more, **figures)
     named = [(name, round(p * total, 6)) for (name, _), p in zip(looks, parts, strict=True)]
     svg = charts.budget_bar(named, budget=budget, alt=f"Parts of the budget. {sentence}")
-    return Picture(BUDGET_TITLE, Markup(svg), sentence)
+    return Picture("Budget: what each look at the rows took", Markup(svg), sentence)
 
 
 def roc_points(profile: Points) -> list[tuple[float, float]]:
-    """The bound on (FPR, TPR) that the whole profile of (epsilon, delta) gives.
-
-    It is evaluated on a grid of false-positive rates. Each (epsilon, delta) bounds TPR by both
-    sides of its definition, e^epsilon FPR + delta and 1 - e^-epsilon (1 - delta - FPR). Source:
-    Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem
-    2.1.
-    """
+    """The bound on (FPR, TPR) that the profile of (epsilon, delta) gives, on a grid of FPR."""
     rates = np.geomspace(1e-3, 1.0, 61)
-    bound = roc_bound(profile, rates)
-    return list(zip(rates.tolist(), bound, strict=True))
+    return list(zip(rates.tolist(), roc_bound(profile, rates), strict=True))
 
 
 def roc_bound(profile: Points, rates: Sequence[float] | np.ndarray) -> list[float]:
-    """The most that the true-positive rate can be at each false-positive rate."""
-    epsilon = np.asarray([point[0] for point in profile], dtype=np.float64)[:, None]
-    delta = np.asarray([point[1] for point in profile], dtype=np.float64)[:, None]
+    """The most that the true-positive rate can be at each false-positive rate.
+
+    Each (epsilon, delta) bounds TPR by both sides of its definition, e^epsilon FPR + delta and
+    1 - e^-epsilon (1 - delta - FPR). Source: Kairouz, Oh and Viswanath, "The Composition Theorem
+    for Differential Privacy" (2015), Theorem 2.1.
+    """
+    epsilon, delta = np.asarray(profile, dtype=np.float64).T[:, :, None]
     at = np.asarray(rates, dtype=np.float64)
     above = np.minimum(np.exp(epsilon) * at + delta, 1 - np.exp(-epsilon) * (1 - delta - at))
     bounds: list[float] = np.clip(above.min(axis=0), 0.0, 1.0).tolist()
@@ -486,11 +430,10 @@ def roc_picture(profile: Points, *, curve: Points = (), more: str = "") -> Pictu
     sentence = (
         "Whoever knows all other rows, and wrongly accuses 1% of outsiders of being in the table,"
         f" finds at most {at_one_percent:.1%} of those who are in it, by whatever attack."
+        f"{' ' if more else ''}{more}"
     )
-    if more:
-        sentence += f" {more}"
     svg = charts.roc(points, curve=curve, alt=sentence)
-    return Picture(ROC_TITLE, Markup(svg), sentence)
+    return Picture("What an attack on one unit can reach", Markup(svg), sentence)
 
 
 def crosses(curve: Points, profile: Points) -> bool:
@@ -511,125 +454,29 @@ def most_advantage(profile: Points) -> float:
     return min(1 - 2 * (1 - delta) / (1 + math.exp(epsilon)) for epsilon, delta in profile)
 
 
-# --- measured vs synthetic ---
-#
-# Published rows compared with published noisy counts: columns, and pairs that were measured.
+def column_overlay(
+    column: ColumnDomain,
+    first: FloatArray,
+    second: FloatArray,
+    *,
+    first_name: str,
+    off: str,
+) -> Picture:
+    """Shares of one column's levels, `[levels]` each, of rows called `first_name` and synthetic.
 
-
-FloatArray = npt.NDArray[np.float64]
-
-MAX_PAIR_TABLES = 400
-# Of ranked figures: machines that differ in the last bit must rank alike, so that `verify` draws
-# the same page.
-DIGITS = 9
-
-
-class NoisyCounts(Protocol):
-    """A published table: its columns, noisy counts, and their noise's standard deviation.
-
-    `counts` has one axis for each column. `sigma` is the standard deviation in each cell.
+    `off` says how far apart they are; the sentence goes on with the level that differs most.
     """
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def counts(self) -> npt.NDArray[Any]: ...
-    @property
-    def sigma(self) -> float: ...
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: noisy and synthetic relative frequencies `[levels]`, and its noisy counts.
-
-    `sigma` is the standard deviation of the noise in each count.
-    """
-
-    name: str
-    noisy: FloatArray
-    synthetic: FloatArray
-    counts: FloatArray
-    sigma: float
-
-    @property
-    def distance(self) -> float:
-        """Total variation of the synthetic from the noisy frequencies."""
-        return round(float(0.5 * np.abs(self.noisy - self.synthetic).sum()), DIGITS)
-
-    @property
-    def by_noise(self) -> float:
-        """Upper bound of the expected total variation of the noise alone."""
-        return noise_distance(self.counts, self.sigma)
-
-
-def noise_distance(counts: FloatArray, sigma: float) -> float:
-    """Upper bound, at most 1, of the expected total variation that noise alone makes in a table.
-
-    `counts` are the table's noisy counts, `sigma` the standard deviation of their noise. The mean
-    absolute value of a Gaussian is sigma sqrt(2 / pi). Projecting the counts to the nearest
-    distribution only shrinks it.
-
-    >>> round(noise_distance(np.full(10, 100.0), 5.0), 4)
-    0.0199
-    """
-    total = max(float(counts.sum()), 1.0)
-    return min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total)
-
-
-def columns(domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]) -> Iterator[Column]:
-    """Every column that was measured by itself, in the table's order.
-
-    `codes` are levels `[rows, columns]`.
-    """
-    single = {t.columns[0]: t for t in tables if len(t.columns) == 1}
-    for i, column in enumerate(domain.columns):
-        if column.name not in single:
-            continue
-        table = single[column.name]
-        counts = np.asarray(table.counts, dtype=np.float64)
-        shares = np.bincount(codes[:, i], minlength=column.levels) / len(codes)
-        yield Column(column.name, nearest_distribution(counts), shares, counts, table.sigma)
-
-
-@dataclass(frozen=True)
-class MeasuredPair:
-    """A pair of columns that a published table contains.
-
-    `distance` is the total variation of the synthetic rows from the table; `by_noise` bounds the
-    expected total variation of the noise alone.
-    """
-
-    names: tuple[str, str]
-    distance: float
-    by_noise: float
-
-
-def measured_pairs(
-    domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]
-) -> Iterator[MeasuredPair]:
-    """Each pair once, from the smallest table that contains it, in the order of the tables."""
-    smallest: dict[tuple[str, str], NoisyCounts] = {}
-    for table in tables:
-        for first, second in combinations(table.columns, 2):
-            pair = (second, first) if (second, first) in smallest else (first, second)
-            if pair not in smallest or smallest[pair].counts.size > table.counts.size:
-                smallest[pair] = table
-    for pair, table in [*smallest.items()][:MAX_PAIR_TABLES]:
-        yield _measured_pair(domain, codes, pair, table)
-
-
-def _measured_pair(
-    domain: Domain, codes: Codes, pair: tuple[str, str], table: NoisyCounts
-) -> MeasuredPair:
-    """The pair's distance from the marginal of `table` on it."""
-    others = tuple(k for k, name in enumerate(table.columns) if name not in pair)
-    counts = np.asarray(table.counts, dtype=np.float64).sum(axis=others)
-    if table.columns.index(pair[0]) > table.columns.index(pair[1]):
-        counts = counts.T
-    # Each count is a sum of so many noisy cells.
-    sigma = table.sigma * float(np.sqrt(table.counts.size / counts.size))
-    i, j = (domain.index(n) for n in pair)
-    keys = codes[:, i].astype(np.int64) * counts.shape[1] + codes[:, j]
-    shares = np.bincount(keys, minlength=counts.size) / len(keys)
-    distance = float(0.5 * np.abs(nearest_distribution(counts) - shares).sum())
-    return MeasuredPair(pair, round(distance, DIGITS), noise_distance(counts, sigma))
+    level = int(np.abs(first - second).argmax())
+    sentence = (
+        f"{off}; most at {short(column.labels[level], 40)}: {first[level]:.1%} {first_name},"
+        f" {second[level]:.1%} synthetic."
+    )
+    svg = charts.overlay(
+        column.labels,
+        first,
+        second,
+        ordered=column.ordered,
+        alt=f"Shares of {column.name}. {sentence}",
+        widths=column.relative_widths,
+    )
+    return Picture(column.name, Markup(svg), sentence)

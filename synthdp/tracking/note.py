@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from synthdp import __version__
 from synthdp.bundle.certificate_text import plain
@@ -12,7 +12,6 @@ from synthdp.bundle.descriptions import published_sha256
 from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
-PREDICT = "predict"  # the graph mode without causes
 ML_PAGES = "workflowType=machine_learning"  # without it MLflow shows its menus for language models
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 VIEW = "synthdp"
@@ -29,27 +28,17 @@ VIEW_COLUMNS = (
 )  # MLflow orders them: metrics by name, then tags
 # Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first
 # until the note is opened.
-EXPERIMENT_NOTE = " ".join(
-    (
-        (
-            "**Confidential**: figures were computed on real rows, and are for the steward's"
-            " reviewers alone."
-        ),
-        (
-            "One run is one release; runs inside it are attacks on it. A run's description begins"
-            f" with the verdict.\n\nThe view `{VIEW}` has the columns that a reviewer looks at:"
-            " `gate` (passed or withheld), `epsilon_planned` (the guarantee, at `delta` for one"
-            " `unit`), `tstr_ratio` (AUC of what learned on synthetic rows, as a share of real"
-            " ones'), `tv2` (distance of two-way tables),"
-        ),
-        (
-            "`estimands_worst` (the largest error of an estimand, where 1 is the end of its 95%"
-            " interval), `attack_advantage_upper` (as much as the attack may have; it says little"
-            " above `attack_ceiling`, which the claim allows), and `signed`."
-        ),
-        "To compare releases, tick them and Compare.\n\nIf a page shows menus for language"
-        " models, press Model training at its top.\n",
-    )
+EXPERIMENT_NOTE = (
+    "**Confidential**: figures were computed on real rows, and are for the steward's reviewers"
+    " alone. One run is one release; runs inside it are attacks on it. A run's description begins"
+    f" with the verdict.\n\nThe view `{VIEW}` has the columns that a reviewer looks at: `gate`"
+    " (passed or withheld), `epsilon_planned` (the guarantee, at `delta` for one `unit`),"
+    " `tstr_ratio` (AUC of what learned on synthetic rows, as a share of real ones'), `tv2`"
+    " (distance of two-way tables), `estimands_worst` (the largest error of an estimand, where 1"
+    " is the end of its 95% interval), `attack_advantage_upper` (as much as the attack may have; it"
+    " says little above `attack_ceiling`, which the claim allows), and `signed`. To compare"
+    " releases, tick them and Compare.\n\nIf a page shows menus for language models, press Model"
+    " training at its top.\n"
 )
 
 
@@ -89,14 +78,10 @@ def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
         "synthdp_version": __version__,
     }
     return values | {
-        f"synthesizer.{k}": _listed(v)
+        f"synthesizer.{k}": ", ".join(v) if isinstance(v, tuple) else v
         for k, v in spec.synthesizer.model_dump().items()
         if v not in (None, ())
     }
-
-
-def _listed(value: str | int | float | tuple[str, ...]) -> str | int | float:
-    return ", ".join(value) if isinstance(value, tuple) else value
 
 
 def note(
@@ -120,7 +105,9 @@ def note(
     graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
     if graph:
         counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())
-        no_causes = " (arrows predict, and are no causes)" if facts.get("graph") == PREDICT else ""
+        no_causes = (
+            " (arrows predict, and are no causes)" if facts.get("graph") == "predict" else ""
+        )
         lines += ["", f"**Graph**: {counts}{no_causes}"]
     quality = {
         k: v
@@ -190,14 +177,6 @@ def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, sta
             status, "no verdict"
         )
     return f"{dataset} - {word} - eps {float(epsilon):g}"
-
-
-def view_state() -> dict[str, Any]:
-    """The state of MLflow's runs table that the saved view restores.
-
-    What is left out keeps MLflow's default.
-    """
-    return {"selectedColumns": list(VIEW_COLUMNS)}
 
 
 def view_path(experiment: str) -> str:

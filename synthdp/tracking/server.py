@@ -1,7 +1,11 @@
 """MLflow's pages for one account of this machine: a server on loopback over a store.
 
-Started as a program of its own, so that its threads and its death are not ours. `tracking.guard`
-keeps the machine's other accounts out.
+Started as a program of its own, so that its threads and its death are not ours.
+
+A port is as public as the machine: every account of it reaches a loopback port, and every page
+that the steward's browser opens may ask there. MLflow itself asks nobody who they are, and its
+basic-auth app leaves some paths open to all. So its app sees no request that lacks the password,
+whatever the path and method.
 """
 
 from __future__ import annotations
@@ -33,9 +37,9 @@ from synthdp.spec.model import ReleaseSpec, Tracking
 from synthdp.tracking.note import run_path, view_path
 from synthdp.tracking.store import check_database
 
-LOOPBACK = "127.0.0.1"
-START_SECONDS, STOP_SECONDS = 90, 5
-LATEST = 5  # releases whose pages are named
+USER = "steward"
+START_SECONDS = 90
+App = Callable[[MutableMapping[str, Any], Any, Callable[..., Awaitable[None]]], Awaitable[None]]
 
 
 def store_of(spec: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
@@ -129,11 +133,7 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[Pages]:
     }
     # The socket is bound here, so that no other account can take the port, and be told the
     # password, before the server has it. Without -P the folder it starts in could hold modules.
-    with (
-        _bound(port) as at,
-        tempfile.TemporaryDirectory() as empty,
-        tempfile.TemporaryFile() as log,
-    ):
+    with _bound(port) as at, tempfile.TemporaryDirectory() as empty:
         command = [sys.executable, "-P", "-m", __name__, str(at.fileno())]
         environment = os.environ | {
             "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -144,8 +144,8 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[Pages]:
         server = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # it may hold a password
             env=environment,
             pass_fds=[at.fileno()],
             start_new_session=True,
@@ -156,7 +156,7 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[Pages]:
             assert server.stdin is not None
             with suppress(BrokenPipeError), server.stdin as told:
                 told.write(json.dumps(given).encode())
-            pages = Pages(f"http://{LOOPBACK}:{at.getsockname()[1]}", password)
+            pages = Pages(f"http://127.0.0.1:{at.getsockname()[1]}", password)
             _wait(server, pages)
             yield _view(pages, experiment)
         finally:
@@ -171,7 +171,7 @@ def latest_runs(pages: Pages, experiment: str) -> list[tuple[str, str]]:
             "experiment_ids": [number],
             "filter": "tags.`gate` != ''",  # attacks have none
             "order_by": ["attributes.start_time DESC"],
-            "max_results": LATEST,
+            "max_results": 5,
         }
         found: list[Any] = pages.ask("/api/2.0/mlflow/runs/search", asked).get("runs", [])
         return [
@@ -187,7 +187,7 @@ def _bound(port: int | None) -> socket.socket:
     at = socket.socket()
     at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        at.bind((LOOPBACK, port or 0))
+        at.bind(("127.0.0.1", port or 0))
     except OSError:
         at.close()
         raise OutputError(
@@ -200,8 +200,7 @@ def _wait(server: subprocess.Popen[bytes], pages: Pages) -> None:
     """Until the server answers.
 
     Raises:
-        OutputError: it ended, or does not answer in time. What it printed is not shown: it may hold
-            a password.
+        OutputError: it ended, or does not answer in time.
     """
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and server.poll() is None:
@@ -209,18 +208,13 @@ def _wait(server: subprocess.Popen[bytes], pages: Pages) -> None:
             pages.ask("/api/2.0/mlflow/experiments/search?max_results=1", seconds=2)
             return
         time.sleep(0.2)
-    ended = server.poll()
-    how = (
-        f"ended with code {ended}"
-        if ended is not None
-        else f"did not answer within {START_SECONDS} seconds"
-    )
+    how = f"did not answer within {START_SECONDS} seconds"
+    if server.poll() is not None:
+        how = f"ended with code {server.poll()}"
     raise OutputError(
         f"MLflow's server {how}",
-        hint=(
-            "run `mlflow server` with the store by hand to see why; `synthdp doctor` looks at the"
-            " store"
-        ),
+        hint="run `mlflow server` with the store by hand to see why; `synthdp doctor` looks at the"
+        " store",
     )
 
 
@@ -253,27 +247,13 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
-        server.wait(STOP_SECONDS)
+        server.wait(5)
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
     server.wait()
 
 
-# --- guard ---
-#
-# MLflow's pages behind a password: a program that `tracking.server` starts.
-#
-# A port is as public as the machine: every account of it reaches a loopback port, and every page
-# that the steward's browser opens may ask there. MLflow itself asks nobody who they are. So its
-# app sees no request that lacks the password, whatever the path and method.
-
-
-USER = "steward"
-OWN_NAMES = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+# --- the program that is started: MLflow's app behind the password ---
 
 
 def credentials(password: str) -> str:
@@ -292,7 +272,9 @@ class Guard:
     app: App
     password: str = field(repr=False)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: MutableMapping[str, Any], receive: Any, send: Callable[..., Awaitable[None]]
+    ) -> None:
         """Pass on or refuse; nothing but HTTP is passed on."""
         if scope["type"] != "http":
             return
@@ -304,7 +286,7 @@ class Guard:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
 
-    def _refusal(self, scope: Message) -> int:
+    def _refusal(self, scope: MutableMapping[str, Any]) -> int:
         """The status of a refusal, 0 for none.
 
         403 where a name leads here that is not ours (DNS rebinding), or a page of another origin
@@ -315,7 +297,8 @@ class Guard:
             return [value for key, value in scope["headers"] if key.lower() == name]
 
         hosts, sites = values(b"host"), values(b"sec-fetch-site")
-        if len(hosts) != 1 or not OWN_NAMES.fullmatch(hosts[0]):
+        own = rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?"
+        if len(hosts) != 1 or not re.fullmatch(own, hosts[0]):
             return 403
         if any(origin != b"http://" + hosts[0] for origin in values(b"origin")):
             return 403

@@ -57,9 +57,7 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
                 return found, find(found)
             except OutputError:
                 raise  # ours: to try again changes nothing
-            except (
-                Exception
-            ) as error:  # such as: another release made the same experiment a moment ago
+            except Exception as error:  # such as: another release made the experiment just now
                 if file is None or time.monotonic() > end or "no database" in reason(error):
                     raise
                 time.sleep(0.2)
@@ -151,12 +149,12 @@ def client_class() -> Any:
 
     Telemetry is switched off before the import: later is too late.
     """
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ["DO_NOT_TRACK"] = "true"
-    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = (
-        "true"  # a server's addresses would stand among the JSON
-    )
-    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
+    os.environ |= {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # they would stand among the JSON
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    }
     # MLflow would try for many minutes. What the steward has set stays.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(ANSWER_SECONDS))
@@ -176,11 +174,8 @@ def check_database(uri: str) -> None:
         return
     import sqlalchemy as sa
 
-    waits = (
-        {"connect_timeout": ANSWER_SECONDS}
-        if uri.startswith(("postgres", "mysql", "mariadb"))
-        else {}
-    )
+    known = uri.startswith(("postgres", "mysql", "mariadb"))
+    waits = {"connect_timeout": ANSWER_SECONDS} if known else {}
     engine = sa.create_engine(uri, poolclass=sa.pool.NullPool, connect_args=waits)
     with engine.connect():
         engine.dispose()
@@ -204,17 +199,13 @@ def quiet() -> Iterator[None]:
                 logging.getLogger(n).setLevel(level)
 
 
-# --- registry ---
-#
-# The dataset and the released model in MLflow, by its client alone, which keeps no global state.
+# --- the dataset and the released model, by MLflow's client alone, which keeps no global state ---
 #
 # The dataset is what the spec declares: names and types of columns. Its digest is MLflow's own, of
 # name and schema. The model is the part of a bundle that rows are drawn from, and code that draws
 # them (`tracking.drawn_rows`): no pickle, and nothing that the bundle does not publish. synthdp's
 # own code lies beside it and is what draws: to name synthdp as a requirement would have a package
 # index give it, and whoever has that name there would run code wherever models are served.
-#
-# `mlflow` is imported lazily: it costs seconds.
 
 
 ALIAS = "released"
@@ -347,14 +338,8 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
     for name in (*READ, SUMS):
         shutil.copyfile(bundle / name, part / name)
     outputs = [(name, _type(column), not column.missing) for name, column in columns.items()]
-    settings = Array(DataType.string)
-    asked = Schema(
-        [
-            ColSpec("long", "rows"),
-            ColSpec(settings, "given", required=False),
-            ColSpec(settings, "do", required=False),
-        ]
-    )
+    lists = (ColSpec(Array(DataType.string), name, required=False) for name in ("given", "do"))
+    asked = Schema([ColSpec("long", "rows"), *lists])
     save_model(
         model,
         python_model=str(CODE),

@@ -16,7 +16,7 @@ import pytest
 
 import synthdp
 from synthdp.release.run import release
-from synthdp.tracking.mlflow_run import MlflowTracker, TrackingRecord, log_later
+from synthdp.tracking.mlflow_run import Tracker, TrackingRecord, log_later
 from synthdp.tracking.server import USER, latest_runs, serving
 from tests.release.conftest import Tiny
 
@@ -169,7 +169,7 @@ def test_a_bundle_of_another_run_is_not_registered(tracked: Tiny, tmp_path: Path
     """As where a bundle was replaced before `synthdp track` was given."""
     record = TrackingRecord.kept(tracked.folder / "first")
     record.run, late = "20260101-aaaaaaaaaaaa", f"sqlite:///{tmp_path / 'late.db'}"
-    with MlflowTracker(record, record.params, uri=late, folder=tmp_path) as log:
+    with Tracker(record, record.params, uri=late, folder=tmp_path) as log:
         log.release(tracked.folder / "first" / "bundle")
     assert log.warnings == ["MLflow: could not register the model (ValueError)"]
     assert list(client_of(late).search_model_versions()) == []

@@ -234,9 +234,9 @@ def _away(*_: object) -> None:
 
 
 def _unasked(*_: object, **__: object) -> Any:
-    from synthdp.tracking.mlflow_run import NullTracker
+    from synthdp.tracking.mlflow_run import Tracker
 
-    return NullTracker()
+    return Tracker()
 
 
 def _raiser(error: BaseException) -> Callable[..., None]:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from synthdp.release.tracked import TRACKED
-from synthdp.tracking.mlflow_run import NullTracker
+from synthdp.tracking.mlflow_run import Tracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 
 pytestmark = pytest.mark.check
@@ -24,7 +24,7 @@ METRICS = {
 }
 
 
-class Told(NullTracker):
+class Told(Tracker):
     """Writes down what it is told."""
 
     def __init__(self) -> None:

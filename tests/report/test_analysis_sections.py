@@ -16,9 +16,9 @@ from synthdp.evaluate.learners import summarize
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow, TwoSampleRow
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.report.internal.appendix import analysis_view
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.internal.page import render
+from synthdp.report.internal.sections import analysis
 
 DOMAIN = Domain(tuple(ColumnDomain(n, "categorical", ("x", "y"), False) for n in ("<b>a", "c")))
 CODES = np.array([[0, 0], [1, 1], [0, 1], [1, 1]], dtype=np.uint16)
@@ -161,7 +161,7 @@ def test_what_was_not_done_is_said() -> None:
         and "No column has groups that could be judged." in nothing
         and "One column has no pairs." in nothing
     )
-    assert analysis_view(None)["analysis"] == ()
+    assert analysis(None).notes == ()
 
 
 def test_rows_that_cannot_be_told_apart_and_honest_intervals() -> None:

@@ -14,17 +14,15 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate.fidelity import MAX_LEVELS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.report.public.content import PublicContent
-from synthdp.report.public.page import hidden_levels, render_public
-from synthdp.report.public.sections import estimand_pictures, estimand_table
-from synthdp.report.sections import (
-    MAX_BYTES,
-    GraphView,
-    columns,
+from synthdp.report.public.content import (
+    PublicContent,
+    measured,
     measured_pairs,
     noise_distance,
-    roc_points,
 )
+from synthdp.report.public.page import render_public
+from synthdp.report.public.sections import estimand_pictures, estimand_table, hidden_levels
+from synthdp.report.sections import MAX_BYTES, GraphView, roc_points
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x$ {{ 7 * 7 }} \u202e")
 
@@ -138,7 +136,9 @@ def test_a_wide_table_stays_small() -> None:
 def test_what_noise_hides_is_listed() -> None:
     content = public()
     content.tables[0].counts[3] = 14.0  # under three times 5
-    table = hidden_levels(content.domain, [*columns(content.domain, content.codes, content.tables)])
+    table = hidden_levels(
+        content.domain, [*measured(content.domain, content.codes, content.tables)]
+    )
     assert [row[:2] for row in table.rows] == [("sort", "sort3")]
     assert "whether they occur at all cannot be told" in render_public(content)
 
@@ -147,7 +147,7 @@ def test_distances_are_against_the_noisy_counts() -> None:
     content = public()
     content.tables[0].counts[:] = [400.0, 0.0, 0.0, 0.0]
     share = np.mean(content.codes[:, 0] == 0)
-    found = {c.name: c.distance for c in columns(content.domain, content.codes, content.tables)}
+    found = {c.name: c.distance for c in measured(content.domain, content.codes, content.tables)}
     assert found["sort"] == pytest.approx(1 - share) and found["kind"] == pytest.approx(
         0, abs=1e-12
     )

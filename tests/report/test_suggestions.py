@@ -12,7 +12,6 @@ import yaml
 
 from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport
 from synthdp.report.internal.page import render, write_internal_report
-from synthdp.report.internal.sections import WARNING, suggestion_sentence
 from tests.report.test_report import HOSTILE, Page, content
 
 pytestmark = pytest.mark.check
@@ -33,9 +32,8 @@ def section(report: SuggestionReport | None) -> str:
 
 def test_the_warning_stands_above_the_lines() -> None:
     text = section(REPORT)
-    assert text.index(WARNING) < text.index(LINE)
     for said in ("come from the real rows and cost no budget", "that is a leak", "a public fact"):
-        assert said in WARNING
+        assert text.index(said) < text.index(LINE)
     assert (
         "in 12 columns of 8,000 real rows: 2 that a line of the spec could declare and 1 that it"
         " has no line for." in text
@@ -57,7 +55,7 @@ def test_the_warning_stands_above_the_lines() -> None:
     ],
 )
 def test_what_was_looked_at_is_said(report: SuggestionReport | None, says: str) -> None:
-    assert says in suggestion_sentence(report) and says in section(report)
+    assert says in section(report)
     if report is None or not report.suggestions:
         assert "leak" not in section(report)
 

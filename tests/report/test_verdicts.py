@@ -16,12 +16,10 @@ from synthdp.evaluate.fidelity import sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
 from synthdp.report import verdicts
 from synthdp.report.internal.content import BudgetStep, GateResult
-from synthdp.report.internal.page import render
-from synthdp.report.internal.sections import attack_card, report_cards, report_uses
-from synthdp.report.public.content import About, PublicContent
-from synthdp.report.public.page import render_public
-from synthdp.report.public.sections import _beats, public_cards, public_uses
-from synthdp.report.sections import GraphView, columns, shares
+from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
+from synthdp.report.public.content import About, PublicContent, measured
+from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
+from synthdp.report.sections import GraphView, shares
 from synthdp.report.verdicts import Bounds, Verdict
 from tests.report.test_public import facts, public
 from tests.report.test_report import attack, content
@@ -32,11 +30,11 @@ def by_heading(found: Any) -> dict[str, Verdict]:
 
 
 def cards_of(whole: PublicContent) -> dict[str, Verdict]:
-    return by_heading(public_cards(whole, [*columns(whole.domain, whole.codes, whole.tables)]))
+    return by_heading(public_cards(whole, [*measured(whole.domain, whole.codes, whole.tables)]))
 
 
 def uses_of(whole: PublicContent) -> dict[str, Verdict]:
-    return by_heading(public_uses(whole, [*columns(whole.domain, whole.codes, whole.tables)]))
+    return by_heading(public_uses(whole, [*measured(whole.domain, whole.codes, whole.tables)]))
 
 
 def score(name: str, value: float | None, low: float, high: float, **more: Any) -> dict[str, Any]:

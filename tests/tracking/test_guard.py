@@ -33,7 +33,7 @@ def answered(
         said.append(message)
 
     scope = {"type": kind, "method": method, "path": path, "headers": headers}
-    asyncio.run(Guard(_app, "right")(scope, None, send))  # type: ignore[arg-type]
+    asyncio.run(Guard(_app, "right")(scope, None, send))
     return said
 
 

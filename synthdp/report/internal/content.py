@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from synthdp.data.domain import Domain
+from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.functional.suggest import SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.report.sections import GraphView
@@ -85,6 +86,10 @@ class EstimandBeside:
         low, high = self.interval
         return low is not None and high is not None and low <= self.real <= high
 
+    def to_json(self) -> dict[str, Any]:
+        """The figures, and whether they agree."""
+        return asdict(self) | {"covered": self.covered}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReportContent:
@@ -122,16 +127,14 @@ class ReportContent:
         """Whether a gate failed."""
         return not all(gate.passed for gate in self.gates)
 
+    @property
+    def fidelity(self) -> FidelityReport | None:
+        """How near the rows are, where that was evaluated."""
+        return self.evaluation.fidelity if self.evaluation else None
+
     def to_json(self) -> dict[str, Any]:
         """The report's numbers as plain JSON values; figures that are not finite become None."""
-        graph = None
-        if self.graph:
-            graph = {
-                "mode": self.graph.mode,
-                "edges": self.graph.edges,
-                "validation": self.graph.validation,
-            }
-        plain = {
+        facts = {
             "confidential": (
                 "computed on real rows: not covered by the privacy guarantee, not to be shared"
             ),
@@ -139,26 +142,21 @@ class ReportContent:
             "run": self.run,
             "created": self.created,
             "withheld": self.withheld,
-            "budget": asdict(self.budget),
-            "gates": [asdict(gate) for gate in self.gates],
-            "tv1_noisy": self.tv1_noisy,
-            "evaluation": self.evaluation.to_json() if self.evaluation else None,
-            "graph": graph,
-            "attack": self.attack,
-            "audits": self.audits,
-            "misfits": self.misfits,
-            "suggestions": self.suggestions.to_json() if self.suggestions else None,
-            "estimands": [asdict(e) | {"covered": e.covered} for e in self.estimands],
-            "absent": self.absent,
-            "timings": self.timings,
-            "notes": self.notes,
         }
-        cleaned: dict[str, Any] = _plain(plain)
+        parts = (
+            *("budget", "gates", "tv1_noisy", "evaluation", "graph", "attack", "audits", "misfits"),
+            *("suggestions", "estimands", "absent", "timings", "notes"),
+        )
+        cleaned: dict[str, Any] = _plain(facts | {part: getattr(self, part) for part in parts})
         return cleaned
 
 
 def _plain(value: Any) -> Any:
     """A value as JSON can hold it; numbers that are not finite become None."""
+    if hasattr(value, "to_json"):
+        return _plain(value.to_json())
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list) and set(map(type, value)) == {float} and np.isfinite(value).all():
@@ -167,6 +165,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

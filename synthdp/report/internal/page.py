@@ -8,51 +8,41 @@ both.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from synthdp.evaluate.fidelity import FidelityReport
+from synthdp.evaluate.run import EvaluationReport
 from synthdp.files import private_folder, write_private
-from synthdp.report.internal import appendix
-from synthdp.report.internal import sections as findings
-from synthdp.report.internal.appendix import (
-    ATTACK_CAPTIONS,
-    analysis_view,
-    attack_tables,
-    misfit_table,
-    tables,
-)
+from synthdp.report import verdicts
+from synthdp.report.internal import sections
+from synthdp.report.internal.appendix import analysis_tables, tables
 from synthdp.report.internal.content import ATTACK, EVALUATION, ReportContent
-from synthdp.report.internal.sections import (
-    attack_card,
-    estimand_view,
-    report_cards,
-    report_uses,
-    suggestion_view,
-)
 from synthdp.report.sections import (
-    MAX_BYTES,
-    GraphView,
     PageLimits,
+    Section,
     audit_tables,
     budget_left,
     conclusion,
-    finding_tables,
-    graph_sentence,
+    graph_section,
+    most_advantage,
     number,
-    roc_picture,
-    svg_image,
-    template,
+    render_page,
+    say,
 )
+from synthdp.report.verdicts import FEW, MISSED, State, Verdict
 
-# Tried in turn until the page is small enough: a table of hundreds of columns shows its worst parts
-# alone.
 LIMITS = (
     PageLimits(5000, 300, 24),
     PageLimits(1000, 60, 24),
     PageLimits(200, 20, 12),
     PageLimits(20, 0, 4),
 )
-FIRST_OVERLAYS = 3  # columns that are drawn before all else folds
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
@@ -81,100 +71,240 @@ def _numbers(content: ReportContent) -> str:
 
 
 def render(content: ReportContent) -> str:
-    """The page as HTML text of at most `MAX_BYTES` bytes.
-
-    It may be larger where the graph's picture alone is.
-    """
-    page, view = template("internal.html.j2"), _view(content)
-    for limits in LIMITS:
-        overlays = view["overlays"][: limits.overlays]
-        shown = {
-            "overlays": overlays,
-            "first_overlays": FIRST_OVERLAYS,
-            "overlays_left_out": len(content.domain) - len(overlays),
-            "appendix": tables(content, limits),
-        }
-        html: str = page.render(**view | shown)
-        if len(html.encode()) <= MAX_BYTES:
-            break
-    return html
-
-
-def _view(content: ReportContent) -> dict[str, Any]:
-    """What the largest page shows; figures are drawn once."""
-    return {
+    """The page as HTML text; see `render_page`."""
+    report, budget, attack = content.evaluation, content.budget, content.attack
+    # The page's curve is of all attacks together, whatever was declared.
+    whole = attack_card({k: v for k, v in (attack or {}).items() if k != "declared"})
+    view = {
         "content": content,
         "uses": [*report_uses(content)],
         "verdicts": [*report_cards(content)],
-        "verdict": findings.verdict(content.gates),
-        "budget": appendix.budget(content.budget),
-        "budget_sentence": findings.budget(content.budget),
-        "budget_left": budget_left(
-            content.budget.epsilon, content.budget.dataset_spent, content.budget.cap_epsilon
-        ),
-        "audit_sentence": conclusion(content.audits),
-        "audit_tables": audit_tables(content.audits),
-        "misfit_table": misfit_table(content),
-        "misfit_sentence": findings.misfits(content.misfits),
-        "number": number,
+        "lead": sections.gates(content.gates),
+        "budget_left": budget_left(budget.epsilon, budget.dataset_spent, budget.cap_epsilon),
         "numbers_file": "internal.json",
-        **_evaluation_view(content),
-        **_graph_view(content.graph),
-        **_attack_view(content),
-        **analysis_view(content.evaluation),
-        **suggestion_view(content.suggestions),
-        **estimand_view(content.estimands),
+        "absent": say("missing_evaluation", report=report, why=content.absent.get(EVALUATION)),
+        "budget": sections.budget(budget),
+        "columns": sections.columns(content, most=LIMITS[0].overlays),
+        "learning": sections.learning(report),
+        "analysis": sections.analysis(report),
+        "graph_name": content.graph.name if content.graph else "Causal graph",
+        "graph": graph_section(content.graph),
+        "attack": sections.attack_section(content, telling=whole.state != "unknown"),
+        "audits": Section(conclusion(content.audits), tables=audit_tables(content.audits)),
+        "association": sections.association_section(content.fidelity),
+        "estimands": sections.estimands(content.estimands),
+        "pairs": sections.pairs(report),
+        "groups": sections.groups(report),
+        "data": sections.data(content),
+        "declarable": sections.suggestions(content.suggestions),
+        "analysis_tables": [*analysis_tables(report)],
     }
+    return render_page("internal.html.j2", view, appendix=partial(tables, content), limits=LIMITS)
 
 
-def _evaluation_view(content: ReportContent) -> dict[str, Any]:
-    """Fidelity and utility; empty where they were not evaluated."""
-    report = content.evaluation
-    view: dict[str, Any] = {
-        "absent": findings.missing_evaluation(report, content.absent.get(EVALUATION)),
-        "overlay_sentence": "",
-        "overlays": [],
-        "association": None,
-        "utilities": [],
-        "utility_notes": (),
-    }
-    if report is not None:
-        view["utilities"] = appendix.utilities(report.utility)
-        view["utility_notes"] = report.utility.notes
-    if report is not None and report.fidelity is not None:
-        view["overlay_sentence"] = findings.fidelity(report.fidelity, report.floor, report.equal)
-        view["overlays"] = appendix.overlays(content.domain, report.fidelity, LIMITS[0].overlays)
-        view["association"] = appendix.association(report.fidelity)
-    return view
+# --- the verdicts at the top: gates, attack, and what may be wrong ---
 
 
-def _graph_view(graph: GraphView | None) -> dict[str, Any]:
-    """The graph's picture, sentence and tables; empty where there is none."""
-    if graph is None:
-        return {
-            "graph_image": None,
-            "graph_name": "Causal graph",
-            "graph_sentence": "",
-            "graph_findings": [],
-        }
-    return {
-        "graph_image": None if graph.svg is None else svg_image(graph.svg),
-        "graph_name": graph.name,
-        "graph_sentence": graph_sentence(graph),
-        "graph_findings": finding_tables(graph.validation),
-    }
+def report_cards(content: ReportContent) -> Iterator[Verdict]:
+    """All verdicts, in the order of the page."""
+    yield _gates(content)
+    yield _guarantee(content)
+    yield attack_card(content.attack, why=content.absent.get(ATTACK, "not run"))
+    if content.evaluation is not None:
+        yield from _apart(content.evaluation)
+        yield from _intervals(content.evaluation)
+        yield from _claims(content.evaluation)
+    if content.fidelity is not None:
+        yield from _shapes(content.fidelity)
+    known = [e for e in content.estimands if e.covered is not None]
+    if known:
+        inside = sum(bool(e.covered) for e in known)
+        missed = 1 - inside / len(known) - 0.05
+        state = MISSED.state(missed) if len(known) >= FEW else "unknown"
+        text = "released intervals hold the figure of all real rows; 95% of them should"
+        yield Verdict("Estimands", f"{inside} of {len(known)}", text, state)
+    values = sum(sum(kinds.values()) for kinds in content.misfits.values())
+    text, figure = sections.misfits(content.misfits), f"{values:,} values" if values else "none"
+    yield Verdict("Data problems", figure, text, "bad" if values else "good")
 
 
-def _attack_view(content: ReportContent) -> dict[str, Any]:
-    """The bound on attacks, with the curve of the one that was run, and its tables."""
-    attack, budget = content.attack, content.budget
-    profile = content.profile or ((budget.epsilon_planned, budget.delta),)
+def _gates(content: ReportContent) -> Verdict:
+    """How many gates passed; green only where one was on more than what the rows were fitted to."""
+    text, better = sections.gates(content.gates), ""
+    state: State = "good"
+    figure = f"{sum(gate.passed for gate in content.gates)} of {len(content.gates)} passed"
+    if not content.gates:
+        figure, state = "none set", "unknown"
+        better = "a gate on a published score: tv2_dp, with evaluation: {disclosure: private}"
+    elif content.withheld:
+        state = "bad"
+    elif all(gate.metric == "tv1_noisy" for gate in content.gates):
+        text += " It compares the rows with the counts that they were made to fit."
+        state, better = "unknown", "a gate on tv2_dp can fail"
+    return Verdict("Gates", figure, text, state, better=better)
+
+
+def _guarantee(content: ReportContent) -> Verdict:
+    budget = content.budget
+    card = verdicts.guarantee(
+        budget.epsilon_planned,
+        budget.delta,
+        advantage=most_advantage(content.profile) if content.profile else None,
+        search=budget.search,
+    )
+    if budget.epsilon_planned <= budget.epsilon:
+        return card
+    return Verdict(card.heading, card.number, f"over the budget of {budget.epsilon:g}", "bad")
+
+
+def attack_card(attack: Mapping[str, Any] | None, *, why: str = "not run") -> Verdict:
+    """The declared attack that tells most; one that refutes the claim comes first.
+
+    `why` stands where there is none.
+    """
     if not attack:
-        why = content.absent.get(ATTACK)
-        told = "No attack was run." if why is None else f"The attack has no figures: {why}."
-        return {"roc": roc_picture(profile), "attack_tables": [], "no_attack": told}
-    main = attack_card({k: v for k, v in attack.items() if k != "declared"})
-    return {
-        "roc": appendix.attack_roc(attack, profile, telling=main.state != "unknown"),
-        "attack_tables": [t for t in attack_tables(attack) if t.caption in ATTACK_CAPTIONS],
-    }
+        text = "sanity, not proof: the guarantee rests on its proof"
+        return Verdict("Membership attack", why, text, "unknown")
+    found = []
+    for row in attack.get("declared") or (attack.get("main") or attack,):
+        gap = row.get("shared_advantage", row.get("advantage"))
+        if isinstance(gap, Mapping):
+            value, low, high = (float(gap[end]) for end in ("value", "lower", "upper"))
+            found.append((not row.get("refutes_claim", False), high - low, value, low, high, row))
+    if not found:
+        text = sections.attack_finding(attack)
+        return Verdict("Membership attack", "cannot tell", text, "unknown")
+    _, _, value, low, high, row = min(found, key=lambda each: each[:2])
+    ceiling = (attack.get("claim") or {}).get("ceiling_advantage", attack.get("ceiling"))
+    return verdicts.attack(
+        value,
+        low,
+        high,
+        ceiling=1.0 if ceiling is None else float(ceiling),
+        trials=f"{row.get('models', 'few')} tests in each world"
+        f" ({row.get('attack', 'shadow models')})",
+        refuted=bool(attack.get("refutes_claim", False)),
+    )
+
+
+def _apart(report: EvaluationReport) -> Iterator[Verdict]:
+    """The classifier that tells synthetic rows from real ones best."""
+    rows = [r for r in report.two_sample if r.compared == "synthetic from real"]
+    same = [r.auc for r in report.two_sample if r.compared == "real from real"]
+    if rows:
+        best = max(rows, key=lambda r: r.auc)
+        yield verdicts.told_apart(best.auc, best.low, best.high, floor=max(same, default=None))
+
+
+def _intervals(report: EvaluationReport) -> Iterator[Verdict]:
+    """The kind of figure that intervals on synthetic rows miss most often."""
+    known = [r for r in report.coverage if r.figures >= FEW] or report.coverage
+    if known:
+        row = min(known, key=lambda r: r.synthetic)
+        yield verdicts.coverage(row.kind, row.synthetic, row.figures, floor=row.held_out)
+
+
+def _claims(report: EvaluationReport) -> Iterator[Verdict]:
+    """Independences that the graph implies and the real rows do not have."""
+    implied = report.independences
+    if implied is not None and implied.rows:
+        text = (
+            "independences that the graph implies, and that the real rows do not show: the graph is"
+            f" wrong there. {implied.kept('synthetic')} hold in the synthetic rows"
+        )
+        wrong = len(implied.rows) - implied.kept("real")
+        yield verdicts.claims("Graph", wrong, len(implied.rows), text)
+
+
+def _shapes(near: FidelityReport) -> Iterator[Verdict]:
+    """The largest change of a pair, and the columns whose shape is lost."""
+    if len(near.by_column) > 1:
+        largest = float(np.abs(np.triu(near.association_difference, 1)).max())
+        state, text = verdicts.CHANGED.state(largest), sections.association(near)
+        yield Verdict("Largest change of a pair", number(largest), text, state)
+    lost = [name for name, tv in near.by_column.items() if tv >= verdicts.NOISY_SHAPE]
+    state = verdicts.NOISY_COLUMNS.state(len(lost) / len(near.by_column))
+    text = f"{verdicts.NOISY_SHAPE:.0%} or more of their rows would have to move"
+    if lost:
+        text += f": {', '.join(lost[:4])}{', ...' if len(lost) > 4 else ''}"
+    better = "" if state == "good" else "fewer bins or categories, or a larger epsilon"
+    figure = f"{len(lost)} of {len(near.by_column)}"
+    yield Verdict("Columns whose shape is lost", figure, text, state, better=better)
+
+
+# --- what the table is fit for, by use, from figures on real rows ---
+
+
+def report_uses(content: ReportContent) -> Iterator[Verdict]:
+    """The four uses, the easiest first; none without an evaluation."""
+    report, near = content.evaluation, content.fidelity
+    if report is None or near is None:
+        return
+    text = "columns off by so much, on average (total variation: 0 is equal, 1 is disjoint)"
+    state = verdicts.ROUGH.state(near.tv1)
+    better, beside = "fewer bins, or a larger epsilon", _equal(report, "tv1")
+    yield _use("Teaching and code", number(near.tv1), text, state, beside, better)
+    text, state = "pairs of columns off by so much, on average", verdicts.PAIRS.state(near.tv2)
+    for card in _intervals(report):
+        if state == "good" and card.state != "good":
+            state = "fair"  # shares are near, and what an analyst says of their error is not
+        text += f"; {card.number} {card.text}"
+    better, beside = "estimands for the figures that matter", _equal(report, "tv2")
+    yield _use("Shares and tables", number(near.tv2), text, state, beside, better)
+    yield _models(report)
+    yield _effects(content, report)
+
+
+def _use(heading: str, figure: str, text: str, state: State, floor: str, better: str) -> Verdict:
+    better = "" if state == "good" else better
+    return Verdict(heading, figure, text, state, floor, better=better, use=True)
+
+
+def _models(report: EvaluationReport) -> Verdict:
+    real, synthetic = report.utility.mean_auc_real, report.utility.mean_auc_synthetic
+    if real is None or synthetic is None:
+        text, better = "no classifier could be judged", "columns to predict: evaluation.targets"
+        return _use("Models", "not judged", text, "unknown", "", better)
+    text, state = (
+        "mean AUC on held-out real rows, learnt on synthetic ones",
+        verdicts.LOST.state(None),
+    )
+    if real > verdicts.LEARNABLE:
+        rows = [r for r in report.utility.rows if r.metric == "auc" and r.low is not None]
+        ends = [fmean(getattr(r, end) for r in rows) if rows else 0.0 for end in ("low", "high")]
+        lost = 1 - (synthetic - 0.5) / (real - 0.5)
+        state = verdicts.LOST.within(lost, *(end / (real - 0.5) for end in ends))
+        text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
+    beside, better = (
+        f"learnt on real rows: {real:.3g}",
+        "a larger epsilon, or a larger share for targets",
+    )
+    return _use("Models", number(synthetic), text, state, beside, better)
+
+
+def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:
+    """Effects need a causal graph that the real rows do not refute."""
+    if content.graph is None or content.graph.mode in ("none", "predict"):
+        text = "the model claims no causes, and nothing of what would change if one were set"
+        return _use("Effects", "no causes", text, "bad", "", "graph.mode: given or validate")
+    cards = [*_claims(report)]
+    states, told = [card.state for card in cards], [card.text for card in cards]
+    compared = [e for e in report.effects if e.covered is not None]
+    if compared:
+        held = sum(bool(e.covered) for e in compared)
+        missed = 1 - held / len(compared)
+        enough = len(compared) >= FEW or missed > 0
+        states.append(MISSED.state(missed) if enough else "unknown")
+        told.append(f"{held} of {len(compared)} declared effects hold the real estimate")
+    text = "; ".join(told) or "no claim of the graph could be tested, and no effect is declared"
+    figure = cards[0].number if cards else "not tested"
+    better = "estimands of kind effect, and a graph that is validated"
+    return _use("Effects", figure, text, verdicts.worst(states), "", better)
+
+
+def _equal(report: EvaluationReport, name: str) -> str:
+    """Held-out real rows beside as many synthetic ones."""
+    drawn, real = getattr(report.equal, name, None), getattr(report.floor, name, None)
+    if drawn is None or real is None:
+        return ""
+    return f"in samples of equal size: synthetic {drawn:.2g}, held-out real {real:.2g}"

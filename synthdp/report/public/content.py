@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import combinations
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.report.sections import GraphView, NoisyCounts
+from synthdp.evaluate.fidelity import nearest_distribution
+from synthdp.report.sections import GraphView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +56,115 @@ class PublicContent:
     floors: Mapping[str, float] = field(default_factory=dict)
     first: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+# --- published rows compared with published noisy counts ---
+
+
+FloatArray = npt.NDArray[np.float64]
+
+# Of ranked figures: machines that differ in the last bit must rank alike, so that `verify` draws
+# the same page.
+DIGITS = 9
+
+
+class NoisyCounts(Protocol):
+    """A published table: its columns, and noisy counts with an axis for each of them.
+
+    `sigma` is the standard deviation of the noise in each cell.
+    """
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def counts(self) -> npt.NDArray[Any]: ...
+    @property
+    def sigma(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: noisy and synthetic relative frequencies `[levels]`, and its noisy counts.
+
+    `sigma` is the standard deviation of the noise in each count.
+    """
+
+    name: str
+    noisy: FloatArray
+    synthetic: FloatArray
+    counts: FloatArray
+    sigma: float
+
+    @property
+    def distance(self) -> float:
+        """Total variation of the synthetic from the noisy frequencies."""
+        return round(float(0.5 * np.abs(self.noisy - self.synthetic).sum()), DIGITS)
+
+    @property
+    def by_noise(self) -> float:
+        """Upper bound of the expected total variation of the noise alone."""
+        return noise_distance(self.counts, self.sigma)
+
+
+def noise_distance(counts: FloatArray, sigma: float) -> float:
+    """Upper bound, at most 1, of the expected total variation that noise alone makes in a table.
+
+    `counts` are the table's noisy counts, `sigma` the standard deviation of their noise. The mean
+    absolute value of a Gaussian is sigma sqrt(2 / pi). Projecting the counts to the nearest
+    distribution only shrinks it.
+
+    >>> round(noise_distance(np.full(10, 100.0), 5.0), 4)
+    0.0199
+    """
+    total = max(float(counts.sum()), 1.0)
+    return min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total)
+
+
+def measured(domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]) -> Iterator[Column]:
+    """Every column that was measured by itself, in the table's order.
+
+    `codes` are levels `[rows, columns]`.
+    """
+    single = {t.columns[0]: t for t in tables if len(t.columns) == 1}
+    for i, column in enumerate(domain.columns):
+        if (table := single.get(column.name)) is not None:
+            counts = np.asarray(table.counts, dtype=np.float64)
+            shares = np.bincount(codes[:, i], minlength=column.levels) / len(codes)
+            yield Column(column.name, nearest_distribution(counts), shares, counts, table.sigma)
+
+
+@dataclass(frozen=True)
+class MeasuredPair:
+    """A pair of columns that a published table contains.
+
+    `distance` is the total variation of the synthetic rows from the table; `by_noise` bounds the
+    expected total variation of the noise alone.
+    """
+
+    names: tuple[str, str]
+    distance: float
+    by_noise: float
+
+
+def measured_pairs(
+    domain: Domain, codes: Codes, tables: Sequence[NoisyCounts], *, most: int = 400
+) -> Iterator[MeasuredPair]:
+    """Each pair once, from the smallest table that contains it; the first `most` of the tables."""
+    smallest: dict[tuple[str, str], NoisyCounts] = {}
+    for table in tables:
+        for first, second in combinations(table.columns, 2):
+            pair = (second, first) if (second, first) in smallest else (first, second)
+            if pair not in smallest or smallest[pair].counts.size > table.counts.size:
+                smallest[pair] = table
+    for pair, table in [*smallest.items()][:most]:
+        others = tuple(k for k, name in enumerate(table.columns) if name not in pair)
+        counts = np.asarray(table.counts, dtype=np.float64).sum(axis=others)
+        if table.columns.index(pair[0]) > table.columns.index(pair[1]):
+            counts = counts.T
+        # Each count is a sum of so many noisy cells.
+        sigma = table.sigma * float(np.sqrt(table.counts.size / counts.size))
+        i, j = (domain.index(n) for n in pair)
+        keys = codes[:, i].astype(np.int64) * counts.shape[1] + codes[:, j]
+        shares = np.bincount(keys, minlength=counts.size) / len(keys)
+        distance = float(0.5 * np.abs(nearest_distribution(counts) - shares).sum())
+        yield MeasuredPair(pair, round(distance, DIGITS), noise_distance(counts, sigma))

@@ -7,233 +7,96 @@ rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
+from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from markupsafe import Markup
 
-from synthdp.data.domain import Domain
-from synthdp.drawing import charts
-from synthdp.drawing.svg import short
-from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
-from synthdp.report import sections
-from synthdp.report.public.content import PublicContent
-from synthdp.report.public.sections import (
-    estimand_pictures,
-    estimand_table,
-    learning_sentences,
-    public_cards,
-    public_uses,
-    score_table,
-)
+from synthdp.report import verdicts
+from synthdp.report.public import sections
+from synthdp.report.public.content import Column, PublicContent
+from synthdp.report.public.sections import Measured
 from synthdp.report.sections import (
-    MAX_BYTES,
-    VISIBLE_ASSOCIATION,
-    Column,
     GraphView,
-    MeasuredPair,
     PageLimits,
-    Picture,
     ReportTable,
     arrow_table,
     audit_tables,
-    budget_picture,
-    cut,
-    finding_tables,
-    graph_sentence,
+    graph_section,
+    most_advantage,
     number,
-    roc_picture,
+    render_page,
     roc_points,
     shares,
-    svg_image,
-    template,
-    unlinked_sentence,
+    yes,
 )
+from synthdp.report.verdicts import Bounds, State, Verdict
+from synthdp.spec.load.wording import many
 
-FloatArray = npt.NDArray[np.float64]
-
-# Tried in turn until the page is small enough: a table of hundreds of columns shows its worst parts
-# alone.
 LIMITS = (
     PageLimits(400, 60, 24),
     PageLimits(200, 20, 12),
     PageLimits(60, 8, 6),
     PageLimits(20, 0, 3),
 )
-FIRST_ESTIMANDS = 12  # figures that stand before the first picture
-MAX_ESTIMANDS = 400  # figures that the page lists
-MAX_HEAT = 32  # columns of the association figure
-FIRST_OVERLAYS = 3  # columns that are drawn before all else folds
 
 
 def render_public(content: PublicContent) -> str:
-    """The page as HTML text of at most `MAX_BYTES` bytes.
-
-    It may be larger where the graph's picture alone is.
-    """
-    page, view = template("public.html.j2"), _view(content)
-    for limits in LIMITS:
-        shown = {
-            "overlays": view["overlays"][: limits.overlays],
-            "first_overlays": FIRST_OVERLAYS,
-            "overlays_left_out": max(0, len(content.domain) - limits.overlays),
-            "appendix": [*tables(view["numbers"], limits)],
-        }
-        html: str = page.render(**view | shown)
-        if len(html.encode()) <= MAX_BYTES:
-            break
-    return html
-
-
-def _view(content: PublicContent) -> dict[str, Any]:
-    """What the largest page shows; figures are drawn once."""
-    facts, graph = content.facts, content.graph
-    columns = [*sections.columns(content.domain, content.codes, content.tables)]
-    pairs = [*sections.measured_pairs(content.domain, content.codes, content.tables)]
-    names, strengths = _strengths(content)
-    numbers = Numbers(
-        domain=content.domain,
-        facts=facts,
-        graph=graph,
-        columns=columns,
-        pairs=pairs,
-        rates=roc_points(content.profile),
-        names=names,
-        strengths=strengths,
-    )
-    return {
+    """The page as HTML text; see `render_page`."""
+    facts, found = content.facts, Measured.of(content)
+    view = {
         "content": content,
         "facts": facts,
         "title": facts["title"] or facts["dataset"],
-        "numbers": numbers,
         "about": content.about,
-        "uses": [*public_uses(content, columns)],
-        "verdicts": [*public_cards(content, columns)],
-        "budget": budget(facts),
-        "effects_image": svg_image(content.effects) if content.effects else None,
-        "overlay_sentence": overlay_sentence(columns),
-        "pair_sentence": pair_sentence(pairs),
-        "graph_image": svg_image(graph.svg or ""),
-        "graph_name": graph.name,
-        "graph_sentence": graph_sentence(graph),
-        "unlinked_sentence": unlinked_sentence(graph),
-        "graph_findings": finding_tables(graph.validation),
-        "roc": roc_picture(content.profile),
-        "learning": [*learning_sentences(facts["scores"])],
-        "estimands": [*estimand_pictures(content.estimands)],
-        "first_estimands": cut(estimand_table(content.estimands), FIRST_ESTIMANDS),
-        "estimand_table": cut(estimand_table(content.estimands), MAX_ESTIMANDS),
-        "attack": _attack_sentence(facts["audit"]),
-        "audit_tables": audit_tables([facts["audit"]]) if facts["audit"] else [],
-        "doubtful": hidden_levels(content.domain, columns),
-        "number": number,
+        "uses": [*public_uses(content, found.columns)],
+        "verdicts": [*public_cards(content, found.columns)],
         "numbers_file": "marginals.json and graph.json",
-        **_column_pictures(content, columns, names, strengths),
+        "estimands": sections.estimands(content.estimands),
+        "budget": sections.budget(facts),
+        "columns": sections.columns(content.domain, found.columns, most=LIMITS[0].overlays),
+        "graph": graph_section(content.graph),
+        "attack": sections.attack(content),
+        "pairs": sections.pairs(content, found),
+        "learning": sections.learning(facts["scores"]),
+        "audit_tables": audit_tables([facts["audit"]] if facts["audit"] else []),
+        "doubtful": sections.hidden_levels(content.domain, found.columns),
     }
+    appendix = partial(_appendix, content, found)
+    return render_page("public.html.j2", view, appendix=appendix, limits=LIMITS)
 
 
-def _strengths(content: PublicContent) -> tuple[list[str], FloatArray]:
-    """At most `MAX_HEAT` columns and their associations in the published rows, rounded."""
-    first = [n for n in content.first if n in content.domain.names]
-    names = list(dict.fromkeys([*first, *content.domain.names]))[:MAX_HEAT]
-    cells, sizes = grid(content.domain, content.codes, content.codes)
-    positions = [content.domain.index(n) for n in names]
-    strengths = association(cells[:, positions], [sizes[i] for i in positions])
-    return names, strengths.round(sections.DIGITS)
+# --- the appendix: every number as a table of text ---
 
 
-def _column_pictures(
-    content: PublicContent, columns: Sequence[Column], names: Sequence[str], strengths: FloatArray
-) -> dict[str, Any]:
-    """Overlays, furthest off first, and the two pictures of pairs of columns, if there are any."""
-    worst = sorted(columns, key=lambda c: -c.distance)[: LIMITS[0].overlays]
-    shown: dict[str, Any] = {
-        "overlays": [overlay(content.domain, column) for column in worst],
-        "association": None,
-        "pairplot": None,
-    }
-    if len(names) > 1:
-        shown["association"] = association_picture(names, strengths, len(content.domain))
-        shown["pairplot"] = pairplot(content, names, strengths)
-    return shown
-
-
-def _attack_sentence(audit: Mapping[str, Any] | None) -> str:
-    """What a published attack on a simulated twin found."""
-    attack = audit and audit["membership"]
-    if not attack:
-        return "No attack on a simulated twin of the table is published with this bundle."
-    head = (
-        f"An attack with shadow models on a simulated twin of the table ({attack['pairs']} pairs of"
-        f" models) had advantage {number(attack['advantage'])}"
-    )
-    return (
-        f"{head} ({number(attack['lower'])} to {number(attack['upper'])}); the claim allows"
-        f" {number(attack['ceiling'])}. A sanity check, not a proof."
-    )
-
-
-# --- appendix ---
-#
-# Every number of the public report as a table of text.
-
-
-DOUBTFUL = 3.0  # standard deviations of the noise: a smaller count may well be a true 0
-MAX_DOUBTFUL = 60
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """All that the tables show.
-
-    `rates` are (FPR, TPR) of the best possible attack. `strengths` are associations of `names`,
-    shape `[names, names]`.
-    """
-
-    domain: Domain
-    facts: Mapping[str, Any]
-    graph: GraphView
-    columns: Sequence[Column]
-    pairs: Sequence[MeasuredPair]
-    rates: Sequence[tuple[float, float]]
-    names: Sequence[str]
-    strengths: FloatArray
-
-
-def tables(numbers: Numbers, limits: PageLimits) -> Iterator[ReportTable]:
+def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> Iterator[ReportTable]:
     """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
-    yield from _guarantee(numbers)
-    yield arrow_table(numbers.graph, limits.pairs)
-    yield ReportTable(
-        "Total variation by column, synthetic against noisy counts",
-        ("column", "total variation", "noise alone, on average at most"),
-        tuple((c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in numbers.columns),
-    )
-    pairs = ReportTable(
-        "Pairs that were measured",
-        ("column", "column", "total variation", "noise alone, on average at most"),
-        tuple((*p.names, f"{p.distance:.4f}", f"{p.by_noise:.4f}") for p in numbers.pairs),
-    )
-    yield cut(pairs, limits.pairs)
-    yield cut(_associations(numbers), limits.pairs)
-    if not limits.levels:
-        return
-    for column in numbers.columns:
-        labels = numbers.domain[column.name].labels
+    yield from _guarantee(content)
+    yield arrow_table(content.graph, limits.pairs)
+    distances = ("total variation", "noise alone, on average at most")
+    rows = [(c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in found.columns]
+    caption = "Total variation by column, synthetic against noisy counts"
+    yield ReportTable(caption, ("column", *distances), tuple(rows))
+    pairs = [(*p.names, f"{p.distance:.4f}", f"{p.by_noise:.4f}") for p in found.pairs]
+    table = ReportTable("Pairs that were measured", ("column", "column", *distances), tuple(pairs))
+    yield table.cut(limits.pairs)
+    yield _associations(found).cut(limits.pairs)
+    for column in found.columns if limits.levels else ():
+        labels = content.domain[column.name].labels
         levels = zip(labels, column.noisy.tolist(), column.synthetic.tolist(), strict=True)
-        shares = tuple((label, f"{a:.3%}", f"{b:.3%}") for label, a, b in levels)
-        headings = ("level", "noisy", "synthetic")
-        yield cut(ReportTable(f"Shares of {column.name}", headings, shares), limits.levels)
+        records = (
+            {"level": label, "noisy": f"{a:.3%}", "synthetic": f"{b:.3%}"} for label, a, b in levels
+        )
+        yield ReportTable.of(f"Shares of {column.name}", records).cut(limits.levels)
 
 
-def _associations(numbers: Numbers) -> ReportTable:
-    """Every pair of `names`, the most strongly associated first."""
-    names, strengths = numbers.names, numbers.strengths
+def _associations(found: Measured) -> ReportTable:
+    """Every pair of the drawn columns, the most strongly associated first."""
+    names, strengths = found.names, found.strengths
     ranked = sorted(
         combinations(range(len(names)), 2),
         key=lambda pair: (-round(float(strengths[pair]), 6), pair),
@@ -243,165 +106,284 @@ def _associations(numbers: Numbers) -> ReportTable:
     return ReportTable("Association of pairs in the synthetic rows", headings, rows)
 
 
-def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
+def _guarantee(content: PublicContent) -> Iterator[ReportTable]:
     """Planned spends, groups, DP scores, and the bound on membership attacks."""
-    facts = numbers.facts
+    facts = content.facts
     parts = shares([p["epsilon"] for p in facts["purposes"]], delta=facts["delta"])
-    spends = tuple(
-        (p["purpose"], f"{part:.1%}", number(p["epsilon"]), "yes" if p["used"] else "no")
+    spends = (
+        {
+            "purpose": p["purpose"],
+            "part of the cost": f"{part:.1%}",
+            "epsilon alone": number(p["epsilon"]),
+            "used": yes(p["used"]),
+        }
         for p, part in zip(facts["purposes"], parts, strict=True)
     )
-    yield ReportTable(
-        "Looks at the rows", ("purpose", "part of the cost", "epsilon alone", "used"), spends
-    )
-    groups = tuple(
-        (
-            str(g["size"]),
-            number(g["joint_epsilon"]),
-            number(g["total_epsilon"]),
-            f"{g['total_delta']:g}",
-        )
+    yield ReportTable.of("Looks at the rows", spends)
+    groups = (
+        {
+            "units together": str(g["size"]),
+            "epsilon, joint": number(g["joint_epsilon"]),
+            "epsilon, total": number(g["total_epsilon"]),
+            "delta, total": f"{g['total_delta']:g}",
+        }
         for g in facts["groups"]
     )
-    yield ReportTable(
-        "Guarantee for groups",
-        ("units together", "epsilon, joint", "epsilon, total", "delta, total"),
-        groups,
-    )
-    rates = tuple((f"{f:.3g}", f"{t:.3g}") for f, t in numbers.rates[::6])
+    yield ReportTable.of("Guarantee for groups", groups)
     if facts["scores"]:
-        yield score_table(facts["scores"])
-    yield ReportTable(
-        "Bound on attacks by one who knows all other rows",
-        ("false positive rate", "true positive rate at most"),
-        rates,
+        yield sections.score_table(facts["scores"])
+    rates = (
+        {"false positive rate": f"{fpr:.3g}", "true positive rate at most": f"{tpr:.3g}"}
+        for fpr, tpr in roc_points(content.profile)[::6]
     )
+    yield ReportTable.of("Bound on attacks by one who knows all other rows", rates)
 
 
-def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
-    """Levels whose noisy count is too small to show that they occur at all."""
-    rows = []
-    for column in columns:
-        labels, noise = domain[column.name].labels, number(column.sigma)
-        for k in np.flatnonzero(column.counts.ravel() < DOUBTFUL * column.sigma).tolist():
-            count, share = number(float(column.counts[k])), f"{column.synthetic[k]:.3%}"
-            rows.append((column.name, short(labels[k], 40), count, noise, share))
-    headings = (
-        "column",
-        "level",
-        "noisy count",
-        "noise (standard deviation)",
-        "share of synthetic rows",
+# --- the verdicts at the top, from the certificate's facts and public tables ---
+
+
+Score = Mapping[str, Any]
+
+NOT_PAID = "scores that are paid for"
+
+
+def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
+    """All verdicts, in the order of the page."""
+    facts, search = content.facts, content.facts.get("domain_from")
+    yield verdicts.guarantee(
+        facts["epsilon"],
+        facts["delta"],
+        advantage=most_advantage(content.profile) if content.profile else None,
+        search=(search["epsilon"], search["delta"]) if search else None,
     )
-    return cut(ReportTable("Levels that the noise hides", headings, tuple(rows)), MAX_DOUBTFUL)
+    yield from _estimands(content)
+    yield _pairs_card(content)
+    yield _columns_card(content, columns)
+    yield verdicts.noisy_columns(c.by_noise for c in columns)
+    yield _graph_card(content.graph)
+    yield _audit_card(facts["audit"])
 
 
-# --- pictures ---
-#
-# The pictures of the public report, each with the sentence that says what to conclude.
+def _score(content: PublicContent, name: str) -> Score | None:
+    """A score on the real rows, if it was paid for."""
+    return next((s for s in content.facts["scores"] if s["name"] == name), None)
 
 
-def budget(facts: Mapping[str, Any]) -> Picture:
-    """The bar of the budget, from the certificate's facts."""
-    looks = [
-        (p["purpose"] if p["used"] else f"{p['purpose']} (unused)", float(p["epsilon"]))
-        for p in facts["purposes"]
-    ]
-    return budget_picture(
-        looks,
-        total=float(facts["epsilon"]),
-        budget=float(facts["epsilon_allowed"]),
-        delta=float(facts["delta"]),
+def _pairs_card(content: PublicContent) -> Verdict:
+    """How far pairs of columns are from the real rows, where that was paid for."""
+    if (score := _score(content, "tv2")) is None:
+        text = "how far the table is from the real rows was not paid for, so that it is not known"
+        return Verdict("Pairs of columns", "not published", text, "unknown", better=NOT_PAID)
+    return _scored("Pairs of columns", score, verdicts.PAIRS, content.floors.get("tv2"))
+
+
+def _columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """How far single columns are: a score, or what distance and noise together allow."""
+    if (score := _score(content, "tv1")) is not None:
+        return _scored("Single columns", score, verdicts.COLUMNS, content.floors.get("tv1"))
+    bound = _columns_bound(columns)
+    if bound is None:
+        return Verdict("Single columns", "not published", "none was measured alone", "unknown")
+    text = (
+        "at most about so many rows, on average, would have to move: the distance to the noisy"
+        " counts, and what noise may have moved these"
     )
+    figure = f"at most {number(bound)}"
+    if bound < verdicts.COLUMNS.fair:
+        return Verdict("Single columns", figure, text, "good")
+    return Verdict("Single columns", figure, text, "unknown", better=NOT_PAID)
 
 
-def overlay_sentence(columns: Sequence[Column]) -> str:
-    """Distance of the published columns from their noisy counts."""
+def _columns_bound(columns: Sequence[Column]) -> float | None:
+    """About the most that the mean distance to the real rows can be, by the triangle inequality."""
     if not columns:
-        return (
-            "No column was measured by itself, so there are no noisy counts to hold the table"
-            " against."
-        )
-    worst = max(columns, key=lambda c: c.distance)
-    mean = np.mean([c.distance for c in columns])
-    noise = np.mean([c.by_noise for c in columns])
-    head = (
-        "The rows were made to fit these counts, so that their distance is no score: on average"
-        f" {mean:.2%} of a column's rows would have to move, and noise moved the counts by"
-        f" {noise:.2%} on average, or less"
+        return None
+    return min(1.0, float(np.mean([c.distance + c.by_noise for c in columns])))
+
+
+def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> Verdict:
+    text = (
+        "mean total variation from the real rows, counted with noise that was paid for (95%"
+        f" interval {number(score['low'])} to {number(score['high'])})"
     )
-    return f"{head}. The furthest off is {worst.name} ({worst.distance:.2%})."
+    state = bounds.within(score["value"], score["low"], score["high"])
+    card = verdicts.distance(heading, score["value"], text, state, floor=floor)
+    return replace(card, number=_shown(score, state))
 
 
-def overlay(domain: Domain, measured: Column) -> Picture:
-    """The noisy and the synthetic frequencies of one column."""
-    column = domain[measured.name]
-    noisy, synthetic = measured.noisy, measured.synthetic
-    level = int(np.abs(noisy - synthetic).argmax())
-    where = (
-        f"{short(column.labels[level], 40)}: {noisy[level]:.1%} noisy,"
-        f" {synthetic[level]:.1%} synthetic"
-    )
-    sentence = (
-        f"{measured.distance:.2%} of rows off the noisy counts (noise alone:"
-        f" {measured.by_noise:.2%} on average, or less); most at {where}."
-    )
-    alt = f"Shares of {measured.name}. {sentence}"
-    svg = charts.overlay(
-        column.labels,
-        noisy,
-        synthetic,
-        ordered=column.ordered,
-        alt=alt,
-        widths=column.relative_widths,
-    )
-    return Picture(measured.name, Markup(svg), sentence)
+def _shown(score: Score, state: State) -> str:
+    """The value of a score, or its interval where noise hides the value or what it means."""
+    if score["value"] is None or state == "unknown":
+        return f"{number(score['low'])} to {number(score['high'])}"
+    return f"{score['value']:.2g}"
 
 
-def association_picture(names: Sequence[str], strengths: FloatArray, columns: int) -> Picture:
-    """Associations `[names, names]`; `columns` is the number of columns of the table."""
-    upper = np.triu(strengths, 1)
-    i, j = divmod(int(upper.argmax()), len(names))
-    strong = int((upper >= VISIBLE_ASSOCIATION).sum())
-    sentence = (
-        f"{strong} of {math.comb(len(names), 2)} pairs of columns are associated with a strength of"
-        f" {VISIBLE_ASSOCIATION} or more in the synthetic rows, most strongly {names[i]} with"
-        f" {names[j]} ({upper[i, j]:.2f})"
-    )
-    if len(names) < columns:
-        sentence += f"; the first {len(names)} of {columns} columns are shown"
-    sentence += "."
-    svg = charts.heat(names, strengths, alt=sentence)
-    return Picture("Association in the synthetic rows (Cramér's V)", Markup(svg), sentence)
+def _looseness(content: PublicContent) -> float | None:
+    """The median over all figures of half the interval over the estimate; None without figures.
 
-
-def pair_sentence(pairs: Sequence[MeasuredPair]) -> str:
-    """Distance of the measured pairs from their noisy counts."""
-    if not pairs:
-        return (
-            "No pair of columns was measured by itself: how pairs depend on each other comes from"
-            " the model alone."
-        )
-    beyond = [p for p in pairs if p.distance > 2 * p.by_noise]
-    worst = max(pairs, key=lambda p: p.distance - p.by_noise)
-    return (
-        f"Of {len(pairs)} pairs that were measured, {len(beyond)} are further off than twice what"
-        f" noise alone makes; the clearest is {worst.names[0]} with {worst.names[1]}"
-        f" ({worst.distance:.1%}, noise alone {worst.by_noise:.1%} on average, or less)."
-    )
-
-
-def pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray) -> Picture:
-    """Contingency tables of the most strongly associated columns, in the published rows."""
-    chosen = most_connected(names, strengths, first=content.first)
-    plot = pair_plot(content.domain, content.codes, chosen, like=content.codes)
-    size = range(len(chosen))
-    lower: list[list[FloatArray | None]] = [
-        [plot.tables[i][j] if j <= i else None for j in size] for i in size
+    Effects and coefficients are left out: one near 0 may be known well.
+    """
+    halves = [
+        (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12)
+        for stated in content.estimands
+        for f in stated["figures"]
+        if f.get("interval") and stated.get("kind") not in ("effect", "regression")
     ]
-    sentence = (
-        f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
-        " more. First and last level stand beside each axis."
+    return float(median(halves)) if halves else None
+
+
+def _estimands(content: PublicContent) -> Iterator[Verdict]:
+    """How well the questions are answered that the release was made for."""
+    figures = [f for stated in content.estimands for f in stated["figures"]]
+    if figures:
+        loose, known = _looseness(content), sum(1 for f in figures if f.get("interval"))
+        text = "figures of declared questions, measured on the real rows, have right 95% intervals"
+        state = verdicts.LOOSE.state(loose)
+        spread = (
+            "" if loose is None else f"half an interval is {loose:.0%} of its estimate (median)"
+        )
+        better = "" if state == "good" else "a larger share for estimands, or fewer groups"
+        figure = f"{known} of {len(figures)}"
+        yield Verdict("Estimands", figure, text, state, spread, better=better)
+
+
+def _graph_card(graph: GraphView) -> Verdict:
+    """How much of the graph is known to be wrong.
+
+    A refuted claim shapes the table all the same, unless the spec asks to drop it.
+    """
+    arrows = many(len(graph.edges), "arrow")
+    if graph.validation:
+        counts = graph.validation["counts"]
+        told = [
+            f"{known['refuted']} of {sum(known.values())} {name} refuted by noisy tables"
+            for kind, name in (("arrow", "given arrows"), ("independence", "implied independences"))
+            if (known := counts.get(kind))
+        ]
+        refuted = sum(known["refuted"] for known in counts.values())
+        decided = refuted + sum(known["supported"] for known in counts.values())
+        return verdicts.claims(graph.name, refuted, decided, f"{arrows}; {'; '.join(told)}")
+    words = {
+        "predict": "arrows say which columns predict which; they are no causes",
+        "given": "given by the publisher, and not tested on the data",
+        "learn": "found in noisy tables, with errors",
+    }
+    text = words.get(graph.mode, f"mode {graph.mode}")
+    state: State = "unknown" if graph.mode in ("given", "learn") else "plain"
+    better = "a test of the graph on the rows" if graph.mode == "given" else ""
+    return Verdict(graph.name, arrows, text, state, better=better)
+
+
+def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
+    """Whether an audit is published, and what it means."""
+    if audit is None:
+        text = "the guarantee rests on its proof; no attempt to refute it is published"
+        better = "an audit on simulated rows"
+        return Verdict("Audit", "none published", text, "unknown", better=better)
+    figure = many(len(audit["audits"]), "mechanism") if audit["audits"] else "made"
+    text = (
+        f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"
+        " a claim and never prove one"
     )
-    svg = charts.pairplot(chosen, lower, ends=plot.ends, alt=sentence)
-    return Picture("Pairs of columns", Markup(svg), sentence)
+    return Verdict("Audit", figure, text, "good")
+
+
+# --- what the published table is fit for, by use; from public figures alone ---
+
+
+def public_uses(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
+    """The four uses, the easiest first."""
+    for verdict in (
+        _code(content, columns),
+        _tables(content, columns),
+        _models(content, columns),
+        _effects(content),
+    ):
+        yield replace(verdict, use=True)
+
+
+def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """Types and values are the declared ones; columns must look about as they do."""
+    score, bound, floor = _score(content, "tv1"), _columns_bound(columns), content.floors.get("tv1")
+    state, figure = verdicts.ROUGH.state(None), "not known"
+    if score is not None:
+        state = verdicts.ROUGH.within(score["value"], score["low"], score["high"])
+        figure = _shown(score, state)
+    elif bound is not None:
+        state = "good" if bound < verdicts.ROUGH.fair else "unknown"
+        figure = f"at most {number(bound)}"
+    text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
+    beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
+    better = "" if state == "good" else "fewer bins or a larger epsilon"
+    return Verdict("Teaching and code", figure, text, state, beside, better=better)
+
+
+def _tables(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """Declared estimands answer best; else pairs of columns decide."""
+    loose = _looseness(content)
+    if loose is not None:
+        text = "half an interval over its estimate, median of the estimands: use these figures"
+        return Verdict("Shares and tables", f"{loose:.0%}", text, verdicts.LOOSE.state(loose))
+    pairs, noise = _pairs_card(content), verdicts.noisy_columns(c.by_noise for c in columns)
+    text = "pairs of columns off by so much, on average" if pairs.floor else pairs.text
+    state, advice = pairs.state, ""
+    if state == "unknown" and noise.state == "bad":
+        state, text = "bad", f"{text}; noise hides the shape of {noise.number} columns"
+    if state == "good":  # shares are near; intervals computed from the rows never are
+        state, advice = "fair", "take intervals from synthdp answer, not from the rows"
+    return replace(pairs, heading="Shares and tables", text=text, state=state, advice=advice)
+
+
+def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+    """Whether what is learnt on these rows beats the constant guess on real ones."""
+    scores = [s for s in content.facts["scores"] if s["target"]]
+    if not scores:
+        text = "how models that learn from these rows do on real ones was not paid for"
+        better = f"{NOT_PAID}, and columns to predict"
+        return Verdict("Models", "not published", text, "unknown", better=better)
+    base = {c.name: float(c.noisy.max()) for c in columns}
+    score, guess = scores[0], base.get(scores[0]["target"])
+    if score["low"] <= 0 and score["high"] >= 1:
+        text = (
+            f"nothing can be said of models of {score['target']} on real rows: the interval is the"
+            " whole range"
+        )
+        better = "a larger share for scores, or a larger epsilon"
+        return Verdict("Models", "not known", text, "unknown", better=better)
+    text = (
+        f"of answers on {score['target']} are right on held-out real rows, after learning on these"
+        f" (95% interval {score['low']:.1%} to {score['high']:.1%})"
+    )
+    state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
+    figure = _shown(score, state) if score["value"] is None else f"{score['value']:.1%}"
+    if guess is None:
+        return Verdict("Models", figure, text, state)
+    floor = f"always the commonest answer: {guess:.1%}"
+    better = "" if state == "good" else "a larger epsilon, or a larger share for targets"
+    return Verdict("Models", figure, text, state, floor, better=better)
+
+
+def _beats(score: Score, guess: float | None) -> State:
+    """Green only where the whole interval is above the constant guess."""
+    if score["value"] is None or guess is None:
+        return "unknown"
+    if score["low"] > guess:
+        return "good"
+    if score["high"] <= guess:
+        return "bad"
+    return "unknown" if score["low"] < guess - 0.1 else "fair"
+
+
+def _effects(content: PublicContent) -> Verdict:
+    """Effects need a causal graph that the data do not refute."""
+    asked = [f for e in content.estimands if e.get("kind") == "effect" for f in e["figures"]]
+    known = sum(1 for f in asked if f.get("interval"))
+    if known:
+        text = "declared effects have intervals; they are right if the right columns were adjusted"
+        advice = "for other effects ask synthdp effect"
+        return Verdict("Effects", f"{known} of {len(asked)}", text, "fair", advice=advice)
+    if content.graph.mode in ("none", "predict"):
+        text = "the model claims no causes, and nothing of what would change if one were set"
+        better = "a graph that is declared or learned"
+        return Verdict("Effects", "no causes", text, "bad", better=better)
+    return replace(_graph_card(content.graph), heading="Effects")
