@@ -473,15 +473,9 @@ WARNING = (
 )
 NOTE = (
     "A line was read by the spec's own parser and passes its checks. Rows that miss a value count"
-    " neither for it nor against it. What is computed is right in every synthetic row; rows that"
-    " break a constraint are drawn again, and a release stops where fewer than 1 in 100 fulfil all"
-    " of them."
+    " neither for it nor against it. Rows that break a constraint are drawn again, and a release"
+    " stops where fewer than 1 in 100 fulfil all of them."
 )
-PLACES = {
-    "derived": "columns",
-    "constraint": "constraints",
-    "words": "the spec has no line for it",
-}
 SUGGESTION_HEADINGS = (
     "columns",
     "in the spec under",
@@ -489,7 +483,6 @@ SUGGESTION_HEADINGS = (
     "remark",
     "holds in real rows",
     "broken by synthetic rows",
-    "off by, on average",
 )
 
 
@@ -528,12 +521,11 @@ def suggestion_sentence(report: SuggestionReport | None) -> str:
 def _suggestion_row(found: Suggestion) -> tuple[str, ...]:
     return (
         ", ".join(found.columns),
-        PLACES[found.kind],
+        "constraints" if found.line else "the spec has no line for it",
         found.line,
         found.remark,
         f"all {found.holds:,}",
         "no rows" if found.broken is None else f"{found.broken:.1%}",
-        "" if found.off is None else number(found.off),
     )
 
 
