@@ -38,6 +38,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, unheard
+from synthdp.release.tracked import graph_figures
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
@@ -68,7 +69,8 @@ class Answers:
 def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any]:
     """Facts of one release on simulated rows, in plain JSON.
 
-    `tv1` and `tv2` are the mean total variation of one-way and of two-way tables between the
+    `graph` counts arrows by provenance, or what was validated by status. `tv1` and `tv2` are the
+    mean total variation of one-way and of two-way tables between the
     released and the simulated rows, on the groups of levels that the tables use. `answers` are of
     columns alone and of pairs, as `synthdp answer` gives them (`Answers`); `estimands` are what the
     spec pays for (`rehearsed_estimands`). `refused` says why, if the graph of the spec is refuted
@@ -96,8 +98,10 @@ def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any
         )
         for i, column in enumerate(domain.columns)
     }
+    graph = fitted.graph
     return {
         "rows": len(codes),
+        "graph": graph_figures(graph.graph, graph.validation),
         "tv1": near.tv1,
         "tv2": near.tv2,
         "answers": [asdict(found) for found in _answers(spec, domain, tables, values)],
