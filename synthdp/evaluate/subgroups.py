@@ -7,8 +7,8 @@ default of the few columns with the fewest categories.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -44,10 +44,6 @@ class SubgroupRow:
     floor: float | None
     accuracy_real: float | None
     accuracy_synthetic: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def group_columns(domain: Domain, named: Sequence[str]) -> tuple[str, ...]:
@@ -194,10 +190,6 @@ class TwoSampleRow:
     auc: float
     low: float
     high: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def two_sample(
