@@ -145,20 +145,16 @@ class ReleaseOutcome:
             )
 
 
-# --- amend ---
-#
-# Continue a run by another spec, without paying.
-#
-# Only what is done with released values may differ (`spec.amendment`).
-#
-# The amendment is written to the ledger first, durably, and then to the run's folder. A run that
-# is killed in between says so when it is resumed.
+# --- a run that goes on by another spec ---
 
 
 def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) -> RunFolder:
-    """The run in `folder`, which continues by the spec at `spec_path`.
+    """The run in `folder`, which continues by the spec at `spec_path`, without paying.
 
-    Paths in the new spec are still relative to the folder of the run's first one.
+    Only what is done with released values may differ (`spec.amendment`). The amendment is written
+    to the ledger first, durably, and then to the run's folder: a run that is killed in between says
+    so when it is resumed (`check_spec`). Paths in the new spec are still relative to the folder of
+    the run's first one.
 
     Raises:
         SpecError: the spec has mistakes, or changes what the run was paid for; every such field is
@@ -219,10 +215,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# --- drawn ---
-#
-# The synthetic table of a run: drawn once, scored where the spec asks for it, and never redrawn
-# after it was published.
+# --- the synthetic table ---
 
 
 @dataclass(frozen=True)

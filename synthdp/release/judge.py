@@ -135,14 +135,14 @@ class Judgement:
         if self.evaluation is not None:
             evaluation = self.evaluation.for_steward()
             found |= (
-                _absent(EVALUATION_METRICS, evaluation)
+                dict.fromkeys(EVALUATION_METRICS, Figure(None, str(evaluation)))
                 if isinstance(evaluation, NotJudged)
                 else {name: Figure(value) for name, value in evaluation.metrics().items()}
             )
         if self.attack is not None:
             attack = self.attack.for_steward()
             found |= (
-                _absent(ATTACK_METRICS, attack)
+                dict.fromkeys(ATTACK_METRICS, Figure(None, str(attack)))
                 if isinstance(attack, NotJudged)
                 else attack_figures(declared_facts(attack), prefix="attack")
             )
@@ -158,10 +158,6 @@ def opened(part: Confidential[T | NotJudged] | None) -> T | None:
     """A part as reports and tracking take it; None where it is not there."""
     found = None if part is None else part.for_steward()
     return None if isinstance(found, NotJudged) else found
-
-
-def _absent(metrics: tuple[str, ...], why: NotJudged) -> dict[str, Figure]:
-    return {name: Figure(None, str(why)) for name in metrics}
 
 
 @dataclass(frozen=True)

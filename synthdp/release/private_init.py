@@ -105,15 +105,26 @@ def private_init(
         job = _job(text, spec, plan, csv, out, force=force)
     with dropped_if_unpaid(job):
         reader, columns = _look(open_session(job, reporter, texts=True), spec, job.plan, reporter)
-        lost = _losses(columns)
+        much = [c for c in columns if c.lost > LOST]
+        listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in much)
+        lost = [
+            f"more than {100 * LOST:.0f}% of rows are expected to be lost in {listed}: declare"
+            " these columns from a codebook, or take them out of the source"
+        ][: len(much)]
         reporter.warn(lost)
         found = PrivateInit(job, columns, (*option_warnings(request), *lost))
         cost = search_cost(job.ledger.entries(), spec.dataset.id)
         draft = private_draft(
             request, columns, run=job.folder.run, cost=cost, missing=reader.missing_words
         )
-        _write(job.out / "found.json", as_json(found.to_json()))
-        _write(out, draft)
+        for path, text in ((job.out / "found.json", as_json(found.to_json())), (out, draft)):
+            try:
+                write_whole(path, text)
+            except OSError as error:
+                raise OutputError(
+                    f"cannot write {path}: {error.strerror}",
+                    hint="make room or allow writing, and give the command again: it is paid for",
+                ) from None
         job.folder.remove()
         return found
 
@@ -168,7 +179,13 @@ def _look(
     rows = spec.dataset.rows
     with reporter.stage("types and bounds"):
         tables = session.release(needed(plan.forms, FORMS), purpose=FORMS).value
-        reader = _reader(spec, tables, rows.value if rows.kind == "public" else None)
+        reader = Reader(
+            tuple(spec.columns),
+            tables[::2],
+            tables[1::2],
+            rows.value if rows.kind == "public" else None,
+            commas=getattr(spec.dataset.source, "decimal", ".") == ",",
+        )
     with reporter.stage("categories"):
         columns, texts = columns_to_read(reader), None
         if columns:
@@ -176,21 +193,6 @@ def _look(
             texts = session.release(budget.choose(columns), purpose=TEXTS).value
         session.settle()
     return reader, found_columns(reader, texts)
-
-
-def _reader(spec: ReleaseSpec, tables: tuple[NoisyTable, ...], rows: int | None) -> Reader:
-    commas = getattr(spec.dataset.source, "decimal", ".") == ","
-    return Reader(tuple(spec.columns), tables[::2], tables[1::2], rows, commas)
-
-
-def _losses(columns: tuple[FoundColumn, ...]) -> list[str]:
-    lost = [c for c in columns if c.lost > LOST]
-    listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in lost)
-    much = (
-        f"more than {100 * LOST:.0f}% of rows are expected to be lost in {listed}: declare these"
-        " columns from a codebook, or take them out of the source"
-    )
-    return [much] if lost else []
 
 
 def option_warnings(request: Request) -> list[str]:
@@ -211,23 +213,7 @@ def option_warnings(request: Request) -> list[str]:
     return warnings
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror}",
-            hint="make room or allow writing, and give the command again: it is paid for",
-        ) from None
-
-
-# --- found columns ---
-#
-# Types, bounds and categories of unknown columns, as entries of a spec.
-#
-# They are read off the shapes that noisy counts have (`release.noisy_shape`), and off texts that
-# many rows have (`privacy.mechanisms.frequent_texts`). All of it is post-processing of released
-# values.
+# --- columns as entries of a spec: post-processing of released values ---
 
 
 MANY_ZEROS = 0.02  # of rows: zero then has a level of its own
@@ -259,8 +245,7 @@ def _found(name: str, shape: Shape, texts: NoisyTexts | None) -> FoundColumn:
     sigma = texts.sigma if texts else 0.0
     codes = shape.codes()
     if codes:
-        first = cells.FIRST_NUMBER
-        own = {str(n): float(shape.size[first + _cell_of(n)]) for n in codes}
+        own = {str(n): float(shape.size[cells.size_of(str(n))]) for n in codes}
         return _categories(name, shape, own, shape.size_sigma, order=tuple(own))
     match shape.kind:
         case "text":
@@ -293,7 +278,7 @@ def _categories(
     entry = {"type": "categorical", "categories": listed}
     plural = "y" if len(kept) == 1 else "ies"
     found = f"{len(kept)} categor{plural}" if kept else "no text that enough rows have"
-    return FoundColumn(name, entry | _if_missing(shape), found, lost, error)
+    return FoundColumn(name, entry | shape.if_missing, found, lost, error)
 
 
 def _whole(name: str, shape: Shape, told: Mapping[str, float]) -> FoundColumn:
@@ -337,7 +322,7 @@ def _range(name: str, shape: Shape, entry: dict[str, Any], spikes: Sequence[floa
         for e in (entry["lower"], entry["upper"])
     )
     found = f"{lower} to {upper}{often}"
-    return FoundColumn(name, entry | _if_missing(shape), found, lost, error)
+    return FoundColumn(name, entry | shape.if_missing, found, lost, error)
 
 
 def _whole_bounds(shape: Shape) -> tuple[int, int]:
@@ -348,19 +333,7 @@ def _whole_bounds(shape: Shape) -> tuple[int, int]:
     return lower, upper
 
 
-def _cell_of(number: int) -> int:
-    return cells.size_of(str(number)) - cells.FIRST_NUMBER
-
-
-def _if_missing(shape: Shape) -> dict[str, Any]:
-    return {"missing": True} if shape.may_be_missing else {}
-
-
-# --- noisy shape ---
-#
-# What the noisy counts of a column's cells say of it: its kind, its bounds, what is missing.
-#
-# All of it is post-processing of what `synthdp init --private` released (`synthdp.data.cells`).
+# --- what the noisy counts of a column's cells say of it (`synthdp.data.cells`) ---
 #
 # A cell, or a run of neighbouring cells, is taken to hold rows where its noisy count is above
 # `Reader.surely` times its noise. That number is chosen so that, whatever the table, the
@@ -457,9 +430,10 @@ class Shape:
         return max(0.0, float(self.form[words].sum())), self.form_sigma * math.sqrt(len(words))
 
     @property
-    def may_be_missing(self) -> bool:
+    def if_missing(self) -> dict[str, Any]:
+        """What an entry of a spec says of missing values, if there may be some."""
         count, error = self.missing
-        return count > LIKELY_MISSING * error
+        return {"missing": True} if count > LIKELY_MISSING * error else {}
 
     @cached_property
     def kind(self) -> Kind:

@@ -170,9 +170,7 @@ def _condition(column: ColumnDomain, values: npt.NDArray[np.float64]) -> str:
     return f"{quoted(column.name)} >= {edge:.12g}"
 
 
-# --- rehearsed estimands ---
-#
-# Estimands on simulated rows: how often their intervals hold the truth, and how wide they are.
+# --- estimands ---
 
 
 DRAWS = 100

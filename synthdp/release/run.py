@@ -343,9 +343,7 @@ def _decide(judge: Judge) -> tuple[Judgement, tuple[GateVerdict, ...]]:
     return judgement, check_gates(job.spec.gates, figures)
 
 
-# --- publish ---
-#
-# The end of what is paid for: the run is settled, and the bundle written or refused.
+# --- the end of what is paid for ---
 
 
 def settle_and_publish(

@@ -99,7 +99,8 @@ def _values(column: ColumnDomain, cells: pd.Series[object]) -> Floats:
 
 def known_in(values: Values, names: Sequence[str]) -> Mask:
     """Rows that miss none of the columns, `[rows]`."""
-    return ~np.isnan([values[name] for name in names]).any(axis=0)
+    known: Mask = np.all([~np.isnan(values[name]) for name in names], axis=0)
+    return known
 
 
 def varies(values: Floats) -> bool:
