@@ -37,8 +37,6 @@ FloatArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 MIN_ROWS = 20  # of each arm
-# Probability of treatment, and of none: beyond a weight of 100 single rows would decide.
-MIN_PROPENSITY = 0.01
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ def _propensity(x: FloatArray, treated: Mask) -> FloatArray:
         warnings.simplefilter("ignore")
         model = LogisticRegression(C=100.0, max_iter=200).fit(x, treated)
     probability: FloatArray = model.predict_proba(x)[:, 1]
-    return np.clip(probability, MIN_PROPENSITY, 1 - MIN_PROPENSITY)
+    return np.clip(probability, 0.01, 0.99)  # beyond a weight of 100 single rows would decide
 
 
 # --- coverage ---

@@ -128,9 +128,6 @@ def total_variation(a: CrossTable, b: CrossTable) -> float:
 # --- fidelity ---
 
 
-TRIPLE_SEED = 0  # public: the same 3-way tables are compared in every release of one domain
-
-
 @dataclass(frozen=True, eq=False)
 class FidelityReport:
     """Mean total variation (0 is equal, 1 is disjoint) of 1-way, 2-way and some 3-way tables.
@@ -227,16 +224,16 @@ def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, Flo
 
 
 def choose_triples(columns: int, count: int) -> list[tuple[int, int, int]]:
-    """At most `count` different column triples, drawn by a fixed public seed.
+    """At most `count` different column triples, drawn by a fixed public seed: the same are compared
+    in every release of one domain.
 
     All triples are returned where there are no more than `count`.
     """
-    available = math.comb(columns, 3)
+    available, rng = math.comb(columns, 3), np.random.default_rng(0)
     if available <= 20_000:
         every = list(combinations(range(columns), 3))
-        order = np.random.default_rng(TRIPLE_SEED).permutation(available)[:count]
+        order = rng.permutation(available)[:count]
         return [every[i] for i in order]
-    rng = np.random.default_rng(TRIPLE_SEED)
     chosen: dict[tuple[int, int, int], None] = {}
     while len(chosen) < count:
         i, j, k = sorted(rng.choice(columns, size=3, replace=False).tolist())
@@ -301,9 +298,6 @@ def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
 # --- the floor of every distance: two real samples of one table ---
 
 
-MAX_TABLES = 200
-
-
 def sampling_distance(shares: FloatArray, first: int, second: int) -> float:
     """About the mean total variation of two samples, of `first` and `second` rows, of one law.
 
@@ -322,11 +316,11 @@ def sampling_distance(shares: FloatArray, first: int, second: int) -> float:
 def sampling_floor(
     codes: Codes, domain: Domain, tables: Sequence[tuple[str, ...]], *, first: int, second: int
 ) -> float:
-    """The mean of `sampling_distance` over the first `MAX_TABLES` of `tables`.
+    """The mean of `sampling_distance` over the first 200 of `tables`.
 
     Their law is taken from levels `[rows, columns]` of a table of synthetic rows.
     """
-    chosen = [tuple(domain.index(name) for name in names) for names in tables[:MAX_TABLES]]
+    chosen = [tuple(domain.index(name) for name in names) for names in tables[:200]]
     counted = count_tables(codes, domain.sizes, chosen)
     distances = [
         sampling_distance(table.occupied()[1] / table.total, first, second) for table in counted

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 ANALYSES = ("two-sample test", "coverage of intervals", "subgroups")
 CAUSAL = ("effects", "independences")
 PAIR_PLOTS = "pair plots"
-PAIR_ROWS = 5000  # from which the most connected columns are estimated
 
 Rows = tuple["pd.DataFrame", Codes]
 """A table as values and as levels `[rows, columns]`."""
@@ -256,6 +255,6 @@ def _pairs(
     """
     if len(domain) < 2:
         return None
-    strengths = association(*grid(domain, drawn[:PAIR_ROWS], drawn))
+    strengths = association(*grid(domain, drawn[:5000], drawn))
     chosen = most_connected(domain.names, strengths, first=targets)
     return pair_plot(domain, real, chosen, like=drawn), pair_plot(domain, drawn, chosen, like=drawn)

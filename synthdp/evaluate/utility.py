@@ -130,9 +130,7 @@ def _row_mean(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
 # --- utility ---
 
 
-RESAMPLES = 200
 SIDES = ("real", "synthetic")
-LEVEL = 0.95
 
 Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any], Weights], FloatArray]
 Frames = Mapping[str, "pd.DataFrame"]  # "real" and "synthetic" rows to train on, "test" rows
@@ -289,7 +287,7 @@ def _one_target(
         few = "too few rows in which it is present"
         why = few if names else "there is no other column to predict it from"
         return UtilityReport((), (f"{target}: not available: {why}",))
-    weights = resample_weights(len(task.values), RESAMPLES, rng=rng)
+    weights = resample_weights(len(task.values), 200, rng=rng)
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for name, learner in task.learners.items():
@@ -386,7 +384,7 @@ def _row(
     resampled = difference[1:][~np.isnan(difference[1:])]
     low = high = np.nan
     if len(resampled):
-        tail = (1 - LEVEL) / 2
+        tail = (1 - 0.95) / 2
         low, high = np.quantile(resampled, [tail, 1 - tail])
     figures = (float(f) for f in (real[0], synthetic[0], difference[0], low, high))
     return UtilityRow(target, learner, metric, *(f if np.isfinite(f) else None for f in figures))

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 SECONDS_A_VALUE = {"arrow": 2e-8, "dask": 7e-8}
 """CPU seconds of this process for a value of a pass (benchmarks/results/engines.csv)."""
-MANY_ROWS = 50_000_000
-"""More are likely to have lain in an engine because they do not fit here."""
 
 
 def spec_warnings(spec: ReleaseSpec) -> list[str]:
@@ -76,7 +74,7 @@ def plan_facts(
         "warnings": [
             *warnings,
             *traps(spec),
-            *((many,) if spec.sampling.rows is None and rows > MANY_ROWS else ()),
+            *((many,) if spec.sampling.rows is None and rows > 50_000_000 else ()),
             *quality.warnings,
             *gate_warnings(spec, plan, quality.tv1),
         ],

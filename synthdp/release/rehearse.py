@@ -43,9 +43,6 @@ from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
 
-MAX_PAIRS = 200
-"""Most pairs of columns that are asked about."""
-
 Values = Mapping[str, npt.NDArray[np.float64]]
 
 
@@ -115,7 +112,7 @@ def _answers(
     undated = [column for column in domain.columns if column.step_seconds is None]
     conditions = {c.name: _condition(c, values[c.name]) for c in undated}
     pairs = list(combinations(conditions, 2))
-    asked = pairs[:: max(1, math.ceil(len(pairs) / MAX_PAIRS))]
+    asked = pairs[:: max(1, math.ceil(len(pairs) / 200))]  # at most so many
     numeric = [column.name for column in undated if column.ranged]
     kinds = {
         "means": [f"mean({quoted(name)})" for name in numeric],

@@ -21,8 +21,6 @@ from synthdp.spec.load.loader import with_epsilon
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
 
-LEAST, MOST = 0.01, 100.0
-"""Epsilons that a spec may have."""
 MAX_EPSILONS = 8
 
 
@@ -55,9 +53,10 @@ def check(epsilons: Sequence[float]) -> None:
     Raises:
         OutputError: it names the first that is wrong, and what is allowed.
     """
-    allowed = f"give 1 to {MAX_EPSILONS} numbers from {LEAST:g} to {MOST:g}, such as 0.5,1,2,4"
+    least, most = 0.01, 100.0  # of a spec
+    allowed = f"give 1 to {MAX_EPSILONS} numbers from {least:g} to {most:g}, such as 0.5,1,2,4"
     for epsilon in epsilons:
-        if not LEAST <= epsilon <= MOST:
+        if not least <= epsilon <= most:
             raise OutputError(f"what if: epsilon {epsilon:g} is not allowed", hint=allowed)
     if not 1 <= len(epsilons) <= MAX_EPSILONS:
         raise OutputError(f"what if: {len(epsilons)} epsilons", hint=allowed)
