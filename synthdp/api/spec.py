@@ -324,8 +324,8 @@ class BudgetPlan:
 
         `right_at_most` is the highest probability that someone who knows every other row is right
         about one unit, `tv1` the expected mean total variation of single columns,
-        `weakest_correlation` and `weakest_link` (Cohen's w) the least that mode predict and the
-        first test of a graph are likely to see. All else is in `facts["what_if"]`.
+        `weakest_correlation` the least that mode predict is likely to see, and `decidable_pairs`
+        how many pairs mode learn would decide. All else is in `facts["what_if"]`.
 
         >>> import synthdp
         >>> asked = synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if
@@ -334,12 +334,9 @@ class BudgetPlan:
         """
         import pandas as pd
 
-        columns = ["epsilon", "right_at_most", "tv1", "weakest_correlation", "weakest_link"]
-        rows = []
-        for option in self.facts.get("what_if", ()):
-            quality = option.get("quality", {})
-            links = [link["typical"] for link in quality.get("links", ())[:1]]
-            rows.append({**option, **quality, "weakest_link": next(iter(links), None)})
+        columns = ["epsilon", "right_at_most", "tv1", "weakest_correlation", "decidable_pairs"]
+        options = self.facts.get("what_if", ())
+        rows = [{**option, **option.get("quality", {})} for option in options]
         return pd.DataFrame(rows, columns=columns)
 
     @property

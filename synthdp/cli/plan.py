@@ -130,9 +130,11 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
         for a in facts["answers"]
     ]
     header = ["answers", "asked", "answered", "bias", "error", "intervals that hold the truth"]
+    counts = (f"{n:.0f} {kind.replace('_', ' ')}" for kind, n in facts["graph"].items())
     return [
         f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
         " variation)",
+        f"its graph: {', '.join(counts) or 'no arrows'}",
         table(header, rows, numbers=range(1, len(header))),
         "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
         *_estimands_part(facts["estimands"]),

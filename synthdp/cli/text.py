@@ -33,6 +33,10 @@ PUBLIC_QUALITY = {
     "tstr_accuracy_dp": "models are right on {:.0%} of real rows, measured under privacy",
 }
 PAGE = 110  # characters of a line of a text with headings
+REHEARSE = (
+    "`plan --rehearse` plays the release on simulated rows: what its graph would find, and how far"
+    " off its answers and estimands would be"
+)
 
 
 def render(*parts: object) -> str:
@@ -76,6 +80,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
         *map(estimand_line, facts.get("estimands", ())),
+        *(() if "rehearsal" in facts else (REHEARSE,)),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     )
@@ -128,7 +133,7 @@ def quality_lines(quality: Mapping[str, Any]) -> list[str]:
         )
     elif weakest is not None:
         lines.append(f"between two numbers: a correlation below about {weakest:.2g} is easily lost")
-    return [*lines, *noisy_lines(quality), *map(link_line, quality["links"])]
+    return [*lines, *noisy_lines(quality)]
 
 
 def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
@@ -137,8 +142,7 @@ def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
     noisy = sum(c["noisy_levels"] > 0 for c in columns)
     if not noisy and not quality["noisy_tables"]:
         return []
-    plain = any(not link["on_groups"] for link in quality["links"])
-    used = "; the graph's tests use levels as they are" if plain else ""
+    used = "; the graph's tests use levels as they are" if quality["tests_on_levels"] else ""
     together = (
         f", and than rows / cells in {quality['noisy_tables']} of {quality['tables']} tables of"
         " columns together"
@@ -149,24 +153,6 @@ def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
         f"noise is larger than rows / levels in {noisy} of {len(columns)} columns{together}"
         f" (the engine smooths pairs and ordered bins{used})"
     ]
-
-
-def link_line(link: Mapping[str, Any]) -> str:
-    """What the tests of a graph see, in words."""
-    from synthdp.release.expectations import LINKS, MEDIUM, NONE_SEEN
-
-    what, stays, tests = LINKS[link["kind"], link["round"]]
-    typical = link["typical"]
-    weak = (
-        f"{what}, however strong, is likely to stay {stays}"
-        if typical is None or typical >= NONE_SEEN
-        else f"{what} weaker than about w = {typical:.2g} (Cohen's w) is likely to stay {stays}"
-    )
-    best = "" if link["least"] is None else f"; {link['least']:.2g} in the best"
-    return (
-        f"{weak} (median of {link['tests']} {tests}{best}); a medium one, {MEDIUM:g}, would be seen"
-        f" in about {link['medium']}"
-    )
 
 
 def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:

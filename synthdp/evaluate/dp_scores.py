@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -74,30 +74,17 @@ def dp_scores_of(
     together = spec.dataset.privacy_unit.max_rows
     targets = [t for t in spec.evaluation.targets if not domain[t].ranged]
     rows, variance = counted_rows(tables)
-    scores = []
+    scores = list[dict[str, Any]]()
     distances = zip(compared(domain).items(), scored.misplaced.tolist(), strict=True)
     for (name, averaged), misplaced in distances:
         interval = distance(misplaced, rows, variance, sigma=scored.sigma)
-        facts = _facts(name, (misplaced,), scored.sigma, *interval)
-        scores.append(ChargedScore.model_validate(facts | {"tables": len(averaged)}))
+        facts = {"name": name, "tables": len(averaged), "counts": (misplaced,)}
+        scores.append(facts | dict(zip(("value", "low", "high"), interval, strict=True)))
     for target, answers in zip(targets, scored.answers.tolist(), strict=True):
         interval = accuracy(*answers, sigma=scored.sigma, together=together)
-        facts = _facts("tstr_accuracy", tuple(answers), scored.sigma, *interval)
-        scores.append(ChargedScore.model_validate(facts | {"target": target}))
-    return tuple(scores)
-
-
-def _facts(
-    name: str, counts: tuple[int, ...], sigma: float, value: float | None, low: float, high: float
-) -> dict[str, object]:
-    return {
-        "name": name,
-        "counts": counts,
-        "sigma": sigma,
-        "value": value,
-        "low": low,
-        "high": high,
-    }
+        facts = {"name": "tstr_accuracy", "target": target, "counts": tuple(answers)}
+        scores.append(facts | dict(zip(("value", "low", "high"), interval, strict=True)))
+    return tuple(ChargedScore.model_validate(s | {"sigma": scored.sigma}) for s in scores)
 
 
 def headline(scores: DpScores) -> dict[str, float]:
@@ -106,13 +93,9 @@ def headline(scores: DpScores) -> dict[str, float]:
     The names are tv1_dp, tv2_dp, and tstr_accuracy_dp for the mean accuracy over targets. The mean
     is left out where a target has no value.
     """
-    figures = {}
-    accuracies = []
-    for score in scores:
-        if score.target is not None:
-            accuracies.append(score.value)
-        elif score.value is not None:
-            figures[f"{score.name}_dp"] = score.value
+    found = [(s.name, s.target, s.value) for s in scores]
+    figures = {f"{n}_dp": v for n, target, v in found if target is None and v is not None}
+    accuracies = [value for _, target, value in found if target is not None]
     known = [a for a in accuracies if a is not None]
     if known and len(known) == len(accuracies):
         figures["tstr_accuracy_dp"] = math.fsum(known) / len(known)
@@ -184,13 +167,7 @@ def _share(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-# --- scorecard ---
-#
-# DP scoring of a synthetic table: classifiers trained on it, whose answers the kernel counts.
-#
-# They are logistic regressions over levels, and see no real row. Their weights are rounded to
-# whole numbers, so that the kernel counts their right answers on real rows exactly
-# (`privacy.mechanisms.scores`).
+# --- scorecards ---
 
 
 STRENGTH = 10.0  # inverse of the penalty, as for the logistic regression of the internal report
@@ -221,7 +198,10 @@ def fit_scorecard(
 ) -> Scorecard:
     """Learn `target` from the other columns of synthetic levels `[rows, columns]`.
 
-    At most `max_rows` rows are used. A class that is absent from them is never predicted.
+    It is a logistic regression over levels, and sees no real row. Its weights are rounded to whole
+    numbers, so that the kernel counts its right answers on real rows exactly
+    (`privacy.mechanisms.scores`). At most `max_rows` rows are used. A class that is absent from
+    them is never predicted.
     """
     codes = synthetic[rng.permutation(len(synthetic))[:max_rows]]
     labels = codes[:, domain.index(target)]
@@ -241,12 +221,8 @@ def fit_scorecard(
     else:
         start[np.bincount(labels).argmax()] = 1.0
     log_odds[domain.index(target)] += start
-    return Scorecard(target, tuple(_points(table) for table in log_odds))
-
-
-def _points(log_odds: np.ndarray) -> np.ndarray:
-    """Log odds as whole multiples of `POINT`, at most `MAX_POINTS` in size, the same shape."""
-    return np.clip(np.rint(log_odds / POINT), -MAX_POINTS, MAX_POINTS).astype(np.int64)
+    points = (np.clip(np.rint(table / POINT), -MAX_POINTS, MAX_POINTS) for table in log_odds)
+    return Scorecard(target, tuple(table.astype(np.int64) for table in points))
 
 
 def _logistic(features: sparse.csr_matrix, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -37,8 +37,6 @@ FloatArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 MIN_ROWS = 20  # of each arm
-# Probability of treatment, and of none: beyond a weight of 100 single rows would decide.
-MIN_PROPENSITY = 0.01
 
 
 @dataclass(frozen=True)
@@ -231,16 +229,10 @@ def _propensity(x: FloatArray, treated: Mask) -> FloatArray:
         warnings.simplefilter("ignore")
         model = LogisticRegression(C=100.0, max_iter=200).fit(x, treated)
     probability: FloatArray = model.predict_proba(x)[:, 1]
-    return np.clip(probability, MIN_PROPENSITY, 1 - MIN_PROPENSITY)
+    return np.clip(probability, 0.01, 0.99)  # beyond a weight of 100 single rows would decide
 
 
-# --- inference ---
-#
-# Coverage: do 95% intervals computed on synthetic rows contain the real table's estimates?
-#
-# Such intervals treat synthetic rows as real ones. They ignore the noise and the model's error, so
-# their coverage is below their level. Intervals of held-out real rows stand beside them: they
-# ignore nothing, and their coverage is about their level.
+# --- coverage ---
 
 
 NORMAL_95 = 1.959964  # standard deviations to each side that hold 95% of a Gaussian
@@ -256,8 +248,10 @@ Figures = Mapping[Name, tuple[float, float]]  # estimate and standard error
 
 @dataclass(frozen=True)
 class CoverageRow:
-    """Coverage of one kind of estimate.
+    """Coverage of one kind of estimate: do intervals hold the real table's figures?
 
+    Intervals on synthetic rows ignore the noise and the model's error, so their coverage is below
+    their level. Those of held-out rows ignore nothing: their coverage is about their level.
     `figures` is the number of estimates. `synthetic` and `held_out` are the shares of them whose
     95% interval, on those rows, contains the estimate on real training rows.
     """
@@ -266,10 +260,6 @@ class CoverageRow:
     figures: int
     synthetic: float
     held_out: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def coverage(
@@ -298,11 +288,8 @@ def coverage(
 
 def _covered(true: Figures, stated: Figures, keys: list[Name]) -> float:
     """Share of `keys` whose interval in `stated` contains the estimate in `true`."""
-    covered = []
-    for key in keys:
-        estimate, error = stated[key]
-        covered.append(abs(estimate - true[key][0]) <= NORMAL_95 * error)
-    return float(np.mean(covered))
+    off = [abs(stated[key][0] - true[key][0]) <= NORMAL_95 * stated[key][1] for key in keys]
+    return float(np.mean(off))
 
 
 def _figures(frame: pd.DataFrame, codes: Codes, domain: Domain) -> tuple[Figures, ...]:
@@ -316,18 +303,12 @@ def _figures(frame: pd.DataFrame, codes: Codes, domain: Domain) -> tuple[Figures
         if not column.ranged:
             for level in range(min(column.levels, MAX_LEVELS)):
                 groups[column.name, column.labels[level]] = codes[:, i] == level
-    means: dict[Name, tuple[float, float] | None] = {
-        (name,): _mean(values) for name, values in numbers.items()
-    }
+    means = {(name,): _mean(values) for name, values in numbers.items()}
     # Wide tables have many such pairs; the first are enough to estimate the coverage.
     pairs = [*product(groups, numbers)][: 2 * MAX_FIGURES]
     within = {(*group, name): _mean(numbers[name][groups[group]]) for group, name in pairs}
-    return shares, _known(means), _known(within)
-
-
-def _known(estimates: Mapping[Name, tuple[float, float] | None]) -> Figures:
-    """The estimates that are not None."""
-    return {key: estimate for key, estimate in estimates.items() if estimate is not None}
+    known = ({k: v for k, v in found.items() if v is not None} for found in (means, within))
+    return shares, *known
 
 
 def _shares(

@@ -6,10 +6,10 @@ codes are confidential. `noisy_tv1` compares with *released* tables and is publi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,20 +18,15 @@ import numpy.typing as npt
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 
-# --- counting ---
-#
-# Contingency tables of many column sets, counted in one streaming pass over the rows.
-#
-# Each table is counted chunk by chunk. The pass therefore needs memory for its tables and for one
-# chunk. A table with few cells is a dense array. A table with many cells keeps only the cells that
-# occur.
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+AnyCodes = npt.NDArray[np.integer[Any]]
 
+# --- contingency tables ---
 
 CHUNK_ROWS = 1 << 15  # a column's keys of one chunk stay in the second-level cache
 DENSE_CELLS = 1 << 18  # one table; above it only the cells that occur are kept
 DENSE_TOTAL = 1 << 25  # all tables together: 256 MiB of counters
-
-Chunks = Iterable[npt.NDArray[np.integer]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +56,12 @@ class CrossTable:
 
 
 def count_tables(
-    codes: npt.NDArray[np.integer] | Chunks, sizes: Sequence[int], tables: Sequence[tuple[int, ...]]
+    codes: AnyCodes, sizes: Sequence[int], tables: Sequence[tuple[int, ...]]
 ) -> tuple[CrossTable, ...]:
-    """One `CrossTable` for each tuple of column positions in `tables`.
+    """One `CrossTable` for each tuple of column positions in `tables`, in one pass over the rows.
 
-    `codes` has shape `[rows, columns]`, or is an iterable of such chunks. Each code is a level
-    below the column's entry of `sizes`.
+    Levels `[rows, columns]` are below the column's entry of `sizes`. Memory is that of the tables
+    and of one chunk of rows. Of a table of many cells only those that occur are kept.
 
     Raises:
         ValueError: a table has more cells than a 64-bit integer can number.
@@ -76,14 +71,45 @@ def count_tables(
     array([0, 2, 1, 0])
     """
     shapes = [tuple(sizes[c] for c in table) for table in tables]
-    counters = [_counter(shape, dense) for shape, dense in zip(shapes, _dense(shapes), strict=True)]
-    for chunk in _chunks(codes):
-        columns = np.ascontiguousarray(chunk.T, dtype=np.int64)
+    counters, free = list[_Counter](), DENSE_TOTAL
+    for shape in shapes:
+        if (cells := math.prod(shape)) > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can"
+                " name; use fewer columns"
+            )
+        counters.append(_Counter(cells if cells <= min(DENSE_CELLS, free) else None))
+        free -= len(counters[-1].counts)
+    for start in range(0, len(codes), CHUNK_ROWS):
+        columns = np.ascontiguousarray(codes[start : start + CHUNK_ROWS].T, dtype=np.int64)
         for table, shape, counter in zip(tables, shapes, counters, strict=True):
-            counter.add(_keys(columns, table, shape))
+            keys = columns[table[0]]
+            for column, size in zip(table[1:], shape[1:], strict=True):
+                keys = keys * size + columns[column]
+            counter.add(keys)
     return tuple(
-        CrossTable(t, s, *c.result()) for t, s, c in zip(tables, shapes, counters, strict=True)
+        CrossTable(table, shape, counter.keys, counter.counts)
+        for table, shape, counter in zip(tables, shapes, counters, strict=True)
     )
+
+
+class _Counter:
+    """Counts of all `cells` of a table, or of those that occur."""
+
+    def __init__(self, cells: int | None) -> None:
+        self.keys: IntArray | None = np.zeros(0, dtype=np.int64) if cells is None else None
+        self.counts: IntArray = np.zeros(cells or 0, dtype=np.int64)
+
+    def add(self, keys: IntArray) -> None:
+        """Count the cells of further rows, by number."""
+        if self.keys is None:
+            self.counts += np.bincount(keys, minlength=len(self.counts))
+            return
+        new, counts = np.unique(keys, return_counts=True)
+        self.keys, cell = np.unique(np.concatenate([self.keys, new]), return_inverse=True)
+        weights = np.concatenate([self.counts, counts])
+        counted = np.bincount(cell, weights=weights, minlength=len(self.keys))
+        self.counts = counted.astype(np.int64)
 
 
 def total_variation(a: CrossTable, b: CrossTable) -> float:
@@ -99,86 +125,7 @@ def total_variation(a: CrossTable, b: CrossTable) -> float:
     return float(0.5 * np.abs(np.bincount(cell, weights=shares)).sum())
 
 
-def _dense(shapes: Sequence[tuple[int, ...]]) -> list[bool]:
-    """For each table, whether a dense array counts it; dense arrays share `DENSE_TOTAL` cells."""
-    available, dense = DENSE_TOTAL, []
-    for shape in shapes:
-        cells = _cells(shape)
-        dense.append(cells <= min(DENSE_CELLS, available))
-        if dense[-1]:
-            available -= cells
-    return dense
-
-
-def _cells(shape: tuple[int, ...]) -> int:
-    """Number of cells; raises ValueError beyond 64-bit integers."""
-    cells = 1
-    for size in shape:
-        cells *= size
-    if cells > np.iinfo(np.int64).max:
-        raise ValueError(
-            f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can name;"
-            " use fewer columns"
-        )
-    return cells
-
-
-def _chunks(codes: npt.NDArray[np.integer] | Chunks) -> Iterator[npt.NDArray[np.integer]]:
-    if not isinstance(codes, np.ndarray):
-        yield from codes
-        return
-    for start in range(0, len(codes), CHUNK_ROWS):
-        yield codes[start : start + CHUNK_ROWS]
-
-
-def _keys(columns: IntArray, table: tuple[int, ...], shape: tuple[int, ...]) -> IntArray:
-    """Number of each row's cell, shape `[rows]`; `columns` has shape `[columns, rows]`."""
-    keys: IntArray = columns[table[0]]
-    for column, size in zip(table[1:], shape[1:], strict=True):
-        keys = keys * size + columns[column]
-    return keys
-
-
-class _Dense:
-    """Counts of all cells."""
-
-    def __init__(self, cells: int) -> None:
-        self._counts = np.zeros(cells, dtype=np.int64)
-
-    def add(self, keys: IntArray) -> None:
-        self._counts += np.bincount(keys, minlength=len(self._counts))
-
-    def result(self) -> tuple[None, IntArray]:
-        return None, self._counts
-
-
-class _Sparse:
-    """Counts of the cells that occur."""
-
-    def __init__(self) -> None:
-        self._keys = np.zeros(0, dtype=np.int64)
-        self._counts = np.zeros(0, dtype=np.int64)
-
-    def add(self, keys: IntArray) -> None:
-        new, counts = np.unique(keys, return_counts=True)
-        self._keys, cell = np.unique(np.concatenate([self._keys, new]), return_inverse=True)
-        weights = np.concatenate([self._counts, counts])
-        self._counts = np.bincount(cell, weights=weights, minlength=len(self._keys)).astype(
-            np.int64
-        )
-
-    def result(self) -> tuple[IntArray, IntArray]:
-        return self._keys, self._counts
-
-
-def _counter(shape: tuple[int, ...], dense: bool) -> _Dense | _Sparse:
-    return _Dense(_cells(shape)) if dense else _Sparse()
-
-
 # --- fidelity ---
-
-
-TRIPLE_SEED = 0  # public: the same 3-way tables are compared in every release of one domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +153,14 @@ class FidelityReport:
         """Synthetic minus real, shape `[columns, columns]`."""
         return self.association_synthetic - self.association_real
 
+    def distances(self) -> dict[str, Any]:
+        """The mean distances and those of the columns, as plain values."""
+        means = {"tv1": self.tv1, "tv2": self.tv2, "tv3": self.tv3}
+        return means | {"by_column": dict(self.by_column)}
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "tv1": self.tv1,
-            "tv2": self.tv2,
-            "tv3": self.tv3,
-            "by_column": dict(self.by_column),
+        return self.distances() | {
             "by_pair": {"columns": list(self.by_column), "tv": _digits(self.pairs)},
             "by_triple": [
                 {"columns": list(triple), "tv": tv} for triple, tv in self.by_triple.items()
@@ -248,11 +196,12 @@ def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64
     tables_synthetic = count_tables(synthetic, domain.sizes, [*one_way, *three_way])
     tv = list(map(total_variation, tables_real, tables_synthetic))
     pairs = compare_pairs(real, synthetic, domain.sizes)
+    later = pairs.variation[np.triu_indices(columns, 1)]
     named_triples = [(names[i], names[j], names[k]) for i, j, k in three_way]
     return FidelityReport(
         tv1=float(np.mean(tv[:columns])),
-        tv2=_mean(pairs.variation[np.triu_indices(columns, 1)]),
-        tv3=_mean(tv[columns:]),
+        tv2=float(np.mean(later)) if len(later) else None,
+        tv3=float(np.mean(tv[columns:])) if three_way else None,
         by_column=dict(zip(names, tv[:columns], strict=True)),
         pairs=pairs.variation,
         by_triple=dict(zip(named_triples, tv[columns:], strict=True)),
@@ -261,10 +210,6 @@ def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64
         association_real=pairs.association[0],
         association_synthetic=pairs.association[1],
     )
-
-
-def _mean(values: Sequence[float] | FloatArray) -> float | None:
-    return float(np.mean(values)) if len(values) else None
 
 
 def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, FloatArray]:
@@ -279,16 +224,16 @@ def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, Flo
 
 
 def choose_triples(columns: int, count: int) -> list[tuple[int, int, int]]:
-    """At most `count` different column triples, drawn by a fixed public seed.
+    """At most `count` different column triples, drawn by a fixed public seed: the same are compared
+    in every release of one domain.
 
     All triples are returned where there are no more than `count`.
     """
-    available = comb(columns, 3)
+    available, rng = math.comb(columns, 3), np.random.default_rng(0)
     if available <= 20_000:
         every = list(combinations(range(columns), 3))
-        order = np.random.default_rng(TRIPLE_SEED).permutation(available)[:count]
+        order = rng.permutation(available)[:count]
         return [every[i] for i in order]
-    rng = np.random.default_rng(TRIPLE_SEED)
     chosen: dict[tuple[int, int, int], None] = {}
     while len(chosen) < count:
         i, j, k = sorted(rng.choice(columns, size=3, replace=False).tolist())
@@ -350,14 +295,7 @@ def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
     return projected
 
 
-# --- sampling ---
-#
-# How far two real samples of one table would be from each other: the floor of every distance.
-
-
-FloatArray = npt.NDArray[np.float64]
-
-MAX_TABLES = 200
+# --- the floor of every distance: two real samples of one table ---
 
 
 def sampling_distance(shares: FloatArray, first: int, second: int) -> float:
@@ -378,11 +316,11 @@ def sampling_distance(shares: FloatArray, first: int, second: int) -> float:
 def sampling_floor(
     codes: Codes, domain: Domain, tables: Sequence[tuple[str, ...]], *, first: int, second: int
 ) -> float:
-    """The mean of `sampling_distance` over the first `MAX_TABLES` of `tables`.
+    """The mean of `sampling_distance` over the first 200 of `tables`.
 
     Their law is taken from levels `[rows, columns]` of a table of synthetic rows.
     """
-    chosen = [tuple(domain.index(name) for name in names) for names in tables[:MAX_TABLES]]
+    chosen = [tuple(domain.index(name) for name in names) for names in tables[:200]]
     counted = count_tables(codes, domain.sizes, chosen)
     distances = [
         sampling_distance(table.occupied()[1] / table.total, first, second) for table in counted
@@ -390,19 +328,11 @@ def sampling_floor(
     return float(np.mean(distances))
 
 
-# --- pairs ---
-#
-# All pairs of columns of two tables: total variation and association, counted in blocks.
-#
-# A column is counted with all later ones in one pass. A table of a thousand columns (half a
-# million pairs) then takes seconds, and no pair costs a call. Memory is that of a block of cells
-# and a block of rows, not of all pairs.
+# --- pairs of columns ---
 
 
 MAX_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
 MAX_KEYS = 1 << 20  # cell numbers in memory at once
-
-AnyCodes = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,7 +349,9 @@ class PairFigures:
 def compare_pairs(first: AnyCodes, second: AnyCodes, sizes: Sequence[int]) -> PairFigures:
     """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row.
 
-    Each code is a level below the column's entry of `sizes`.
+    Each code is a level below the column's entry of `sizes`. A column is counted with all later
+    ones in one pass: a table of a thousand columns (half a million pairs) takes seconds, and memory
+    is that of a block of cells and a block of rows.
     """
     tables, sizes = _occurring(first, second, sizes)
     columns = len(sizes)
@@ -489,15 +421,10 @@ def _count(levels: AnyCodes, i: int, later: range, starts: IntArray, size: int) 
     return counts.reshape(-1, size)
 
 
-# --- pair plot ---
-#
-# Small contingency tables for pair plots: every column and every pair of a few columns.
+# --- pair plots: every column and every pair of a few columns ---
 
 
 MAX_COLUMNS, MAX_LEVELS = 10, 12
-OTHERS = "others"
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -587,7 +514,7 @@ def _ends(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> tuple[str, str]
     last = int(cells.max())
     merged = not column.ordered and column.levels > MAX_LEVELS
     first = column.labels[int(np.flatnonzero(cells == 0)[0])]
-    return first, OTHERS if merged else column.labels[int(np.flatnonzero(cells == last)[-1])]
+    return first, "others" if merged else column.labels[int(np.flatnonzero(cells == last)[-1])]
 
 
 def _cell_shares(cells: IntArray, sizes: Sequence[int], i: int, j: int) -> FloatArray:
@@ -601,15 +528,6 @@ def _cell_shares(cells: IntArray, sizes: Sequence[int], i: int, j: int) -> Float
     return shares
 
 
-# --- association ---
-#
-# Association of pairs of columns: Cramér's V with Bergsma's bias correction.
-#
-# Source: W. Bergsma, "A bias-correction for Cramér's V and Tschuprow's T", Journal of the Korean
-# Statistical Society 42 (2013), equation for V tilde. Levels that never occur do not count as
-# levels.
-
-
 def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:
     """Cramér's V of one column with each of several others, shape `[others]`.
 
@@ -617,6 +535,10 @@ def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:
     one contingency table for each other column, one below the other. `starts` gives the first row
     of each table. V is 0 where a column has a single level or the table has a single row: the
     corrected maximum is then 0.
+
+    It has Bergsma's bias correction: W. Bergsma, "A bias-correction for Cramér's V and Tschuprow's
+    T", Journal of the Korean Statistical Society 42 (2013), equation for V tilde. Levels that never
+    occur do not count as levels.
 
     >>> cramers_v(np.array([[50, 0], [0, 50]]), np.array([0]))
     array([1.])

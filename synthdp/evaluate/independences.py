@@ -19,12 +19,6 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 
-SEED = 0  # public: the same claims are tested in every release of one graph
-MAX_CLAIMS, MAX_TRIES, MAX_ROWS = 64, 4000, 10_000
-ONE_SIDED = 1.645  # 95% quantile of a standard Gaussian
-# Cohen's w of a small effect: J. Cohen, "Statistical Power Analysis", 2nd ed. (1988), section 7.2
-VISIBLE = 0.1
-
 IntArray = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.integer[Any]]
 
@@ -38,8 +32,11 @@ class Dependence:
 
     @property
     def visible(self) -> bool:
-        """Whether w shows more than a small effect beyond sampling variation."""
-        return self.w**2 > VISIBLE**2 + self.by_chance**2
+        """Whether w shows more than a small effect, .1, beyond sampling variation.
+
+        J. Cohen, "Statistical Power Analysis", 2nd ed. (1988), section 7.2.
+        """
+        return self.w**2 > 0.1**2 + self.by_chance**2
 
 
 @dataclass(frozen=True)
@@ -78,16 +75,22 @@ class IndependenceReport:
 
 
 def compare_independences(
-    real: Codes, synthetic: Codes, *, domain: Domain, graph: CausalGraph, rng: np.random.Generator
+    real: Codes,
+    synthetic: Codes,
+    *,
+    domain: Domain,
+    graph: CausalGraph,
+    rng: np.random.Generator,
+    max_rows: int = 10_000,
 ) -> IndependenceReport | None:
-    """Test at most `MAX_CLAIMS` claims of the graph on both tables, `[rows, columns]` each.
+    """Test `claims` of the graph on both tables, `[rows, columns]` each.
 
-    At most `MAX_ROWS` rows of each are used, drawn at random since a real table may be sorted. The
+    At most `max_rows` rows of each are used, drawn at random since a real table may be sorted. The
     result is None without arrows, rows or claims.
     """
     if not graph.edges or not len(real) or not len(synthetic):
         return None
-    tables = [table[rng.permutation(len(table))[:MAX_ROWS]] for table in (real, synthetic)]
+    tables = [table[rng.permutation(len(table))[:max_rows]] for table in (real, synthetic)]
     rows = []
     for x, y, given in claims(graph):
         i, j, *strata = (domain.index(n) for n in (x, y, *given))
@@ -101,8 +104,9 @@ def compare_independences(
     return IndependenceReport(tuple(rows), math.comb(len(graph.nodes), 2) - linked)
 
 
-def claims(graph: CausalGraph) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Independence claims (x, y, given) of the graph, drawn by a public seed.
+def claims(graph: CausalGraph, most: int = 64) -> list[tuple[str, str, tuple[str, ...]]]:
+    """At most so many independence claims (x, y, given) of the graph, drawn by a public seed: the
+    same are tested in every release of one graph.
 
     Pairs in one group or with a latent common cause make no claim.
     """
@@ -119,18 +123,18 @@ def claims(graph: CausalGraph) -> list[tuple[str, str, tuple[str, ...]]]:
         if given is None:
             continue
         separators[x, y] = given
-        if len(separators) == MAX_CLAIMS:
+        if len(separators) == most:
             break
     return [(x, y, given) for (x, y), given in separators.items()]
 
 
-def _candidate_pairs(size: int) -> list[list[int]]:
-    """Pairs of positions i < j below `size` in random order: all, or `MAX_TRIES` draws."""
-    rng = np.random.default_rng(SEED)
-    if math.comb(size, 2) <= MAX_TRIES:
+def _candidate_pairs(size: int, tries: int = 4000) -> list[list[int]]:
+    """Pairs of positions i < j below `size` in random order: all, or so many draws."""
+    rng = np.random.default_rng(0)
+    if math.comb(size, 2) <= tries:
         pairs = rng.permutation(np.column_stack(np.triu_indices(size, 1)))
     else:
-        draws = [rng.integers(0, size, MAX_TRIES), rng.integers(0, size, MAX_TRIES)]
+        draws = [rng.integers(0, size, tries), rng.integers(0, size, tries)]
         pairs = np.sort(np.column_stack(draws), axis=1)
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]
     listed: list[list[int]] = pairs.tolist()
@@ -184,8 +188,9 @@ def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:
     mean = np.divide(n * (r - 1) * (c - 1), n - 1, out=np.zeros_like(n), where=n > 1)
     total = len(strata)
     w2 = max(0.0, float((chi_square - mean).sum()) / total)
-    # The variance of a chi-square is twice its mean; here it is about that.
-    w2_by_chance = ONE_SIDED * float(np.sqrt(2 * mean.sum())) / total
+    # The variance of a chi-square is twice its mean; here it is about that. 1.645 is the 95%
+    # quantile of a standard Gaussian.
+    w2_by_chance = 1.645 * float(np.sqrt(2 * mean.sum())) / total
     return Dependence(float(np.sqrt(w2)), float(np.sqrt(w2_by_chance)))
 
 

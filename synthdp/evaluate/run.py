@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from synthdp.evaluate.subgroups import (
     subgroups,
     two_sample,
 )
-from synthdp.evaluate.utility import UtilityReport, trainings, utility
+from synthdp.evaluate.utility import SIDES, UtilityReport, trainings, utility
 from synthdp.progress import Advance, Steps, unheard
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph
     from synthdp.spec.model import Column, Evaluation
 
-# Steps of `_Analysis`.
-GROUPED = TWO_SAMPLE, COVERAGE, SUBGROUPS = "two-sample test", "coverage of intervals", "subgroups"
-CAUSAL = EFFECTS, INDEPENDENCES = "effects", "independences"
+ANALYSES = ("two-sample test", "coverage of intervals", "subgroups")
+CAUSAL = ("effects", "independences")
 PAIR_PLOTS = "pair plots"
-ANALYSES = len(GROUPED) + len(CAUSAL) + 1
-PAIR_ROWS = 5000  # from which the most connected columns are estimated
+
+Rows = tuple["pd.DataFrame", Codes]
+"""A table as values and as levels `[rows, columns]`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,37 +86,23 @@ class EvaluationReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        pairs = None
-        if self.pairs:
-            real, synthetic = self.pairs
-            pairs = {"real": real.to_json(), "synthetic": synthetic.to_json()}
         return {
             "metrics": self.metrics(),
             "fidelity": self.fidelity.to_json() if self.fidelity else None,
-            "floor": _distances(self.floor),
-            "equal": _distances(self.equal),
+            "floor": self.floor.distances() if self.floor else None,
+            "equal": self.equal.distances() if self.equal else None,
             "utility": self.utility.to_json(),
             "paper": self.paper.to_json() if self.paper else None,
-            "two_sample": [row.to_json() for row in self.two_sample],
-            "coverage": [row.to_json() for row in self.coverage],
-            "subgroups": [row.to_json() for row in self.subgroups],
+            "two_sample": [asdict(row) for row in self.two_sample],
+            "coverage": [asdict(row) for row in self.coverage],
+            "subgroups": [asdict(row) for row in self.subgroups],
             "effects": [row.to_json() for row in self.effects],
             "independences": self.independences.to_json() if self.independences else None,
-            "pairs": pairs,
+            "pairs": dict(zip(SIDES, (p.to_json() for p in self.pairs), strict=True))
+            if self.pairs
+            else None,
             "seconds": dict(self.seconds),
         }
-
-
-def _distances(near: FidelityReport | None) -> dict[str, Any] | None:
-    """The distances of a report as plain values."""
-    if near is None:
-        return None
-    return {
-        "tv1": near.tv1,
-        "tv2": near.tv2,
-        "tv3": near.tv3,
-        "by_column": dict(near.by_column),
-    }
 
 
 def evaluate(
@@ -145,7 +131,7 @@ def evaluate(
         *trainings(domain, settings.targets, settings.classifiers),
         *trainings(domain, random_targets(domain, settings.random_targets), PAPER_CLASSIFIERS),
     ]
-    steps = Steps(2 + len(names) + ANALYSES, progress)
+    steps = Steps(2 + len(names) + len((*ANALYSES, *CAUSAL, PAIR_PLOTS)), progress)
     steps.begin("fidelity")
     near = _fidelity(train, drawn, domain, settings)
     steps.begin("fidelity of held-out rows")
@@ -155,16 +141,20 @@ def evaluate(
     compared = time.perf_counter()
     useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
     learnt = time.perf_counter()
-    tables = (real_train, train), (real_test, test), (synthetic, drawn)
-    analysed = _Analysis(domain, settings, tables, steps).report(
-        EvaluationReport(near, floor, useful, {}, paper, equal=equal), rng, graph, columns
-    )
+    report = EvaluationReport(near, floor, useful, {}, paper, equal=equal)
+    if len(train) and len(drawn):
+        tables = (real_train, train), (real_test, test), (synthetic, drawn)
+        report = _analysed(report, tables, domain, settings, rng, graph, columns, steps.begin)
+    else:  # told all the same: leaving names out would reveal that there are no rows
+        causal = () if graph is None else CAUSAL if columns is not None else CAUSAL[1:]
+        for name in (*ANALYSES, *causal, PAIR_PLOTS):
+            steps.begin(name)
     seconds = {
         "fidelity": compared - started,
         "utility": learnt - compared,
         "analysis": time.perf_counter() - learnt,
     }
-    return replace(analysed, seconds=seconds)
+    return replace(report, seconds=seconds)
 
 
 def _fidelity(
@@ -212,93 +202,59 @@ def _learning(
     return useful, summarize(drawn, judged(drawn, PAPER_CLASSIFIERS))
 
 
-@dataclass(frozen=True, eq=False)
-class _Analysis:
-    """The analyses of an analyst, on training, held-out and synthetic rows.
+def _analysed(
+    so_far: EvaluationReport,
+    tables: tuple[Rows, Rows, Rows],
+    domain: Domain,
+    settings: Evaluation,
+    rng: np.random.Generator,
+    graph: CausalGraph | None,
+    columns: Mapping[str, Column] | None,
+    begin: Callable[[str], None],
+) -> EvaluationReport:
+    """`so_far` with the analyses of an analyst of training, held-out and synthetic rows.
 
-    Each table is values and levels.
+    Independences need the graph, and effects also the spec's `columns`.
     """
-
-    domain: Domain
-    settings: Evaluation
-    tables: tuple[
-        tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes]
-    ]
-    steps: Steps
-
-    def report(
-        self,
-        so_far: EvaluationReport,
-        rng: np.random.Generator,
-        graph: CausalGraph | None,
-        columns: Mapping[str, Column] | None,
-    ) -> EvaluationReport:
-        """`so_far` with all analyses; unchanged where a table has no rows to analyse.
-
-        Their names are told all the same: leaving them out would reveal that there are none.
-        """
-        real, held_out, synthetic = self.tables
-        domain, begin = self.domain, self.steps.begin
-        if not len(real[1]) or not len(synthetic[1]):
-            causal = CAUSAL if columns is not None else (INDEPENDENCES,)
-            for name in (*GROUPED, *(causal if graph is not None else ()), PAIR_PLOTS):
-                begin(name)
-            return so_far
-        begin(TWO_SAMPLE)
-        separated = two_sample(real[0], held_out[0], synthetic[0], domain=domain, rng=rng)
-        begin(COVERAGE)
-        covered = coverage(real, held_out, synthetic, domain=domain)
-        begin(SUBGROUPS)
-        groups = subgroups(
-            real,
-            held_out,
-            synthetic,
-            domain=domain,
-            columns=group_columns(domain, self.settings.subgroups),
-            target=next((t for t in self.settings.targets if not domain[t].ranged), None),
-            rng=rng,
+    real, held_out, synthetic = tables
+    begin(ANALYSES[0])
+    separated = two_sample(real[0], held_out[0], synthetic[0], domain=domain, rng=rng)
+    begin(ANALYSES[1])
+    covered = coverage(real, held_out, synthetic, domain=domain)
+    begin(ANALYSES[2])
+    groups = subgroups(
+        real,
+        held_out,
+        synthetic,
+        domain=domain,
+        columns=group_columns(domain, settings.subgroups),
+        target=next((t for t in settings.targets if not domain[t].ranged), None),
+        rng=rng,
+    )
+    report = replace(so_far, two_sample=separated, coverage=covered, subgroups=groups)
+    if graph is not None and columns is not None:
+        begin(CAUSAL[0])
+        effects = compare_effects(
+            real, synthetic, settings.effects, columns=columns, domain=domain, graph=graph
         )
-        report = replace(so_far, two_sample=separated, coverage=covered, subgroups=groups)
-        if graph is not None:
-            report = self._causal(report, rng, graph, columns)
-        begin(PAIR_PLOTS)
-        return replace(report, pairs=self._pairs())
+        report = replace(report, effects=effects)
+    if graph is not None:
+        begin(CAUSAL[1])
+        implied = compare_independences(real[1], synthetic[1], domain=domain, graph=graph, rng=rng)
+        report = replace(report, independences=implied)
+    begin(PAIR_PLOTS)
+    return replace(report, pairs=_pairs(real[1], synthetic[1], domain, settings.targets))
 
-    def _causal(
-        self,
-        so_far: EvaluationReport,
-        rng: np.random.Generator,
-        graph: CausalGraph,
-        columns: Mapping[str, Column] | None,
-    ) -> EvaluationReport:
-        """`so_far` with effects, where the spec's `columns` are given, and independences."""
-        real, _, synthetic = self.tables
-        effects: tuple[EffectRow, ...] = ()
-        if columns is not None:
-            self.steps.begin(EFFECTS)
-            effects = compare_effects(
-                real,
-                synthetic,
-                self.settings.effects,
-                columns=columns,
-                domain=self.domain,
-                graph=graph,
-            )
-        self.steps.begin(INDEPENDENCES)
-        implied = compare_independences(
-            real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng
-        )
-        return replace(so_far, effects=effects, independences=implied)
 
-    def _pairs(self) -> tuple[PairPlot, PairPlot] | None:
-        """Pair plots of the same few columns of both tables.
+def _pairs(
+    real: Codes, drawn: Codes, domain: Domain, targets: Sequence[str]
+) -> tuple[PairPlot, PairPlot] | None:
+    """Pair plots of the same few columns of both tables.
 
-        The synthetic rows alone decide which columns these are, and how their levels are merged.
-        """
-        drawn, names = self.tables[2][1], self.domain.names
-        if len(names) < 2:
-            return None
-        strengths = association(*grid(self.domain, drawn[:PAIR_ROWS], drawn))
-        chosen = most_connected(names, strengths, first=self.settings.targets)
-        real = pair_plot(self.domain, self.tables[0][1], chosen, like=drawn)
-        return real, pair_plot(self.domain, drawn, chosen, like=drawn)
+    The synthetic rows alone decide which columns these are, and how their levels are merged.
+    """
+    if len(domain) < 2:
+        return None
+    strengths = association(*grid(domain, drawn[:5000], drawn))
+    chosen = most_connected(domain.names, strengths, first=targets)
+    return pair_plot(domain, real, chosen, like=drawn), pair_plot(domain, drawn, chosen, like=drawn)

@@ -7,8 +7,8 @@ default of the few columns with the fewest categories.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-DEFAULT_COLUMNS, DEFAULT_LEVELS = 3, 8
-LEARNER, MAX_ROWS = "logistic", 10_000
 MIN_TEST_ROWS = 20  # of a group: from fewer an accuracy cannot be estimated
 
 
@@ -45,20 +43,16 @@ class SubgroupRow:
     accuracy_real: float | None
     accuracy_synthetic: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
 
 def group_columns(domain: Domain, named: Sequence[str]) -> tuple[str, ...]:
     """The columns whose categories are groups.
 
-    They are those `named`, or else the few with the fewest categories, and at least two.
+    They are those `named`, or else three with the fewest categories: at least two, at most eight.
     """
     if named:
         return tuple(named)
-    small = [c for c in domain.columns if not c.ranged and 2 <= c.levels <= DEFAULT_LEVELS]
-    return tuple(c.name for c in sorted(small, key=lambda c: c.levels)[:DEFAULT_COLUMNS])
+    small = [c for c in domain.columns if not c.ranged and 2 <= c.levels <= 8]
+    return tuple(c.name for c in sorted(small, key=lambda c: c.levels)[:3])
 
 
 def subgroups(
@@ -151,11 +145,11 @@ def _predicted_right(
     truth = target_levels(domain[target], held_out[target])
     right = []
     for frame in (real, synthetic):
-        chosen = frame.iloc[rng.permutation(len(frame))[:MAX_ROWS]]
+        chosen = frame.iloc[rng.permutation(len(frame))[:10_000]]
         train = join([*build_features(domain, chosen, names).values()])
         labels = target_levels(domain[target], chosen[target])
         trained = class_scores(
-            CLASSIFIERS[LEARNER],
+            CLASSIFIERS["logistic"],
             train,
             labels,
             test,
@@ -167,19 +161,7 @@ def _predicted_right(
     return tuple(right)
 
 
-# --- two sample ---
-#
-# Classifier two-sample test: can a classifier separate synthetic rows from held-out real ones?
-#
-# Source: D. Lopez-Paz and M. Oquab, "Revisiting Classifier Two-Sample Tests", ICLR 2017. AUC .5 is
-# guessing. Beside it stands the same test of real training rows against held-out ones, which is
-# the best that a table can reach.
-
-
-LEARNERS = ("logistic", "boosted_trees")
-MAX_SAMPLE_ROWS = 5000  # of each table
-MIN_ROWS = 40
-RESAMPLES, TAILS = 200, (0.025, 0.975)
+# --- classifier two-sample test ---
 
 
 @dataclass(frozen=True)
@@ -195,10 +177,6 @@ class TwoSampleRow:
     low: float
     high: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
 
 def two_sample(
     real_train: pd.DataFrame,
@@ -207,14 +185,18 @@ def two_sample(
     *,
     domain: Domain,
     rng: np.random.Generator,
+    min_rows: int = 40,
+    max_rows: int = 5000,
 ) -> tuple[TwoSampleRow, ...]:
-    """Test held-out real rows against synthetic ones, then against training rows.
+    """Can a classifier separate held-out real rows from synthetic ones, and from training rows?
 
-    The result is empty where a table has too few rows. Both tests use equally many rows of each
-    kind, so that they can be compared with each other.
+    AUC .5 is guessing; the second test is the best that a table can reach. Source: D. Lopez-Paz and
+    M. Oquab, "Revisiting Classifier Two-Sample Tests", ICLR 2017. At most `max_rows` rows of each
+    table are used; the result is empty where one has fewer than `min_rows`. Both tests use equally
+    many rows of each kind, so that they can be compared with each other.
     """
-    size = min(MAX_SAMPLE_ROWS, *(len(frame) for frame in (real_train, real_test, synthetic)))
-    if size < MIN_ROWS:
+    size = min(max_rows, *(len(frame) for frame in (real_train, real_test, synthetic)))
+    if size < min_rows:
         return ()
     held_out = _features(domain, real_test, size, rng)
     others = {
@@ -224,7 +206,7 @@ def two_sample(
     return tuple(
         _row(name, learner, domain, held_out, other, rng)
         for name, other in others.items()
-        for learner in LEARNERS
+        for learner in ("logistic", "boosted_trees")
     )
 
 
@@ -258,9 +240,9 @@ def _row(
         mask=category_mask(domain, domain.names, most_levels=MAX_TREE_LEVELS),
         seed=int(rng.integers(2**31)),
     )
-    weights = utility.resample_weights(len(truth), RESAMPLES, rng=rng)
+    weights = utility.resample_weights(len(truth), 200, rng=rng)
     resampled = utility.auc(trained.output[:, 1], truth == 1, weights)
-    low, high = np.nanquantile(resampled[1:], TAILS)
+    low, high = np.nanquantile(resampled[1:], (0.025, 0.975))
     return TwoSampleRow(name, learner, float(resampled[0]), float(low), float(high))
 
 

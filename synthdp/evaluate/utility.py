@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes, encode_column, to_numbers
+from synthdp.data.encoding import encode_column, to_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 # --- scores ---
-#
-# Scores of predictions under row weights, for all bootstrap resamples at once.
 #
 # A bootstrap resample of `n` test rows is a row of counts that sum to `n`. Each function takes
 # such weights, shape `[resamples, rows]`, and returns one figure for each resample, NaN where it
@@ -81,22 +79,13 @@ def macro_auc(scores: FloatArray, labels: IntVector, weights: Weights) -> FloatA
 def _mean_defined(parts: Sequence[FloatArray]) -> FloatArray:
     """Mean over the parts that are not NaN, shape `[resamples]`."""
     table = np.stack(parts)
-    known = ~np.isnan(table)
-    total = np.where(known, table, 0.0).sum(axis=0)
-    count = known.sum(axis=0)
-    return _ratio(total, count)
+    return _ratio(np.nansum(table, axis=0), (~np.isnan(table)).sum(axis=0))
 
 
 def _ratio(above: npt.NDArray[Any], below: npt.NDArray[Any]) -> FloatArray:
     """Quotient where the divisor is positive, NaN elsewhere."""
     quotient: FloatArray = np.divide(above, below, out=np.full(len(below), np.nan), where=below > 0)
     return quotient
-
-
-def _sums(weights: Weights, columns: npt.NDArray[Any]) -> FloatArray:
-    """Weighted column sums, shape `[resamples, columns]`."""
-    summed: FloatArray = weights.astype(np.float64) @ columns
-    return summed
 
 
 def accuracy(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:
@@ -119,7 +108,8 @@ def macro_f1(predicted: IntVector, labels: IntVector, weights: Weights) -> Float
 def r_squared(predicted: FloatArray, values: FloatArray, weights: Weights) -> FloatArray:
     """1 - squared error / variance, shape `[resamples]`; NaN where the values do not vary."""
     centred = values - values.mean()
-    sums = _sums(weights, np.column_stack([(predicted - values) ** 2, centred, centred**2]))
+    columns = np.column_stack([(predicted - values) ** 2, centred, centred**2])
+    sums = weights.astype(np.float64) @ columns
     n = weights.sum(axis=1, dtype=np.float64)
     spread = sums[:, 2] - sums[:, 1] ** 2 / n
     return 1.0 - _ratio(sums[:, 0], np.where(spread > 1e-12 * n, spread, 0.0))
@@ -132,7 +122,7 @@ def mean_absolute_error(predicted: FloatArray, values: FloatArray, weights: Weig
 
 def _row_mean(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
     """Weighted mean of one value per row, shape `[resamples]`."""
-    sums = _sums(weights, values[:, None].astype(np.float64))[:, 0]
+    sums = (weights.astype(np.float64) @ values[:, None].astype(np.float64))[:, 0]
     mean: FloatArray = sums / weights.sum(axis=1, dtype=np.float64)
     return mean
 
@@ -140,9 +130,7 @@ def _row_mean(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
 # --- utility ---
 
 
-RESAMPLES = 200
 SIDES = ("real", "synthetic")
-LEVEL = 0.95
 
 Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any], Weights], FloatArray]
 Frames = Mapping[str, "pd.DataFrame"]  # "real" and "synthetic" rows to train on, "test" rows
@@ -179,12 +167,12 @@ class UtilityReport:
     @property
     def mean_auc_real(self) -> float | None:
         """Mean AUC, over targets and classifiers, after training on real rows."""
-        return self._mean_auc("real")
+        return self._mean_auc(0)
 
     @property
     def mean_auc_synthetic(self) -> float | None:
         """Mean AUC, over targets and classifiers, after training on synthetic rows."""
-        return self._mean_auc("synthetic")
+        return self._mean_auc(1)
 
     @property
     def tstr_ratio(self) -> float | None:
@@ -192,13 +180,13 @@ class UtilityReport:
         real, synthetic = self.mean_auc_real, self.mean_auc_synthetic
         return synthetic / real if real and synthetic is not None else None
 
-    def _mean_auc(self, side: str) -> float | None:
+    def _mean_auc(self, side: int) -> float | None:
         aucs = [
             (row.real, row.synthetic)
             for row in self.rows
             if row.metric == "auc" and row.real is not None and row.synthetic is not None
         ]
-        return float(np.mean([pair[SIDES.index(side)] for pair in aucs])) if aucs else None
+        return float(np.mean([pair[side] for pair in aucs])) if aucs else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -229,14 +217,21 @@ def utility(
     notes, not errors. `begin` is called with the name of each training, also of those that these
     tables leave out: leaving out a name would reveal something about the rows.
     """
-    missing = _missing(real_train, real_test, synthetic, targets)
+    missing = ""
+    if not targets:
+        missing = "the spec names no evaluation targets"
+    elif not len(real_test):
+        missing = "no real rows were held out for testing"
+    elif not len(real_train) or not len(synthetic):
+        missing = "a table to learn from has no rows"
     if missing:
-        _left_out(trainings(domain, targets, classifiers), begin)
+        for name in trainings(domain, targets, classifiers):
+            begin(name)
         return UtilityReport((), (f"not available: {missing}",))
+    # In random order: a learner that takes fewer rows takes the first ones.
     frames = {
-        "real": _choose(real_train, max_rows, rng),
-        "test": _choose(real_test, max_rows, rng),
-        "synthetic": _choose(synthetic, max_rows, rng),
+        side: frame.iloc[rng.permutation(len(frame))[:max_rows]]
+        for side, frame in (("real", real_train), ("test", real_test), ("synthetic", synthetic))
     }
     columns = {side: build_features(domain, frame, domain.names) for side, frame in frames.items()}
     rows: list[UtilityRow] = []
@@ -246,22 +241,6 @@ def utility(
         rows += of_target.rows
         notes += of_target.notes
     return UtilityReport(tuple(rows), tuple(notes))
-
-
-def _missing(
-    real_train: pd.DataFrame,
-    real_test: pd.DataFrame,
-    synthetic: pd.DataFrame,
-    targets: Sequence[str],
-) -> str:
-    """What is missing for any training at all; empty where nothing is."""
-    if not targets:
-        return "the spec names no evaluation targets"
-    if not len(real_test):
-        return "no real rows were held out for testing"
-    if not len(real_train) or not len(synthetic):
-        return "a table to learn from has no rows"
-    return ""
 
 
 def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]) -> list[str]:
@@ -274,17 +253,6 @@ def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]
         for name in (REGRESSORS if domain[t].ranged else classifiers)
         for side in SIDES
     ]
-
-
-def _left_out(names: Sequence[str], begin: Callable[[str], None]) -> None:
-    """Announce trainings that these tables leave out."""
-    for name in names:
-        begin(name)
-
-
-def _choose(frame: pd.DataFrame, max_rows: int, rng: np.random.Generator) -> pd.DataFrame:
-    # Also shuffles: a learner that takes fewer rows takes the first ones.
-    return frame.iloc[rng.permutation(len(frame))[:max_rows]]
 
 
 @dataclass(frozen=True)
@@ -308,19 +276,18 @@ def _one_target(
     begin: Callable[[str], None],
 ) -> UtilityReport:
     """The rows and notes of one target; `frames` and `columns` are by side and test."""
-    names = [n for n in domain.names if n != target]
-    if not names:
-        _left_out(trainings(domain, [target], classifiers), begin)
-        note = f"{target}: not available: there is no other column to predict it from"
-        return UtilityReport((), (note,))
-    features = {side: join([parts[n] for n in names]) for side, parts in columns.items()}
-    make = _regression if domain[target].ranged else _classification
-    task = make(domain, target, names, frames, features, classifiers)
+    names, task = [n for n in domain.names if n != target], None
+    if names:
+        features = {side: join([parts[n] for n in names]) for side, parts in columns.items()}
+        make = _regression if domain[target].ranged else _classification
+        task = make(domain, target, names, frames, features, classifiers)
     if task is None:
-        _left_out(trainings(domain, [target], classifiers), begin)
-        note = f"{target}: not available: too few rows in which it is present"
-        return UtilityReport((), (note,))
-    weights = resample_weights(len(task.values), RESAMPLES, rng=rng)
+        for name in trainings(domain, [target], classifiers):
+            begin(name)
+        few = "too few rows in which it is present"
+        why = few if names else "there is no other column to predict it from"
+        return UtilityReport((), (f"{target}: not available: {why}",))
+    weights = resample_weights(len(task.values), 200, rng=rng)
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for name, learner in task.learners.items():
@@ -417,23 +384,13 @@ def _row(
     resampled = difference[1:][~np.isnan(difference[1:])]
     low = high = np.nan
     if len(resampled):
-        tail = (1 - LEVEL) / 2
+        tail = (1 - 0.95) / 2
         low, high = np.quantile(resampled, [tail, 1 - tail])
-    figures = (real[0], synthetic[0], difference[0], low, high)
-    return UtilityRow(target, learner, metric, *map(_defined, figures))
-
-
-def _defined(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    figures = (float(f) for f in (real[0], synthetic[0], difference[0], low, high))
+    return UtilityRow(target, learner, metric, *(f if np.isfinite(f) else None for f in figures))
 
 
 # --- features ---
-#
-# Features and targets for learners, built from a table's values by the public domain alone.
-#
-# Nothing is fitted to rows. A category becomes indicators. A range is scaled by its public bounds.
-# A missing value and each spike of a range get an indicator. Values outside the domain are
-# clamped.
 
 
 MAX_INDICATORS = 256  # of one column; further levels share them, so that memory stays bounded
@@ -445,7 +402,10 @@ FloatVector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """One table in two encodings.
+    """One table in two encodings, made by the public domain alone: nothing is fitted to rows.
+
+    A category becomes indicators. A range is scaled by its public bounds. A missing value and each
+    spike of a range get an indicator. Values outside the domain are clamped.
 
     `wide` has indicators, shape `[rows, indicators]`, for linear and distance models. `narrow` has
     one number for each column, shape `[rows, columns]`, for trees: scaled values (NaN where
@@ -482,7 +442,11 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
     """The `wide` and the `narrow` features of one column."""
     if not column.ranged:
         codes = encode_column(column, values).codes
-        return _indicators(codes, column.levels), codes.astype(np.float32)[:, None]
+        places = codes.astype(np.float32)[:, None]
+        if column.levels == 2:  # the second indicator would be the complement of the first
+            return places, places
+        kept = min(column.levels, MAX_INDICATORS)
+        return np.eye(kept, dtype=np.float32)[codes % MAX_INDICATORS], places
     numbers = clamped_numbers(column, values)
     scaled = ((numbers - column.lower) / (column.upper - column.lower)).astype(np.float32)
     absent = np.isnan(numbers)
@@ -491,13 +455,6 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
     if column.missing:
         blocks.append(absent.astype(np.float32)[:, None])
     return np.hstack(blocks), scaled[:, None]
-
-
-def _indicators(codes: Codes, levels: int) -> FloatMatrix:
-    """One indicator for each level; of two levels the second one."""
-    if levels == 2:  # the second indicator would be the complement of the first
-        return codes.astype(np.float32)[:, None]
-    return np.eye(min(levels, MAX_INDICATORS), dtype=np.float32)[codes % MAX_INDICATORS]
 
 
 def category_mask(

@@ -80,13 +80,8 @@ class GateVerdict:
 
 def check_gates(gates: Sequence[Gate], figures: Mapping[str, Figure]) -> tuple[GateVerdict, ...]:
     """Every gate with its figure."""
-    return tuple(_verdict(gate, figures.get(gate.metric)) for gate in gates)
-
-
-def _verdict(gate: Gate, figure: Figure | None) -> GateVerdict:
-    if figure is None:
-        return GateVerdict(gate, None)
-    return GateVerdict(gate, figure.value, figure.source)
+    named = ((gate, figures.get(gate.metric, Figure(None))) for gate in gates)
+    return tuple(GateVerdict(gate, figure.value, figure.source) for gate, figure in named)
 
 
 def keep_decision(verdicts: Sequence[GateVerdict], path: Path) -> None:

@@ -29,7 +29,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES, ReleasePlan
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
-from synthdp.progress import Advance
+from synthdp.progress import Reporter
 from synthdp.release import run_folder
 from synthdp.release.gates import GateVerdict, check_simulated
 from synthdp.release.run_folder import RunFolder
@@ -145,20 +145,16 @@ class ReleaseOutcome:
             )
 
 
-# --- amend ---
-#
-# Continue a run by another spec, without paying.
-#
-# Only what is done with released values may differ (`spec.amendment`).
-#
-# The amendment is written to the ledger first, durably, and then to the run's folder. A run that
-# is killed in between says so when it is resumed.
+# --- a run that goes on by another spec ---
 
 
 def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) -> RunFolder:
-    """The run in `folder`, which continues by the spec at `spec_path`.
+    """The run in `folder`, which continues by the spec at `spec_path`, without paying.
 
-    Paths in the new spec are still relative to the folder of the run's first one.
+    Only what is done with released values may differ (`spec.amendment`). The amendment is written
+    to the ledger first, durably, and then to the run's folder: a run that is killed in between says
+    so when it is resumed (`check_spec`). Paths in the new spec are still relative to the folder of
+    the run's first one.
 
     Raises:
         SpecError: the spec has mistakes, or changes what the run was paid for; every such field is
@@ -219,10 +215,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# --- drawn ---
-#
-# The synthetic table of a run: drawn once, scored where the spec asks for it, and never redrawn
-# after it was published.
+# --- the synthetic table ---
 
 
 @dataclass(frozen=True)
@@ -238,42 +231,41 @@ class DrawnTable:
     scores: Released[DpScores] | None
 
 
-def draw(session: Session, job: Job, fitted: Fitted, progress: Advance) -> DrawnTable:
-    """Sample the table, score it where the spec asks for DP scores, and decode it.
+def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> DrawnTable:
+    """Sample the table, pay for its scores where the spec asks for them, and decode it.
 
     A run that has published its table is only to be judged: its table is read in the bundle.
     """
     constraints = Constraints.from_spec(job.spec, job.domain)
-    if job.published:
-        synthetic = fitted.tables.map(lambda _: _read(job))
-        codes = synthetic.map(lambda frame: encode(job.domain, frame)[0])
-        codes, scores = disclose(session, job, fitted, codes)
-        return DrawnTable(codes, synthetic, constraints, scores)
-    codes = sample(
-        fitted,
-        job.spec,
-        rng=fresh_generator(),
-        progress=progress,
-        begin=partial(progress, 0, 0),
-    )
-    codes, scores = disclose(session, job, fitted, codes)
-    synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
-    return DrawnTable(codes, synthetic, constraints, scores)
+
+    def decoded() -> Released[pd.DataFrame]:
+        return codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
+
+    with reporter.stage("sample") as progress:
+        read = fitted.tables.map(lambda _: _read(job)) if job.published else None
+        if read is None:
+            begin, rng = partial(progress, 0, 0), fresh_generator()
+            codes = sample(fitted, job.spec, rng=rng, progress=progress, begin=begin)
+        else:
+            codes = read.map(lambda frame: encode(job.domain, frame)[0])
+        if not job.spec.evaluation.dp_scores:
+            return DrawnTable(codes, decoded() if read is None else read, constraints, None)
+    with reporter.stage("pay for scores"):
+        codes, scores = pay_for_scores(session, job, fitted, codes)
+    with reporter.stage("sample"):  # what was scored is decoded
+        return DrawnTable(codes, decoded() if read is None else read, constraints, scores)
 
 
-def disclose(
+def pay_for_scores(
     session: Session, job: Job, fitted: Fitted, codes: Released[Codes]
-) -> tuple[Released[Codes], Released[DpScores] | None]:
-    """The DP scores, where the spec asks for them, and the table that they describe.
+) -> tuple[Released[Codes], Released[DpScores]]:
+    """Look at the real rows for the DP scores of a table, which the budget pays for.
 
-    The scores are paid for and published.
+    Returns the table that the scores describe, and the scores. A resumed run drew another table
+    than the one that was scored before it was interrupted: what was scored is published.
     """
-    if not job.spec.evaluation.dp_scores:
-        return codes, None
     scored = score_table(session, job.spec, job.domain, codes)
     scores = scored.zip(fitted.tables).map(lambda pair: dp_scores_of(job.spec, job.domain, *pair))
-    # A resumed run drew another table than the one that was scored before it was interrupted: what
-    # was scored is published.
     same = np.array_equal(codes.value, scored.value.codes)
     return (codes if same else scored.map(lambda s: s.codes)), scores
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import pandas as pd
 
@@ -38,18 +38,15 @@ from synthdp.inference.estimands import (
     exact_results,
 )
 from synthdp.inference.figures import Value
-from synthdp.ledger.ledger import Ledger
 from synthdp.model.fit import Fitted
 from synthdp.privacy.inspection import Misfit, misfits_of
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Confidential, Private, Released
 from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, Reporter
 from synthdp.release.gates import Figure, GateVerdict, attack_figures
 from synthdp.release.job import DrawnTable, Job
-from synthdp.release.run_folder import RunFolder
 from synthdp.report.internal.content import (
     ATTACK,
     EVALUATION,
@@ -134,14 +131,14 @@ class Judgement:
         if self.evaluation is not None:
             evaluation = self.evaluation.for_steward()
             found |= (
-                _absent(EVALUATION_METRICS, evaluation)
+                dict.fromkeys(EVALUATION_METRICS, Figure(None, str(evaluation)))
                 if isinstance(evaluation, NotJudged)
                 else {name: Figure(value) for name, value in evaluation.metrics().items()}
             )
         if self.attack is not None:
             attack = self.attack.for_steward()
             found |= (
-                _absent(ATTACK_METRICS, attack)
+                dict.fromkeys(ATTACK_METRICS, Figure(None, str(attack)))
                 if isinstance(attack, NotJudged)
                 else attack_figures(declared_facts(attack), prefix="attack")
             )
@@ -157,10 +154,6 @@ def opened(part: Confidential[T | NotJudged] | None) -> T | None:
     """A part as reports and tracking take it; None where it is not there."""
     found = None if part is None else part.for_steward()
     return None if isinstance(found, NotJudged) else found
-
-
-def _absent(metrics: tuple[str, ...], why: NotJudged) -> dict[str, Figure]:
-    return {name: Figure(None, str(why)) for name in metrics}
 
 
 @dataclass(frozen=True)
@@ -311,33 +304,12 @@ def _effects(spec: ReleaseSpec) -> tuple[Effect, ...]:
     return tuple(named.values())
 
 
-# --- internal ---
-#
-# What the steward gets of a run: the internal report.
-#
-# This module opens confidential values.
-
-
-class ReportedRun(Protocol):
-    """The public facts of a run that the report shows."""
-
-    @property
-    def spec(self) -> ReleaseSpec: ...
-    @property
-    def domain(self) -> Domain: ...
-    @property
-    def plan(self) -> ReleasePlan: ...
-    @property
-    def spent(self) -> ReleasePlan: ...
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def folder(self) -> RunFolder: ...
+# --- the steward's report; what follows opens confidential values ---
 
 
 def internal_report(
     target: Path,
-    run: ReportedRun,
+    job: Job,
     fitted: Fitted,
     judgement: Judgement,
     verdicts: Sequence[GateVerdict],
@@ -355,7 +327,7 @@ def internal_report(
     begin("budget step by step")
     attack = opened(judgement.attack)
     content = replace(
-        _content(run, audits=audits, seconds=seconds),
+        _content(job, audits=audits, seconds=seconds),
         gates=tuple(
             GateResult(
                 metric=v.gate.metric,
@@ -369,7 +341,7 @@ def internal_report(
         ),
         tv1_noisy=judgement.tv1_noisy.value,
         evaluation=opened(judgement.evaluation),
-        graph=_graph_view(run, fitted.graph.graph, fitted.graph.validation),
+        graph=_graph_view(job, fitted.graph.graph, fitted.graph.validation),
         attack=None if attack is None else attack.to_json(),
         misfits={} if judgement.misfits is None else judgement.misfits.for_steward(),
         suggestions=opened(judgement.suggestions),
@@ -378,7 +350,7 @@ def internal_report(
     if judgement.domain is not None:
         content = replace(content, domain=judgement.domain)
     if (estimands := opened(judgement.estimands)) is not None:
-        content = replace(content, estimands=(*estimands_beside(run, fitted, estimands),))
+        content = replace(content, estimands=(*estimands_beside(job, fitted, estimands),))
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
     begin("internal report")
@@ -386,15 +358,15 @@ def internal_report(
 
 
 def estimands_beside(
-    run: ReportedRun, fitted: Fitted, real: Sequence[EstimandResult]
+    job: Job, fitted: Fitted, real: Sequence[EstimandResult]
 ) -> Iterator[EstimandBeside]:
     """Every released figure of an estimand beside that of all real rows."""
     sums = {name: released.value for name, released in fitted.sums.items()}
-    results = estimand_results(run.spec, run.domain, sums)
-    for asked, released, exact in zip(run.spec.estimands, results, real, strict=True):
+    results = estimand_results(job.spec, job.domain, sums)
+    for asked, released, exact in zip(job.spec.estimands, results, real, strict=True):
         for figure, true in zip(released.figures, exact.figures, strict=True):
             yield EstimandBeside(
-                text=clipped_text(run.spec, asked),
+                text=clipped_text(job.spec, asked),
                 statistic=released.statistic,
                 group=figure.group or "",
                 released=_number(figure.estimate),
@@ -409,7 +381,7 @@ def _number(value: Value | None) -> float | None:
 
 def refused_report(
     target: Path,
-    run: ReportedRun,
+    job: Job,
     found: ValidationReport,
     *,
     audits: Sequence[AuditRecord],
@@ -426,32 +398,36 @@ def refused_report(
         passed=False,
     )
     content = replace(
-        _content(run, audits=audits, seconds=seconds),
+        _content(job, audits=audits, seconds=seconds),
         gates=(gate,),
-        graph=_graph_view(run, found.apply("flag"), found),
+        graph=_graph_view(job, found.apply("flag"), found),
     )
     return write_internal_report(target, content)
 
 
 def _content(
-    run: ReportedRun, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
+    job: Job, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
 ) -> ReportContent:
     """What the report says of every run."""
-    profile = profile_of(planned_of(run.plan), run.spec)
+    profile = profile_of(planned_of(job.plan), job.spec)
     return ReportContent(
-        title=run.spec.dataset.title or run.spec.dataset.id,
-        run=run.folder.run,
-        created=run.folder.created,
-        domain=run.domain,
-        budget=_budget(run),
+        title=job.spec.dataset.title or job.spec.dataset.id,
+        run=job.folder.run,
+        created=job.folder.created,
+        domain=job.domain,
+        budget=_budget(job),
         profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         timings=dict(seconds),
-        notes=(*_notes(run.spec), *_read_by(run)),
+        notes=tuple(_notes(job)),
     )
 
 
-def _notes(spec: ReleaseSpec) -> Iterator[str]:
+def _notes(job: Job) -> Iterator[str]:
+    """Constraints, and what read the rows, by the ledger: a run that goes on is told of as it
+    began.
+    """
+    spec = job.spec
     for text in spec.constraints:
         yield f"Every synthetic row fulfils the constraint {text}"
     engine = engine_of(spec.dataset.source, spec.compute)
@@ -461,29 +437,24 @@ def _notes(spec: ReleaseSpec) -> Iterator[str]:
             f" most {spec.evaluation.max_rows:,} of them, which by itself is some way from all."
             " Paid figures are beside those of all rows"
         )
-
-
-def _read_by(run: ReportedRun) -> Iterator[str]:
-    """What read the rows, by the ledger: a run that goes on is told of as it began."""
-    for entry in run.ledger.run_entries(run.folder.run):
+    for entry in job.ledger.run_entries(job.folder.run):
         if "read_by" in entry.body:
             how = ", ".join(f"{name} {value}" for name, value in entry.body["read_by"].items())
             yield f"The rows were read by: {how}"
 
 
-def _graph_view(run: ReportedRun, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
-    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges if e.structural)
+def _graph_view(job: Job, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
     return GraphView(
-        mode=run.spec.graph.mode,
+        mode=job.spec.graph.mode,
         svg=graph.to_svg(),
-        edges=edges,
+        edges=tuple((e.cause, e.effect, e.provenance) for e in graph.edges if e.structural),
         validation=found.to_json() if found else None,
     )
 
 
-def _budget(run: ReportedRun) -> Budget:
-    plan, used, balance = run.plan, run.spent, run.ledger.balance(run.spec.dataset.id)
-    needed, found = {s.purpose for s in used.spends}, run.spec.dataset.domain_from
+def _budget(job: Job) -> Budget:
+    plan, used, balance = job.plan, job.spent, job.ledger.balance(job.spec.dataset.id)
+    needed, found = {s.purpose for s in used.spends}, job.spec.dataset.domain_from
     steps = tuple(
         BudgetStep(
             purpose=s.purpose,
@@ -500,7 +471,7 @@ def _budget(run: ReportedRun) -> Budget:
         epsilon_spent=used.epsilon_spent,
         delta=plan.delta,
         adjacency=plan.adjacency,
-        unit=run.spec.dataset.privacy_unit.meaning,
+        unit=job.spec.dataset.privacy_unit.meaning,
         steps=steps,
         group_epsilons=plan.group_epsilons,
         cap_epsilon=balance.cap_epsilon,
@@ -510,11 +481,6 @@ def _budget(run: ReportedRun) -> Budget:
 
 
 # --- misfits ---
-#
-# What does not fit a spec, opened for the steward who asks: `synthdp inspect`, `Spec.inspect`.
-#
-# This module opens confidential values. They go to the terminal, to a file of the steward's own or
-# to the caller in Python; no tracker, bundle or ledger gets them.
 
 
 WARNING = "outside the guarantee; for your eyes; do not publish"
@@ -528,6 +494,9 @@ def misfits_for_steward(
     examples: bool = False,
 ) -> tuple[Misfit, ...]:
     """The misfits of a spec's rows, with the commonest values among them where `examples` says so.
+
+    They go to the terminal, to a file of the steward's own or to the caller in Python; no tracker,
+    bundle or ledger gets them.
 
     Raises:
         DataError: the source cannot be read, or has other columns.

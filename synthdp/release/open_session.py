@@ -46,7 +46,7 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
     """
     spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
     with reporter.stage("read"):
-        private = (_read_texts if texts else _read)(job, streams)
+        private = _sealed(job, streams, texts=texts)
     digest = job.plan.digest
     reserved = next(
         (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
@@ -90,27 +90,25 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
     )
 
 
-def _read(job: Job, streams: Streams) -> Private[Table]:
-    spec = job.spec
+def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:
+    spec, folder = job.spec, job.folder.spec_path.parent
+    if texts:
+        return read_texts(
+            spec.dataset,
+            tuple(spec.columns),
+            folder=folder,
+            streams=streams,
+            delta=spec.privacy.delta,
+        )
     return read_private(
         spec.dataset,
         job.domain,
-        folder=job.folder.spec_path.parent,
+        folder=folder,
         holdout=spec.evaluation.held_out,
         streams=streams,
         delta=spec.privacy.delta,
         given=job.given,
         compute=spec.compute,
-    )
-
-
-def _read_texts(job: Job, streams: Streams) -> Private[Table]:
-    return read_texts(
-        job.spec.dataset,
-        tuple(job.spec.columns),
-        folder=job.folder.spec_path.parent,
-        streams=streams,
-        delta=job.spec.privacy.delta,
     )
 
 
@@ -130,11 +128,7 @@ def _check_unpaid(job: Job) -> None:
         )
 
 
-# --- own budget ---
-#
-# Runs that reserve and spend a budget of their own: of the graph alone, or to draft a spec.
-#
-# Each has a folder and a reservation, and goes on when its command is given again.
+# --- runs that reserve and spend a budget of their own: of the graph alone, or to draft a spec ---
 
 
 UNSPENT = "this command spent nothing"
@@ -223,26 +217,19 @@ def _interrupted(out: Path, text: str, command: str, what: str, *, force: bool) 
     if force or not (out / FOLDER / STATE).exists():
         return None
     interrupted = run_folder.reopen(out)
-    try:
-        _check_same(interrupted, out, text, command, what)
-    except OutputError:
-        interrupted.close()
-        raise
-    return interrupted
-
-
-def _check_same(interrupted: RunFolder, out: Path, text: str, command: str, what: str) -> None:
+    if interrupted.command == command and interrupted.spec_text == text:
+        return interrupted
+    interrupted.close()
     if interrupted.command != command:
-        hint = (
-            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
-            " --out"
-        )
-        raise OutputError(f"{out} holds an interrupted `synthdp {interrupted.command}`", hint=hint)
-    if interrupted.spec_text != text:
         raise OutputError(
-            f"{out} holds an interrupted {what} of another spec",
-            hint="bring that spec back to go on, or give --force to drop the run and pay again",
+            f"{out} holds an interrupted `synthdp {interrupted.command}`",
+            hint=f"continue it with {run_folder.how_to_continue(out)}, or choose another folder"
+            " with --out",
         )
+    raise OutputError(
+        f"{out} holds an interrupted {what} of another spec",
+        hint="bring that spec back to go on, or give --force to drop the run and pay again",
+    )
 
 
 def _check_reserved(interrupted: RunFolder, ledger: Ledger, out: Path) -> None:

@@ -17,14 +17,11 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:
-    from synthdp.audit.folder import AttackPower
     from synthdp.privacy.plan import ReleasePlan
     from synthdp.release.expectations import ExpectedQuality
 
 SECONDS_A_VALUE = {"arrow": 2e-8, "dask": 7e-8}
 """CPU seconds of this process for a value of a pass (benchmarks/results/engines.csv)."""
-MANY_ROWS = 50_000_000
-"""More are likely to have lain in an engine because they do not fit here."""
 
 
 def spec_warnings(spec: ReleaseSpec) -> list[str]:
@@ -46,8 +43,20 @@ def plan_facts(
         BudgetError: the accountant cannot resolve the spec's budget.
         SpecError: no row of the domain fulfils a constraint.
     """
+    from synthdp.release.expectations import expected_estimands, gate_warnings
+
     plan = _plan(spec)
-    quality, power = _quality(spec, plan), _power(spec, plan)
+    quality, power = _quality(spec, plan), None
+    if spec.attacks.membership.enabled:
+        from synthdp.audit.folder import attack_power
+        from synthdp.data.domain import Domain
+
+        power = attack_power(spec, Domain.from_spec(spec.columns), plan)
+    rows = _rows_drawn(spec)
+    many = (
+        f"sampling.rows: as many rows will be drawn as are declared, {rows:,}; they lie in memory"
+        " while they are written; say how many are needed"
+    )
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
         "ledger": {
@@ -59,15 +68,15 @@ def plan_facts(
         },
         "expected": _expected(spec, plan),
         "quality": quality.to_json(),
-        "estimands": _estimands(spec, plan),
+        "estimands": expected_estimands(spec, plan),
         "attack": power.to_json() if power else None,
         "notes": [*_engine(spec, plan), *_notes(spec), *([str(power)] if power else [])],
         "warnings": [
             *warnings,
             *traps(spec),
-            *_drawn(spec),
+            *((many,) if spec.sampling.rows is None and rows > 50_000_000 else ()),
             *quality.warnings,
-            *_gates(spec, plan, quality.tv1),
+            *gate_warnings(spec, plan, quality.tv1),
         ],
     }
 
@@ -94,42 +103,6 @@ def _rows_drawn(spec: ReleaseSpec) -> int:
     return spec.sampling.rows or spec.dataset.rows.value
 
 
-def _drawn(spec: ReleaseSpec) -> Iterator[str]:
-    """A table as long as the real one, where that lies in an engine since it is too long."""
-    if spec.sampling.rows is None and _rows_drawn(spec) > MANY_ROWS:
-        yield (
-            f"sampling.rows: as many rows will be drawn as are declared, {_rows_drawn(spec):,};"
-            " they lie in memory while they are written; say how many are needed"
-        )
-
-
-def _gates(spec: ReleaseSpec, plan: ReleasePlan, tv1: float) -> Iterator[str]:
-    """Gates that are likely to fail, or to fall by chance."""
-    if spec.gates:
-        from synthdp.release.expectations import gate_warnings
-
-        yield from gate_warnings(spec, plan, tv1)
-
-
-def _power(spec: ReleaseSpec, plan: ReleasePlan) -> AttackPower | None:
-    """What the membership attack takes and could show; None where the spec has none."""
-    if not spec.attacks.membership.enabled:
-        return None
-    from synthdp.audit.folder import attack_power
-    from synthdp.data.domain import Domain
-
-    return attack_power(spec, Domain.from_spec(spec.columns), plan)
-
-
-def _estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
-    """How far noise alone will move what is paid for."""
-    if not spec.estimands:
-        return []
-    from synthdp.release.expectations import expected_estimands
-
-    return expected_estimands(spec, plan)
-
-
 def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
     """Where the table is counted, and what that takes by the declared number of rows."""
     from synthdp.graph.discovery.measuring import SCREEN
@@ -154,6 +127,27 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         )
 
 
+def _notes(spec: ReleaseSpec) -> Iterator[str]:
+    """What the spends do not say of the model."""
+    from synthdp.privacy.calibration import sample_rate
+
+    if spec.graph.mode == "predict":
+        yield (
+            "no causal graph: arrows will say which columns predict which, in the order of the"
+            " spec; they are no causes"
+        )
+        trained = "noisy tables make the model, and DP-SGD trains it further"
+        alone = "noisy tables alone make the model: nothing is trained by DP-SGD"
+        yield alone if tables_only(spec) else trained
+    rate = sample_rate(spec)
+    if rate < 1 and not tables_only(spec):
+        yield (
+            "the model is trained on a secret sample, drawn once: each unit is in it with"
+            f" probability {rate:.3g}, about {spec.synthesizer.sample:,} rows; epsilon counts on"
+            " nobody knowing who is in it, so a training that is interrupted begins anew"
+        )
+
+
 def _passes(spec: ReleaseSpec, plan: ReleasePlan) -> int:
     """How often an engine reads the table."""
     judged = (1 + len(spec.estimands)) * spec.evaluation.enabled
@@ -166,35 +160,6 @@ def _fetches(spec: ReleaseSpec) -> bool:
     trains, sample = spec.privacy.shares.train > 0, getattr(spec.synthesizer, "sample", None)
     engine = engine_of(spec.dataset.source, spec.compute)
     return trains and sample is None and engine not in ("memory", "sql")
-
-
-def _notes(spec: ReleaseSpec) -> list[str]:
-    """What the spends do not say of the model."""
-    return [*_order_notes(spec), *_sample_notes(spec)]
-
-
-def _sample_notes(spec: ReleaseSpec) -> Iterator[str]:
-    from synthdp.privacy.calibration import sample_rate
-
-    rate = sample_rate(spec)
-    if rate < 1 and not tables_only(spec):
-        yield (
-            "the model is trained on a secret sample, drawn once: each unit is in it with"
-            f" probability {rate:.3g}, about {spec.synthesizer.sample:,} rows; epsilon counts on"
-            " nobody knowing who is in it, so a training that is interrupted begins anew"
-        )
-
-
-def _order_notes(spec: ReleaseSpec) -> list[str]:
-    if spec.graph.mode != "predict":
-        return []
-    order = (
-        "no causal graph: arrows will say which columns predict which, in the order of the spec;"
-        " they are no causes"
-    )
-    if tables_only(spec):
-        return [order, "noisy tables alone make the model: nothing is trained by DP-SGD"]
-    return [order, "noisy tables make the model, and DP-SGD trains it further"]
 
 
 def _plan(spec: ReleaseSpec) -> ReleasePlan:

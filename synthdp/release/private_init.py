@@ -42,8 +42,47 @@ from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.fields import alike
 
-FEW_ROWS, SMALL_EPSILON = 10_000, 0.5  # below these little is found
-LOST = 0.1  # a share of rows worth a warning
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From when on noisy counts are taken to show something, and what is warned of.
+
+    Attributes:
+        few_rows, small_epsilon: below these little is found.
+        lost: a share of rows worth a warning.
+        zeros: share of rows from which on zero has a level of its own.
+        wide: whole numbers of a range of which each may have a level of its own.
+        spike, spikes: least share of rows, and number, of very common numbers.
+        categories: most categories of a column.
+        false_finds: the probability that any empty cell or run of the whole table is taken to hold
+            rows, at most.
+        missing: times the noise; a level for missing values that are none does no harm.
+        padded: share of numbers that begin with a zero, such as 02134: then they are no numbers.
+        codes: few numbers with gaps are codes, if nearly all rows have them.
+        codes_lose, codes_lose_rare: at most so much of all rows, of those without the largest.
+        empty: times the noise, what numbers between codes may seem to hold at most.
+        beside: times the noise, enough for cells beside such as surely hold rows.
+    """
+
+    few_rows: int = 10_000
+    small_epsilon: float = 0.5
+    lost: float = 0.1
+    zeros: float = 0.02
+    wide: int = 256
+    spike: float = 0.03
+    spikes: int = 32
+    categories: int = 1000
+    false_finds: float = 0.01
+    missing: float = 2.0
+    padded: float = 0.01
+    codes: int = 20
+    codes_lose: float = 0.02
+    codes_lose_rare: float = 0.1
+    empty: float = 2.0
+    beside: float = 3.0
+
+
+SHOWN = Thresholds()
 
 
 @dataclass(frozen=True)
@@ -105,15 +144,27 @@ def private_init(
         job = _job(text, spec, plan, csv, out, force=force)
     with dropped_if_unpaid(job):
         reader, columns = _look(open_session(job, reporter, texts=True), spec, job.plan, reporter)
-        lost = _losses(columns)
+        much = [c for c in columns if c.lost > SHOWN.lost]
+        listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in much)
+        warning = (
+            f"more than {100 * SHOWN.lost:.0f}% of rows are expected to be lost in {listed}:"
+            " declare these columns from a codebook, or take them out of the source"
+        )
+        lost = [warning] if much else []
         reporter.warn(lost)
         found = PrivateInit(job, columns, (*option_warnings(request), *lost))
         cost = search_cost(job.ledger.entries(), spec.dataset.id)
         draft = private_draft(
             request, columns, run=job.folder.run, cost=cost, missing=reader.missing_words
         )
-        _write(job.out / "found.json", as_json(found.to_json()))
-        _write(out, draft)
+        for path, text in ((job.out / "found.json", as_json(found.to_json())), (out, draft)):
+            try:
+                write_whole(path, text)
+            except OSError as error:
+                raise OutputError(
+                    f"cannot write {path}: {error.strerror}",
+                    hint="make room or allow writing, and give the command again: it is paid for",
+                ) from None
         job.folder.remove()
         return found
 
@@ -168,7 +219,13 @@ def _look(
     rows = spec.dataset.rows
     with reporter.stage("types and bounds"):
         tables = session.release(needed(plan.forms, FORMS), purpose=FORMS).value
-        reader = _reader(spec, tables, rows.value if rows.kind == "public" else None)
+        reader = Reader(
+            tuple(spec.columns),
+            tables[::2],
+            tables[1::2],
+            rows.value if rows.kind == "public" else None,
+            commas=getattr(spec.dataset.source, "decimal", ".") == ",",
+        )
     with reporter.stage("categories"):
         columns, texts = columns_to_read(reader), None
         if columns:
@@ -178,62 +235,25 @@ def _look(
     return reader, found_columns(reader, texts)
 
 
-def _reader(spec: ReleaseSpec, tables: tuple[NoisyTable, ...], rows: int | None) -> Reader:
-    commas = getattr(spec.dataset.source, "decimal", ".") == ","
-    return Reader(tuple(spec.columns), tables[::2], tables[1::2], rows, commas)
-
-
-def _losses(columns: tuple[FoundColumn, ...]) -> list[str]:
-    lost = [c for c in columns if c.lost > LOST]
-    listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in lost)
-    much = (
-        f"more than {100 * LOST:.0f}% of rows are expected to be lost in {listed}: declare these"
-        " columns from a codebook, or take them out of the source"
-    )
-    return [much] if lost else []
-
-
 def option_warnings(request: Request) -> list[str]:
     """What can be said before anything is spent."""
     rows, warnings = int(request.rows["value"]), []
-    if request.epsilon < SMALL_EPSILON:
+    if request.epsilon < SHOWN.small_epsilon:
         warnings.append(
-            f"epsilon {request.epsilon:g} is below {SMALL_EPSILON:g}: few categories will be found,"
-            " and bounds will be cut"
+            f"epsilon {request.epsilon:g} is below {SHOWN.small_epsilon:g}: few categories will be"
+            " found, and bounds will be cut"
         )
-    if rows < FEW_ROWS:
+    if rows < SHOWN.few_rows:
         warnings.append(
-            f"{rows:,} rows are fewer than {FEW_ROWS:,}: few categories will be found, and bounds"
-            " will be cut; a codebook costs nothing"
+            f"{rows:,} rows are fewer than {SHOWN.few_rows:,}: few categories will be found, and"
+            " bounds will be cut; a codebook costs nothing"
         )
     if request.left[0] < 1e-2 or request.left[1] <= 0:
         warnings.append("the cap leaves nothing for a release of the draft")
     return warnings
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror}",
-            hint="make room or allow writing, and give the command again: it is paid for",
-        ) from None
-
-
-# --- found columns ---
-#
-# Types, bounds and categories of unknown columns, as entries of a spec.
-#
-# They are read off the shapes that noisy counts have (`release.noisy_shape`), and off texts that
-# many rows have (`privacy.mechanisms.frequent_texts`). All of it is post-processing of released
-# values.
-
-
-MANY_ZEROS = 0.02  # of rows: zero then has a level of its own
-WIDE = 256  # whole numbers of a range of which each may have a level of its own
-SPIKE, MAX_SPIKES = 0.03, 32  # least share of rows, and number, of very common numbers
-MAX_CATEGORIES = 1000
+# --- columns as entries of a spec: post-processing of released values ---
 
 
 def columns_to_read(reader: Reader) -> dict[str, Reading]:
@@ -244,7 +264,7 @@ def columns_to_read(reader: Reader) -> dict[str, Reading]:
             readings[name] = "text"
         elif shape.kind == "whole":
             lower, upper = _whole_bounds(shape)
-            if upper - lower > WIDE:
+            if upper - lower > SHOWN.wide:
                 readings[name] = "whole with commas" if reader.commas else "whole"
     return readings
 
@@ -259,8 +279,7 @@ def _found(name: str, shape: Shape, texts: NoisyTexts | None) -> FoundColumn:
     sigma = texts.sigma if texts else 0.0
     codes = shape.codes()
     if codes:
-        first = cells.FIRST_NUMBER
-        own = {str(n): float(shape.size[first + _cell_of(n)]) for n in codes}
+        own = {str(n): float(shape.size[cells.size_of(str(n))]) for n in codes}
         return _categories(name, shape, own, shape.size_sigma, order=tuple(own))
     match shape.kind:
         case "text":
@@ -285,7 +304,7 @@ def _categories(
     """Categories by falling count, after the one for all else."""
     listed = [OTHER]
     for text in order or sorted(counts, key=lambda text: (-counts[text], text)):
-        if len(listed) <= MAX_CATEGORIES and alike((*listed, text)) is None and text != OTHER:
+        if len(listed) <= SHOWN.categories and alike((*listed, text)) is None and text != OTHER:
             listed.append(text)
     kept = [text for text in listed if text in counts]
     variance = len(kept) * sigma**2
@@ -293,15 +312,17 @@ def _categories(
     entry = {"type": "categorical", "categories": listed}
     plural = "y" if len(kept) == 1 else "ies"
     found = f"{len(kept)} categor{plural}" if kept else "no text that enough rows have"
-    return FoundColumn(name, entry | _if_missing(shape), found, lost, error)
+    return FoundColumn(name, entry | shape.if_missing, found, lost, error)
 
 
 def _whole(name: str, shape: Shape, told: Mapping[str, float]) -> FoundColumn:
     lower, upper = _whole_bounds(shape)
     rows = shape.reader.rows[0]
-    common = {int(t): n for t, n in told.items() if n >= SPIKE * rows and lower <= int(t) <= upper}
-    spikes = sorted(sorted(common, key=lambda n: -common[n])[:MAX_SPIKES])
-    if upper - lower > WIDE and lower <= 0 <= upper and shape.zeros >= MANY_ZEROS:
+    common = {
+        int(t): n for t, n in told.items() if n >= SHOWN.spike * rows and lower <= int(t) <= upper
+    }
+    spikes = sorted(sorted(common, key=lambda n: -common[n])[: SHOWN.spikes])
+    if upper - lower > SHOWN.wide and lower <= 0 <= upper and shape.zeros >= SHOWN.zeros:
         spikes = sorted({0, *spikes})
     entry = {"type": "integer", "lower": lower, "upper": max(upper, lower + 1)}
     return _range(name, shape, entry, spikes)
@@ -311,7 +332,7 @@ def _number(name: str, shape: Shape) -> FoundColumn:
     first, last = shape.number_cells
     lower, upper = NUMBERS[first].lower, NUMBERS[last].upper
     entry = {"type": "number", "lower": lower, "upper": upper, "decimals": shape.decimals}
-    zero = lower <= 0 <= upper and shape.zeros >= MANY_ZEROS
+    zero = lower <= 0 <= upper and shape.zeros >= SHOWN.zeros
     return _range(name, shape, entry, [0.0] if zero else [])
 
 
@@ -337,7 +358,7 @@ def _range(name: str, shape: Shape, entry: dict[str, Any], spikes: Sequence[floa
         for e in (entry["lower"], entry["upper"])
     )
     found = f"{lower} to {upper}{often}"
-    return FoundColumn(name, entry | _if_missing(shape), found, lost, error)
+    return FoundColumn(name, entry | shape.if_missing, found, lost, error)
 
 
 def _whole_bounds(shape: Shape) -> tuple[int, int]:
@@ -348,38 +369,18 @@ def _whole_bounds(shape: Shape) -> tuple[int, int]:
     return lower, upper
 
 
-def _cell_of(number: int) -> int:
-    return cells.size_of(str(number)) - cells.FIRST_NUMBER
-
-
-def _if_missing(shape: Shape) -> dict[str, Any]:
-    return {"missing": True} if shape.may_be_missing else {}
-
-
-# --- noisy shape ---
-#
-# What the noisy counts of a column's cells say of it: its kind, its bounds, what is missing.
-#
-# All of it is post-processing of what `synthdp init --private` released (`synthdp.data.cells`).
+# --- what the noisy counts of a column's cells say of it (`synthdp.data.cells`) ---
 #
 # A cell, or a run of neighbouring cells, is taken to hold rows where its noisy count is above
 # `Reader.surely` times its noise. That number is chosen so that, whatever the table, the
-# probability that any empty cell or run of the whole table passes is at most `FALSE_FINDS` (union
+# probability that any empty cell or run of the whole table passes is at most `false_finds` (union
 # bound over the normal tails of all that are asked). Cells of numbers beside such runs are asked
-# for less, `BESIDE`: where they are empty after all, a bound is wider than it need be, by no more
+# for less, `beside`: where they are empty after all, a bound is wider than it need be, by no more
 # than the width of what surely holds rows.
 
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["whole", "number", "date", "text", "nothing"]
-
-FALSE_FINDS = 0.01
-LIKELY_MISSING = 2.0  # times the noise: a level for missing values that are none does no harm
-MANY_DIGITS_AFTER_ZERO = 0.01  # of numbers that begin with a zero, such as 02134: then no numbers
-MAX_CODES = 20  # few numbers with gaps are codes, if nearly all rows have them:
-CODES_LOSE, CODES_LOSE_RARE = 0.02, 0.1  # at most so much of all rows, of those without the largest
-EMPTY = 2.0  # times the noise: what numbers between codes may seem to hold at most
-BESIDE = 3.0  # times the noise: enough for cells beside such as surely hold rows
 
 _FORM = {form: i for i, form in enumerate(CELL_FORMS)}
 _DIGITS = slice(_FORM[cells.DIGITS[0]], _FORM[cells.DIGITS[-1]] + 1)
@@ -390,7 +391,7 @@ _TIMES = slice(_FORM[cells.TIMES[0]], _FORM[cells.TIMES[-1]] + 1)
 def surely(columns: int) -> float:
     """The number of standard deviations above which a count is not noise, of so many columns."""
     asked = 2 * (len(CELL_FORMS) + len(SIZES)) * columns
-    return float(norm.isf(FALSE_FINDS / asked))
+    return float(norm.isf(SHOWN.false_finds / asked))
 
 
 @dataclass(frozen=True)
@@ -457,9 +458,10 @@ class Shape:
         return max(0.0, float(self.form[words].sum())), self.form_sigma * math.sqrt(len(words))
 
     @property
-    def may_be_missing(self) -> bool:
+    def if_missing(self) -> dict[str, Any]:
+        """What an entry of a spec says of missing values, if there may be some."""
         count, error = self.missing
-        return count > LIKELY_MISSING * error
+        return {"missing": True} if count > SHOWN.missing * error else {}
 
     @cached_property
     def kind(self) -> Kind:
@@ -477,7 +479,7 @@ class Shape:
         if kind == "text":
             return "text"
         padded = self.form[_FORM[cells.LEADING_ZERO]]
-        if self._sure_form(cells.LEADING_ZERO) and padded > MANY_DIGITS_AFTER_ZERO * count:
+        if self._sure_form(cells.LEADING_ZERO) and padded > SHOWN.padded * count:
             return "text"
         if self._ends(cells.FIRST_NUMBER, cells.FIRST_YEAR) is None:
             return "nothing"
@@ -551,16 +553,16 @@ class Shape:
         sure = self._sure(cells.FIRST_NUMBER, cells.FIRST_YEAR)[0]
         held = [i for i in range(first, last + 1) if sure[i]]
         singles = [n for i in held if (n := NUMBERS[i].single) is not None]
-        few = 0 < len(singles) == len(held) <= MAX_CODES
+        few = 0 < len(singles) == len(held) <= SHOWN.codes
         between = [i for i in range(first, last + 1) if not sure[i] and NUMBERS[i].single]
         gaps = math.fsum(float(self.size[cells.FIRST_NUMBER + i]) for i in between)
-        empty = bool(between) and gaps <= EMPTY * self.size_sigma * math.sqrt(len(between))
+        empty = bool(between) and gaps <= SHOWN.empty * self.size_sigma * math.sqrt(len(between))
         if not few or (len(singles) > 2 and not empty):
             return ()
         counts = [float(self.size[cells.FIRST_NUMBER + i]) for i in held]
         lost, error = self.lost(math.fsum(counts), len(held) * self.size_sigma**2)
         rare = max(0.0, 1 - max(counts) / self.reader.rows[0])
-        nearly_all = lost - 2 * error <= min(CODES_LOSE, CODES_LOSE_RARE * rare)
+        nearly_all = lost - 2 * error <= min(SHOWN.codes_lose, SHOWN.codes_lose_rare * rare)
         return tuple(singles) if nearly_all else ()
 
     def _sure_form(self, form: str) -> bool:
@@ -601,7 +603,7 @@ class Shape:
         if not len(counts):
             return 0
         noise = self.size_sigma * np.sqrt(np.arange(1, len(counts) + 1))
-        excess = np.cumsum(counts) - BESIDE * noise
+        excess = np.cumsum(counts) - SHOWN.beside * noise
         best = int(np.argmax(excess))
         return best + 1 if excess[best] > 0 else 0
 

@@ -38,12 +38,10 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, unheard
+from synthdp.release.tracked import graph_figures
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.model import ReleaseSpec
-
-MAX_PAIRS = 200
-"""Most pairs of columns that are asked about."""
 
 Values = Mapping[str, npt.NDArray[np.float64]]
 
@@ -68,7 +66,8 @@ class Answers:
 def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any]:
     """Facts of one release on simulated rows, in plain JSON.
 
-    `tv1` and `tv2` are the mean total variation of one-way and of two-way tables between the
+    `graph` counts arrows by provenance, or what was validated by status. `tv1` and `tv2` are the
+    mean total variation of one-way and of two-way tables between the
     released and the simulated rows, on the groups of levels that the tables use. `answers` are of
     columns alone and of pairs, as `synthdp answer` gives them (`Answers`); `estimands` are what the
     spec pays for (`rehearsed_estimands`). `refused` says why, if the graph of the spec is refuted
@@ -96,8 +95,10 @@ def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any
         )
         for i, column in enumerate(domain.columns)
     }
+    graph = fitted.graph
     return {
         "rows": len(codes),
+        "graph": graph_figures(graph.graph, graph.validation),
         "tv1": near.tv1,
         "tv2": near.tv2,
         "answers": [asdict(found) for found in _answers(spec, domain, tables, values)],
@@ -111,7 +112,7 @@ def _answers(
     undated = [column for column in domain.columns if column.step_seconds is None]
     conditions = {c.name: _condition(c, values[c.name]) for c in undated}
     pairs = list(combinations(conditions, 2))
-    asked = pairs[:: max(1, math.ceil(len(pairs) / MAX_PAIRS))]
+    asked = pairs[:: max(1, math.ceil(len(pairs) / 200))]  # at most so many
     numeric = [column.name for column in undated if column.ranged]
     kinds = {
         "means": [f"mean({quoted(name)})" for name in numeric],
@@ -166,9 +167,7 @@ def _condition(column: ColumnDomain, values: npt.NDArray[np.float64]) -> str:
     return f"{quoted(column.name)} >= {edge:.12g}"
 
 
-# --- rehearsed estimands ---
-#
-# Estimands on simulated rows: how often their intervals hold the truth, and how wide they are.
+# --- estimands ---
 
 
 DRAWS = 100

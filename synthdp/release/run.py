@@ -1,8 +1,8 @@
 """The road of a release: plan, read, reserve, train, sample, publish, judge, record.
 
-`run` reads like the README; each stage is one call. Nothing is spent before everything that can be
-checked without rows has been checked, and the rows fit the spec. Between the last charge and the
-bundle stands nothing that looks at rows, unless a gate is on such a figure.
+`carry_out` reads like the README; each stage is one call. Nothing is spent before everything that
+can be checked without rows has been checked, and the rows fit the spec. Between the last charge and
+the bundle stands nothing that looks at rows, unless a gate is on such a figure.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def release(
     with budget_noted() as account:
         check_alone()
         reporter = reporter or Reporter()
-        return _release(
+        return _plan_and_reserve(
             account,
             spec_path,
             text=text,
@@ -118,7 +118,7 @@ def release(
         )
 
 
-def _release(
+def _plan_and_reserve(
     account: Account,
     spec_path: Path,
     *,
@@ -132,35 +132,35 @@ def _release(
     with reporter.stage("plan"):
         # Read once: what is run, kept and digested is one text.
         text = own_text(spec_path) if text is None else text
-        loaded = parse_spec(text, path=str(spec_path))
+        spec = parse_spec(text, path=str(spec_path))
         # Read once, here: one that cannot be used is an error before any spend, and where its path
         # is relative, the working folder may be another one when the bundle is signed.
-        signer = load_signer(loaded.signing)
-        out = out or Path("releases") / loaded.dataset.id
-        domain = Domain.from_spec(loaded.columns)
-        check_device(loaded)
-        check_cluster(loaded)
-        plan = plan_for(loaded, domain)
+        signer = load_signer(spec.signing)
+        out = out or Path("releases") / spec.dataset.id
+        domain = Domain.from_spec(spec.columns)
+        check_device(spec)
+        check_cluster(spec)
+        plan = plan_for(spec, domain)
         audit = public_audit(out, plan)
-        check_simulated(loaded.gates, audit)
+        check_simulated(spec.gates, audit)
         check_target(out / "bundle", force=force)
-        entries = entries_of(loaded, spec_path)
-        check_nearby(entries, loaded.dataset.id, out)
-        check_domain_from(loaded, entries)
-        noted = tuple(other_ids(loaded, entries))
-        reporter.warn([*noted, *traps(loaded), *waiting(loaded, out, attack)])
-        ledger = open_ledger(loaded, spec_path)
-        check_affordable(loaded, ledger.balance(loaded.dataset.id))
+        entries = entries_of(spec, spec_path)
+        check_nearby(entries, spec.dataset.id, out)
+        check_domain_from(spec, entries)
+        noted = tuple(other_ids(spec, entries))
+        reporter.warn([*noted, *traps(spec), *waiting(spec, out, attack)])
+        ledger = open_ledger(spec, spec_path)
+        check_affordable(spec, ledger.balance(spec.dataset.id))
     folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
     account.ledger, account.run, account.folder, account.again = (
         ledger,
         folder.run,
         folder.journal,
-        how_to_resume(loaded, out),
+        how_to_resume(spec, out),
     )
     try:
-        job = Job(loaded, domain, plan, ledger, folder, out, audit, given, signer)
-        return run(job, reporter, force=force, attack=attack)
+        job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
+        return carry_out(job, reporter, force=force, attack=attack)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
         # cannot say keeps the folder.
@@ -219,27 +219,27 @@ def _resume(
             f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint
         )
     check_not_moved(folder, out)
-    loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
-    ledger = open_ledger(loaded, folder.spec_path, resumed=True)
+    spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
+    ledger = open_ledger(spec, folder.spec_path, resumed=True)
     account.ledger, account.run, account.folder, account.again = (
         ledger,
         folder.run,
         folder.journal,
-        how_to_resume(loaded, out),
+        how_to_resume(spec, out),
     )
-    check_nearby(ledger.entries(), loaded.dataset.id, out)
+    check_nearby(ledger.entries(), spec.dataset.id, out)
     if spec_path is None:
         check_spec(folder, ledger)
     else:
         folder = amended(folder, ledger, spec_path, out=out)
-        loaded = parse_spec(folder.spec_text, path=str(spec_path))
-    domain, signer = Domain.from_spec(loaded.columns), load_signer(loaded.signing)
-    plan = plan_for(loaded, domain)
+        spec = parse_spec(folder.spec_text, path=str(spec_path))
+    domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
+    plan = plan_for(spec, domain)
     audit = public_audit(out, plan)
-    job = Job(loaded, domain, plan, ledger, folder, out, audit, given, signer)
+    job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
     if attack == "never":
         check_attacked(job, attack)
-    return run(job, reporter, force=True, attack=attack)
+    return carry_out(job, reporter, force=True, attack=attack)
 
 
 def run_attack(
@@ -261,9 +261,19 @@ def run_attack(
     return resume(out, reporter=reporter, given=given)
 
 
-def run(job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now") -> ReleaseOutcome:
+def carry_out(
+    job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now"
+) -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
-    with _tracker_of(job) as log:
+    folder = job.folder
+    # Tracking may fail without ending a run that has already paid.
+    with tracker(
+        job.spec,
+        folder=folder.spec_path.parent,
+        spec_path=folder.spec_path,
+        run=folder.run,
+        paid=bool(job.ledger.run_entries(folder.run)),
+    ) as log:
         with reporter.stage("bounds for groups"):
             foresee(
                 job.spec,
@@ -274,7 +284,7 @@ def run(job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now"
         session = open_session(job, reporter)
         try:
             fitted, notes = _train(session, job, reporter)
-            drawn = _draw(session, job, fitted, reporter)
+            drawn = draw(session, job, fitted, reporter)
             check_attacked(job, attack)
             judge = Judge(session, job, fitted, drawn, reporter)
             judgement, verdicts = _decide(judge)
@@ -289,9 +299,13 @@ def run(job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now"
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
         if not put_off(job, attack) and not judgement.attack_stopped:
-            job.folder.remove()  # else it has what the attack needs
+            folder.remove()  # else it has what the attack needs
         with reporter.stage("track"):
             record_judgement(log, job, fitted, judgement, report=report)
+    untracked = [
+        *log.warnings,
+        f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later",
+    ]
     return ReleaseOutcome(
         job,
         bundle,
@@ -299,20 +313,7 @@ def run(job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now"
         verdicts,
         judgement.metrics_for_steward(),
         dict(reporter.seconds),
-        (*notes, *put_off(job, attack), *_tracking_warnings(log, job)),
-    )
-
-
-def _tracker_of(job: Job) -> Tracker:
-    """The run's tracker. Tracking may fail without ending a run that has already paid."""
-    folder = job.folder
-    paid = bool(job.ledger.run_entries(folder.run))
-    return tracker(
-        job.spec,
-        folder=folder.spec_path.parent,
-        spec_path=folder.spec_path,
-        run=folder.run,
-        paid=paid,
+        (*notes, *put_off(job, attack), *(untracked if log.warnings else ())),
     )
 
 
@@ -342,22 +343,7 @@ def _decide(judge: Judge) -> tuple[Judgement, tuple[GateVerdict, ...]]:
     return judgement, check_gates(job.spec.gates, figures)
 
 
-def _draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> DrawnTable:
-    with reporter.stage("sample") as progress:
-        return draw(session, job, fitted, progress)
-
-
-def _tracking_warnings(log: Tracker, job: Job) -> list[str]:
-    """What MLflow did not get, and how to log it later."""
-    if not log.warnings:
-        return []
-    later = f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"
-    return [*log.warnings, later]
-
-
-# --- publish ---
-#
-# The end of what is paid for: the run is settled, and the bundle written or refused.
+# --- the end of what is paid for ---
 
 
 def settle_and_publish(

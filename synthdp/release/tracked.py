@@ -14,7 +14,8 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.model.fit import Fitted
 from synthdp.release.gates import GateVerdict
-from synthdp.release.judge import Judgement, ReportedRun, estimands_beside, opened
+from synthdp.release.job import Job
+from synthdp.release.judge import Judgement, estimands_beside, opened
 from synthdp.report.internal.content import EstimandBeside
 from synthdp.spec.model import MembershipAttack
 from synthdp.tracking.mlflow_run import Tracker
@@ -30,7 +31,7 @@ TRACKED = (
 
 def record_publication(
     log: Tracker,
-    run: ReportedRun,
+    job: Job,
     fitted: Fitted,
     judgement: Judgement,
     verdicts: Sequence[GateVerdict],
@@ -41,7 +42,7 @@ def record_publication(
     public = {"tv1_noisy": judgement.tv1_noisy.value} | (
         headline(judgement.scores.value) if judgement.scores else {}
     )
-    log.metrics(_spent(run) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
+    log.metrics(_spent(job) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
     if bundle is not None:
         for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
@@ -56,26 +57,24 @@ def record_publication(
 
 
 def record_judgement(
-    log: Tracker, run: ReportedRun, fitted: Fitted, judgement: Judgement, *, report: Path
+    log: Tracker, job: Job, fitted: Fitted, judgement: Judgement, *, report: Path
 ) -> None:
     """Log figures on real rows, attacks and the internal report to MLflow; rows never."""
     if (evaluation := opened(judgement.evaluation)) is not None:
         real = evaluation.utility.mean_auc_real
         log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
     if (estimands := opened(judgement.estimands)) is not None:
-        log.metrics(_worst(estimands_beside(run, fitted, estimands)))
+        log.metrics(_worst(estimands_beside(job, fitted, estimands)))
     if (attack := opened(judgement.attack)) is not None:
-        for outcome in _attack_outcomes(attack, run.spec.attacks.membership):
+        for outcome in _attack_outcomes(attack, job.spec.attacks.membership):
             log.attack(outcome)
     log.artifact(report)
     log.keep(report.parent.parent)
 
 
-def record_refusal(
-    log: Tracker, run: ReportedRun, found: ValidationReport, *, report: Path
-) -> None:
+def record_refusal(log: Tracker, job: Job, found: ValidationReport, *, report: Path) -> None:
     """What MLflow learns of a run whose graph the tables refuted."""
-    log.metrics(_spent(run) | graph_figures(found.apply("flag"), found))
+    log.metrics(_spent(job) | graph_figures(found.apply("flag"), found))
     log.artifact(report)
     log.conclude(
         PublicationVerdict(
@@ -101,9 +100,9 @@ def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[st
     }
 
 
-def _spent(run: ReportedRun) -> dict[str, float]:
+def _spent(job: Job) -> dict[str, float]:
     """What the whole plan composes to, which is the guarantee, and what this outcome used of it."""
-    return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
+    return {"epsilon_spent": job.spent.epsilon_spent, "epsilon_planned": job.plan.epsilon_spent}
 
 
 def _attack_outcomes(

@@ -1,4 +1,4 @@
-"""What a spec would give at other budgets: noise, quality, links, training and attacks.
+"""What a spec would give at other budgets: noise, quality, training and attacks.
 
 No row is read, nothing is spent, and the ledger is not asked.
 """
@@ -16,13 +16,11 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Advance, unheard
-from synthdp.release.expectations import LINKS, NONE_SEEN, expected_quality
+from synthdp.release.expectations import NONE_SEEN, expected_quality
 from synthdp.spec.load.loader import with_epsilon
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
 
-LEAST, MOST = 0.01, 100.0
-"""Epsilons that a spec may have."""
 MAX_EPSILONS = 8
 
 
@@ -55,9 +53,10 @@ def check(epsilons: Sequence[float]) -> None:
     Raises:
         OutputError: it names the first that is wrong, and what is allowed.
     """
-    allowed = f"give 1 to {MAX_EPSILONS} numbers from {LEAST:g} to {MOST:g}, such as 0.5,1,2,4"
+    least, most = 0.01, 100.0  # of a spec
+    allowed = f"give 1 to {MAX_EPSILONS} numbers from {least:g} to {most:g}, such as 0.5,1,2,4"
     for epsilon in epsilons:
-        if not LEAST <= epsilon <= MOST:
+        if not least <= epsilon <= most:
             raise OutputError(f"what if: epsilon {epsilon:g} is not allowed", hint=allowed)
     if not 1 <= len(epsilons) <= MAX_EPSILONS:
         raise OutputError(f"what if: {len(epsilons)} epsilons", hint=allowed)
@@ -132,12 +131,8 @@ def _figures(option: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     hidden = max(c["hidden_rows"] for c in quality["columns"])
     yield "most rows of a hidden level", f"{hidden:.0f}"
     if quality["weakest_correlation"] is not None:
-        yield "weakest correlation seen", _seen(quality["weakest_correlation"])
-    for link in quality["links"]:
-        what = LINKS[link["kind"], link["round"]][0]
-        yield f"{what}: weakest w seen", _seen(link["typical"])
-        yield f"{what}: medium ones seen", f"{link['medium']} of {link['tests']}"
-
-
-def _seen(effect: float | None) -> str:
-    return "none" if effect is None or effect >= NONE_SEEN else f"{effect:.2g}"
+        weakest = quality["weakest_correlation"]
+        yield "weakest correlation seen", "none" if weakest >= NONE_SEEN else f"{weakest:.2g}"
+    if quality["open_pairs"]:
+        decidable = f"{quality['decidable_pairs']} of {quality['open_pairs']}"
+        yield "pairs with a medium dependence that is seen", decidable

@@ -174,11 +174,13 @@ def test_dense_and_sparse_tables_compare_with_each_other(monkeypatch: pytest.Mon
     assert total_variation(dense, sparse) == total_variation(sparse, dense) == 0.5
 
 
-def test_chunks_may_be_streamed() -> None:
+@pytest.mark.parametrize("dense", [0, 100])
+def test_chunks_of_rows_add_up(dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "DENSE_CELLS", dense)
     table = np.random.default_rng(3).integers(0, 3, size=(50, 2)).astype(np.uint16)
     whole = count_tables(table, (3, 3), [(0, 1)])[0]
-    streamed = count_tables(iter([table[:20], table[20:]]), (3, 3), [(0, 1)])[0]
-    np.testing.assert_array_equal(whole.counts, streamed.counts)
+    monkeypatch.setattr(counting, "CHUNK_ROWS", 20)
+    np.testing.assert_array_equal(whole.counts, count_tables(table, (3, 3), [(0, 1)])[0].counts)
 
 
 def test_large_triples_stay_small() -> None:

@@ -286,7 +286,7 @@ def test_plans_are_no_markup() -> None:
             "tv1": 0.1,
             "tables": 0,
             "noisy_tables": 0,
-            "links": [],
+            "tests_on_levels": False,
             "weakest_correlation": None,
             "open_pairs": None,
             "decidable_pairs": None,

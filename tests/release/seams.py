@@ -95,7 +95,9 @@ def read(spec: ReleaseSpec) -> dict[str, Any]:
     """What the reader of rows is handed."""
     folder = SimpleNamespace(spec_path=Path("folder/spec.yaml"))
     job: Any = SimpleNamespace(spec=spec, domain=None, folder=folder, given=None)
-    dataset, _, named = heard(open_session, "read_private", lambda: open_session._read(job, None))  # type: ignore[arg-type]
+    dataset, _, named = heard(
+        open_session, "read_private", lambda: open_session._sealed(job, None, texts=False)
+    )  # type: ignore[arg-type]
     return {"dataset": dataset, **named}
 
 
@@ -121,7 +123,7 @@ def reserved(spec: ReleaseSpec) -> dict[str, Any]:
     )
     reporter: Any = SimpleNamespace(stage=lambda name: nullcontext())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(open_session, "_read", lambda *_: None)
+        patch.setattr(open_session, "_sealed", lambda *_, **__: None)
         patch.setattr(open_session, "_check_unpaid", lambda job: None)
         dataset, _, named = heard(
             job.ledger, "reserve", lambda: open_session.open_session(job, reporter)

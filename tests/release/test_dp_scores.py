@@ -103,6 +103,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("charged"), interrupted=False)
 
 
+def test_the_look_for_scores_is_a_stage_of_its_own_and_nothing_pays_before_it(tiny: Tiny) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        tiny.write(**CHARGED).release(reporter=Reporter(InterruptedAt("pay for scores", None)))
+    charged = [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
+    assert charged == ["measure", "train"]
+
+
 def test_scores_are_charged_before_rows_are_looked_at_and_once(made: Made) -> None:
     assert made.ledger == [["cap", "reserve", "measure", "train", "scores"]]
     charged = [e for e in made.tiny.ledger.entries() if e.kind == "charge"]

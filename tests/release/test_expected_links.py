@@ -154,46 +154,36 @@ def test_a_test_that_sees_nothing_has_no_weakest_effect() -> None:
     assert np.isinf(NoisyTables().weakest([("a", "b", ())], level=0.01)).all()
 
 
-def test_mode_learn_says_what_stays_undecided_and_less_does_with_more_budget() -> None:
-    poor, rich = (spec_of("learn", epsilon=e) for e in (0.5, 4.0))
-    (link,) = quality(poor).links
-    assert (link.kind, link.round, link.tests) == ("link", "pairs", 10)
-    (better,) = quality(rich).links
-    assert link.least and better.least and better.typical and better.least < better.typical
-    assert better.least < link.least and better.medium >= link.medium
+def test_mode_learn_decides_more_pairs_with_more_budget() -> None:
+    poor, rich = (spec_of("learn", rows=2000, epsilon=e) for e in (0.5, 4.0))
+    little, much = quality(poor), quality(rich)
+    assert little.open_pairs == much.open_pairs == 10
+    assert little.decidable_pairs is not None and much.decidable_pairs is not None
+    assert little.decidable_pairs < 5 < much.decidable_pairs
+    assert sum("decide few pairs" in w for w in little.warnings) == 1
+    assert not any("decide few pairs" in w for w in much.warnings)
     domain = Domain.from_spec(poor.columns)
     planned = plan_for(poor, domain).in_graph("pairs", AdaptiveMarginals)
     assert planned and planned_tests(poor).sigma == pytest.approx(
         planned.noise_multiplier * 10**0.5
     )
-    (line,) = (x for x in quality_lines(quality(rich).to_json()) if x.startswith("graph search"))
-    assert line.startswith(f"graph search: a link weaker than about w = {better.typical:.2g} ")
-    assert f"(median of 10 open pairs; {better.least:.2g} in the best)" in line
 
 
-def test_mode_validate_says_it_of_arrows_and_of_absent_links() -> None:
-    told = quality(spec_of("validate", rows=200_000, epsilon=3.0, edges=ARROWS))
-    assert [(k.kind, k.round) for k in told.links] == [
-        ("arrow", "validate"),
-        ("independence", "validate"),
-        ("independence", "confirm"),
-    ]
-    assert [k.tests for k in told.links] == [4, 6, 4]
-    lines = [x for x in quality_lines(told.to_json()) if " stay " in x]
-    assert len(lines) == 3 and lines[0].startswith("graph test: an arrow")
-    assert "a link that it lacks weaker than about w = " in lines[1]
-    assert quality(spec_of("given", edges=ARROWS)).links == ()
+def test_tests_that_see_nothing_decide_no_pair() -> None:
+    assert quality(spec_of("learn", rows=300, epsilon=0.2)).decidable_pairs == 0
 
 
-def test_links_that_no_test_sees_are_said_to_be_so() -> None:
-    (link,) = quality(spec_of("learn", rows=300, epsilon=0.2)).links
-    assert link.typical is None or link.typical > 1
-    (line,) = (
-        x
-        for x in quality_lines(quality(spec_of("learn", rows=300, epsilon=0.2)).to_json())
-        if x.startswith("graph search")
+def test_a_screen_leaves_fewer_pairs_to_decide() -> None:
+    columns = {f"q{i}": {"type": "boolean", "false": "no", "true": "yes"} for i in range(240)}
+    spec = build_spec(
+        columns,
+        rows=20_000,
+        privacy={"epsilon": 2.0, "delta": 1e-6, "shares": SHARES},
+        graph={"mode": "learn"},
     )
-    assert "a link, however strong, is likely to stay undecided" in line
+    told = quality(spec)
+    assert told.open_pairs == 3 * 240 and told.decidable_pairs is not None
+    assert told.decidable_pairs <= told.open_pairs
 
 
 def test_too_many_bins_are_told_where_tests_use_them_and_nowhere_else() -> None:

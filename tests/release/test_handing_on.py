@@ -189,9 +189,9 @@ def test_the_table_that_was_scored_is_the_one_to_publish(
         SimpleNamespace(spec=own, domain=None),
         SimpleNamespace(tables=released((), "tables")),
     )
-    codes, paid = drawing.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
+    codes, paid = drawing.pay_for_scores(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
     np.testing.assert_array_equal(codes.value, scored.codes)
-    assert paid is not None and {r.entry for r in paid.receipts} == {"drawn", "scores", "tables"}
+    assert {r.entry for r in paid.receipts} == {"drawn", "scores", "tables"}
     assert {r.entry for r in codes.receipts} == ({"drawn"} if same else {"drawn", "scores"})
 
 
@@ -291,7 +291,7 @@ def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(
         folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run),
     )
     with pytest.raises(Stop):
-        release_module.run(job, Reporter(), force=False)  # type: ignore[arg-type]
+        release_module.carry_out(job, Reporter(), force=False)  # type: ignore[arg-type]
     assert heard == [(tmp_path, run)]
 
 
@@ -377,7 +377,7 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
     monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
     monkeypatch.setattr(release_module, "open_ledger", open_ledger)
     monkeypatch.setattr(release_module, "check_affordable", lambda *_: None)
-    monkeypatch.setattr(release_module, "run", lambda job, reporter, **_: job)
+    monkeypatch.setattr(release_module, "carry_out", lambda job, reporter, **_: job)
     made: Any = tiny.write().release()
     held = SimpleNamespace(
         spec_path=tiny.spec,

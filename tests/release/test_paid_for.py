@@ -59,7 +59,7 @@ def test_a_run_that_was_planned_otherwise_is_not_gone_on_with(
     )
     reporter: Any = SimpleNamespace(stage=lambda _: nullcontext())
     opened: list[Any] = []
-    monkeypatch.setattr(open_session, "_read", lambda *_: None)
+    monkeypatch.setattr(open_session, "_sealed", lambda *_, **__: None)
     monkeypatch.setattr(open_session, "Session", lambda *_, **named: opened.append(named))
     with pytest.raises(BudgetError, match="was planned otherwise"):
         open_session.open_session(job, reporter)

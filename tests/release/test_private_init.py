@@ -252,7 +252,7 @@ def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("where", ["found_columns", "columns_to_read", "_write"])
+@pytest.mark.parametrize("where", ["found_columns", "columns_to_read", "write_whole"])
 def test_an_interrupted_run_goes_on_without_paying_or_looking_again(
     clinic: Path,
     synthdp: Callable[..., Any],
@@ -283,7 +283,7 @@ def test_a_request_that_was_edited_into_the_runs_folder_is_refused(
 ) -> None:
     """The new request has the same plan: the ledger's digest alone tells."""
     with monkeypatch.context() as patch:
-        patch.setattr(private_init, "_write", killed)
+        patch.setattr(private_init, "write_whole", killed)
         assert synthdp("init", clinic, *AMPLE).code == 130
     before, state = kinds(clinic.parent), Path("releases/clinic/init/.run/state.json")
     was = json.loads(state.read_text())

@@ -48,6 +48,7 @@ def answers_of(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.check
 def test_answers_and_table_are_held_against_the_simulated_rows() -> None:
     found = rehearse(parse_spec(text_of(), path="s"))
+    assert found["graph"].keys() <= {"edges_predictive"}
     assert found["rows"] == 2400 and 0 < found["tv1"] < 0.1 and 0 < found["tv2"] < 0.2
     means, shares, pairs = answers_of(found).values()
     assert [a["asked"] for a in (means, shares, pairs)] == [2, 4, 6]  # none of dates
@@ -80,7 +81,11 @@ def test_the_command_rehearses_and_leaves_nothing(tmp_path: Path, synthdp: Run) 
     told = synthdp("plan", path, "--rehearse")
     assert told.code == 0 and "rehearse: " in told.err
     assert "rehearsal on 2,400 simulated rows: the released ones are off by" in told.out
-    assert "pair shares" in told.out and "intervals that hold the truth" in told.out
+    assert (
+        "\nits graph: " in told.out
+        and "pair shares" in told.out
+        and "intervals that hold the truth" in told.out
+    )
     assert [p.name for p in tmp_path.iterdir()] == ["spec.yaml"]
     spec = face.Spec.load(path)
     rehearsed = spec.plan(rehearse=True).rehearsal

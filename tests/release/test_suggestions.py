@@ -13,7 +13,7 @@ from tests.release.conftest import SPEC, table
 
 pytestmark = pytest.mark.check
 
-TWICE = {"type": "number", "lower": 0, "upper": 300, "bins": 4, "decimals": 1}
+AFTER = {"type": "number", "lower": 30, "upper": 140, "bins": 4, "decimals": 1}
 WEIGHT = SPEC["columns"]["weight"]
 
 
@@ -25,26 +25,25 @@ def test_the_line_of_the_report_can_be_pasted_and_stands_nowhere_else(
     tiny: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = table()
-    frame["twice"] = (2 * frame["weight"]).round(1)
-    columns = {"twice": TWICE, "weight": WEIGHT}
+    frame["after"] = (frame["weight"] + frame["weight"].to_numpy()[::-1] / 4).round(1)
+    columns = {"after": AFTER, "weight": WEIGHT}
     tiny.write(frame, graph={"mode": "none"}, columns=columns).release()
     (found,) = told(tiny)["suggestions"]
-    assert found["kind"] == "derived" and found["columns"] == ["weight", "twice"]
+    assert found["kind"] == "constraint" and found["columns"] == ["weight", "after"]
     assert found["holds"] == len(frame)  # held-out rows too
     for file in tiny.bundle.rglob("*"):
         text = file.read_bytes() if file.is_file() else b""
-        assert b"derived:" not in text and found["line"].encode() not in text
+        assert b"weight <= after" not in text
     said = capsys.readouterr()
-    assert "derived" not in said.out + said.err
+    assert "weight <= after" not in said.out + said.err
     page = (tiny.out / "internal" / "internal.html").read_text(encoding="utf-8")
     assert "Declare what is true by definition of the columns" in page
 
-    ((name, entry),) = yaml.safe_load(found["line"]).items()
+    assert yaml.safe_load(found["line"]) == ["weight <= after"]
     spec = yaml.safe_load(tiny.spec.read_text(encoding="utf-8"))
-    spec["columns"][name] = entry
+    spec["constraints"] = yaml.safe_load(found["line"])
     tiny.spec.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-    assert load_spec(tiny.spec).modelled.keys() == SPEC["columns"].keys()
-    assert (name, entry["derived"]) == ("twice", "2 * weight")
+    assert load_spec(tiny.spec).constraints == ("weight <= after",)
 
 
 def test_without_evaluation_nothing_is_looked_at(tiny: Any) -> None:

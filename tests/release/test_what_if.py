@@ -99,7 +99,7 @@ def test_the_command_shows_a_column_for_each_and_spends_nothing(
         "noise: measure",
         "noise multiplier: train, 800 steps",
         "single columns off by (TV)",
-        "graph search: a link: weakest w seen",
+        "pairs with a medium dependence that is seen",
     ):
         assert row in said.out
     facts = json.loads(synthdp("plan", path, "--what-if", "0.5,4", "--json").out)
@@ -131,7 +131,7 @@ def test_python_has_it_as_a_table(tmp_path: Path) -> None:
     plan = spec.plan(what_if=[0.5, 4])
     told = plan.what_if
     assert told["epsilon"].tolist() == [0.5, 4.0]
-    assert told["tv1"].is_monotonic_decreasing and told["weakest_link"].is_monotonic_decreasing
+    assert told["tv1"].is_monotonic_decreasing and told["decidable_pairs"].is_monotonic_increasing
     assert "At other budgets" in plan._repr_html_()
     assert spec.plan().what_if.empty and "At other budgets" not in spec.plan()._repr_html_()
     with pytest.raises(OutputError, match="not allowed"):

@@ -16,11 +16,11 @@ from tests.report.test_report import HOSTILE, Page, content
 
 pytestmark = pytest.mark.check
 
-LINE = "p1: {type: number, lower: -9, upper: 0, derived: -(p2 + p3)}"
-DERIVED = Suggestion("derived", ("p1", "p2", "p3"), LINE, "any one", 8000, 0.99975, 0.5035)
+LINE = "- '`it''s: p1` <= p2'"
+QUOTED = Suggestion("constraint", ("it's: p1", "p2"), LINE, "", 8000, 0.99975)
 ORDER = Suggestion("constraint", ("a", "b"), "- a <= b", "", 7000, 0.25)
 WORDS = Suggestion("words", ("day", "month"), "", "the month of day", 6000, None)
-REPORT = SuggestionReport((DERIVED, ORDER, WORDS), 8000, 12, 0)
+REPORT = SuggestionReport((QUOTED, ORDER, WORDS), 8000, 12, 0)
 
 
 def section(report: SuggestionReport | None) -> str:
@@ -38,7 +38,7 @@ def test_the_warning_stands_above_the_lines() -> None:
         "in 12 columns of 8,000 real rows: 2 that a line of the spec could declare and 1 that it"
         " has no line for." in text
     )
-    assert f"columns {LINE} any one all 8,000 100.0% 0.503" in text
+    assert f"it's: p1, p2 constraints {LINE} all 8,000 100.0%" in text
     assert "constraints - a <= b all 7,000 25.0%" in text
     assert "the spec has no line for it the month of day all 6,000 no rows" in text
     assert "fewer than 1 in 100" in text
@@ -69,4 +69,4 @@ def test_names_of_columns_are_text_and_the_numbers_are_in_the_json(tmp_path: Pat
     assert "script" not in {tag for tag, _ in page.tags} and HOSTILE[0] in page.text
     told = json.loads((tmp_path / "internal.json").read_text(encoding="utf-8"))["suggestions"]
     assert told["suggestions"][0]["broken"] == 0.5 and told["rows"] == 90
-    assert yaml.safe_load(LINE)["p1"]["derived"] == "-(p2 + p3)"
+    assert yaml.safe_load(LINE) == ["`it's: p1` <= p2"]

@@ -1,36 +1,115 @@
-"""Columns of few values that are a function of another: of a category, or of the calendar."""
+"""What holds in all rows looked at: orders of two columns, and columns that follow from another.
+
+What is found is not yet checked against the spec. Columns are read as its expressions read them.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.evaluate.functional.claims import (
-    DAY,
-    MIN_EVIDENCE,
-    MIN_OTHERS,
-    MIN_ROWS,
-    Floats,
-    LevelsClaim,
-    OrderClaim,
-    Values,
-    known_in,
-)
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import to_numbers
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.model import Column, Ranged
 
-FIRST_ROWS = 500
-"""Rows that are looked at first."""
-MAX_VALUES = 40
-"""Most values of a column of whole numbers that is looked at as if it had categories."""
-MAX_YEARS = 12
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Values = Mapping[str, Floats]
+"""Columns by name, `[rows]` each: dates in days since 1970, categories by position, NaN missing."""
 CUT = "range"
 """The part of a number that is the range it lies in."""
 COARSER_FIRST = ("quarter", "month", "weekday", "hour", "day of the month", "year", "week")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a claim has to rest on.
+
+    Attributes:
+        rows: fewest rows with all values.
+        others: fewest of them in which a column is not at its commonest value.
+        odds: a claim is shown where chance alone would give it a probability of about e^-odds.
+        first_rows: rows that are looked at first.
+        values: most values of a column of whole numbers that is looked at as if it had categories.
+        years: most years of a constraint by the year of a date.
+        turned: least share of pairs of values of different rows in which an order is turned.
+        shuffled: most rows from which that share is computed.
+        alike: least overlap of declared ranges, as a share of both together, to compare numbers.
+    """
+
+    rows: int = 50
+    others: int = 20
+    odds: float = 20.0
+    first_rows: int = 500
+    values: int = 40
+    years: int = 12
+    turned: float = 0.05
+    shuffled: int = 2000
+    alike: float = 0.5
+
+
+NEEDED = Evidence()
+DAY = 86_400
+"""Seconds."""
+
+
+@dataclass(frozen=True)
+class OrderClaim:
+    """A constraint on `columns` that needs no more than its text."""
+
+    columns: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class LevelsClaim:
+    """Each value of the first of `columns` (or its `part`) goes with one of the second.
+
+    The part is one of a date, or the range of a number, which is named by its least value. `pairs`
+    says with which. `text` is that as a constraint, empty where expressions cannot say it,
+    and `remark` says it in words.
+    """
+
+    columns: tuple[str, str]
+    part: str
+    pairs: Mapping[float, float]
+    text: str
+    remark: str
+
+
+def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
+    """The columns of `domain` that `frame` holds, as expressions read them."""
+    return {c.name: _values(c, frame[c.name]) for c in domain.columns if c.name in frame}
+
+
+def _values(column: ColumnDomain, cells: pd.Series[object]) -> Floats:
+    if column.ranged:
+        unit = 1.0 if column.step_seconds is None else column.step_seconds / DAY
+        return to_numbers(column, cells) * unit
+    labels = pd.Index(column.labels[: column.missing_level], dtype=object)
+    places = labels.get_indexer(pd.Index(cells.astype(object)))
+    return np.where(places < 0, np.nan, places.astype(np.float64))
+
+
+def known_in(values: Values, names: Sequence[str]) -> Mask:
+    """Rows that miss none of the columns, `[rows]`."""
+    known: Mask = np.all([~np.isnan(values[name]) for name in names], axis=0)
+    return known
+
+
+def varies(values: Floats) -> bool:
+    """Whether enough rows are known, and enough of these differ from the commonest value."""
+    known = values[~np.isnan(values)]
+    if len(known) < NEEDED.rows:
+        return False
+    _, counts = np.unique(known, return_counts=True)
+    return len(known) - int(counts.max()) >= NEEDED.others
 
 
 def few_values(name: str, column: Column, values: Values) -> bool:
@@ -39,7 +118,7 @@ def few_values(name: str, column: Column, values: Values) -> bool:
         return True
     if column.operand != "number" or column.continuous:
         return False
-    return len(np.unique(values[name][~np.isnan(values[name])])) <= MAX_VALUES
+    return len(np.unique(values[name][~np.isnan(values[name])])) <= NEEDED.values
 
 
 def level_claims(
@@ -97,7 +176,7 @@ def function(x: Floats, y: Floats) -> dict[float, float] | None:
     By chance, rows beyond the first of a value of `x` would all agree with it with a probability of
     about e^-(their number times the probability that two values of `y` differ).
     """
-    for rows in (slice(FIRST_ROWS), slice(None)):
+    for rows in (slice(NEEDED.first_rows), slice(None)):
         known = ~(np.isnan(x[rows]) | np.isnan(y[rows]))
         a, b = x[rows][known], y[rows][known]
         if not len(a):
@@ -105,7 +184,7 @@ def function(x: Floats, y: Floats) -> dict[float, float] | None:
         values, first, place = np.unique(a, return_index=True, return_inverse=True)
         if (b != b[first][place]).any():
             return None
-    if (len(a) - len(values)) * _differ(b) < MIN_EVIDENCE:
+    if (len(a) - len(values)) * _differ(b) < NEEDED.odds:
         return None
     return dict(zip(values.tolist(), b[first].tolist(), strict=True))
 
@@ -114,9 +193,9 @@ def _implications(
     columns: Mapping[str, Column], values: Values, a: str, b: str, found: Mapping[float, float]
 ) -> str:
     """The function as a constraint; values of few rows are left free."""
-    known = known_in(values, (a, b), len(values[a]))
+    known = known_in(values, (a, b))
     seen, counts = np.unique(values[a][known], return_counts=True)
-    often = seen[counts >= MIN_OTHERS].tolist()
+    often = seen[counts >= NEEDED.others].tolist()
     parts = []
     for value in sorted(set(found.values())):
         those = [_literal(columns[a], v) for v in often if found[v] == value]
@@ -161,14 +240,14 @@ def ranges(x: Floats, y: Floats) -> dict[float, float] | None:
     By chance, neighbours in the order of `x` differ with the probability that two values of `y` do,
     so that the evidence is counted as that of `function`.
     """
-    for rows in (slice(FIRST_ROWS), slice(None)):
+    for rows in (slice(NEEDED.first_rows), slice(None)):
         known = ~(np.isnan(x[rows]) | np.isnan(y[rows]))
         order = np.argsort(x[rows][known], kind="stable")
         a, b = x[rows][known][order], y[rows][known][order]
         turns = np.flatnonzero(b[1:] != b[:-1]) + 1
         if len(turns) + 1 != len(np.unique(b)) or (a[turns] == a[turns - 1]).any():
             return None
-    if (len(b) - len(turns) - 1) * _differ(b) < MIN_EVIDENCE:
+    if (len(b) - len(turns) - 1) * _differ(b) < NEEDED.odds:
         return None
     first = [0, *turns.tolist()]
     return dict(zip(a[first].tolist(), b[first].tolist(), strict=True))
@@ -185,9 +264,6 @@ def _differ(y: Floats) -> float:
     """The probability that two values drawn from `y` differ."""
     _, counts = np.unique(y, return_counts=True)
     return 1 - float(((counts / len(y)) ** 2).sum())
-
-
-# --- the calendar ---
 
 
 def calendar_claims(
@@ -232,7 +308,7 @@ def parts_of(days: Floats, part: str) -> Floats:
 
 def _by_year(date: str, name: str, column: Column, found: Mapping[float, float]) -> str:
     """The function of the year as a constraint, which compares dates with the turns of years."""
-    if len(found) > MAX_YEARS:
+    if len(found) > NEEDED.years:
         return ""
     parts = []
     for year, value in found.items():
@@ -240,19 +316,6 @@ def _by_year(date: str, name: str, column: Column, found: Mapping[float, float])
         outside = f"{quoted(date)} < {first} or {quoted(date)} >= {next_}"
         parts.append(f"({outside} or {quoted(name)} == {_literal(column, value)})")
     return " and ".join(parts) if len(parts) > 1 else ""
-
-
-# --- order ---
-#
-# Pairs of numbers or dates of which one is never the smaller.
-
-
-MIN_TURNED = 0.05
-"""Least share of pairs of values of different rows that are the other way round."""
-ALIKE = 0.5
-"""Least overlap of declared ranges, as a share of both together, to be worth comparing."""
-SHUFFLED = 2000
-"""Most rows from which that share is computed."""
 
 
 def order_claims(
@@ -293,26 +356,26 @@ def comparable(one: Column, other: Column) -> bool:
             ((one, one.upper), (other, other.upper)),
         )
     )
-    return min(high) - max(low) >= ALIKE * (max(high) - min(low))
+    return min(high) - max(low) >= NEEDED.alike * (max(high) - min(low))
 
 
 def _upper(values: Values, a: str, b: str) -> str | None:
     """Which of two columns is never the smaller, where another order would be plausible."""
     x, y = values[a], values[b]
-    for rows in (slice(FIRST_ROWS), slice(None)):
+    for rows in (slice(NEEDED.first_rows), slice(None)):
         less, more = bool((x[rows] < y[rows]).any()), bool((x[rows] > y[rows]).any())
         if less and more:
             return None
     if less == more:  # they are equal, which is a relation of another kind
         return None
-    known = known_in(values, (a, b), len(x))
+    known = known_in(values, (a, b))
     high, low = (x[known], y[known]) if more else (y[known], x[known])
-    if len(high) < MIN_ROWS:
+    if len(high) < NEEDED.rows:
         return None
-    turned = _turned(high[:SHUFFLED], low[:SHUFFLED])
+    turned = _turned(high[: NEEDED.shuffled], low[: NEEDED.shuffled])
     # If rows were no more than values put side by side, all of them would have this order with a
     # probability of at most (1 - turned)^rows.
-    likely = turned >= MIN_TURNED and -len(high) * np.log1p(-min(turned, 0.99)) >= MIN_EVIDENCE
+    likely = turned >= NEEDED.turned and -len(high) * np.log1p(-min(turned, 0.99)) >= NEEDED.odds
     return (a if more else b) if likely else None
 
 

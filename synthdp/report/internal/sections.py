@@ -288,15 +288,13 @@ def suggestions(report: SuggestionReport | None) -> Section:
 
 
 def _suggestion_row(found: Suggestion) -> dict[str, str]:
-    places = {"derived": "columns", "constraint": "constraints"}
     return {
         "columns": ", ".join(found.columns),
-        "in the spec under": places.get(found.kind, "the spec has no line for it"),
+        "in the spec under": "constraints" if found.line else "the spec has no line for it",
         "line": found.line,
         "remark": found.remark,
         "holds in real rows": f"all {found.holds:,}",
         "broken by synthetic rows": "no rows" if found.broken is None else f"{found.broken:.1%}",
-        "off by, on average": "" if found.off is None else number(found.off),
     }
 
 
