@@ -266,7 +266,6 @@ class Bundle(Answers):
         True
         """
         from synthdp.errors import OutputError
-        from synthdp.progress import unheard
         from synthdp.sample.files import typed_rows
         from synthdp.sample.sampler import Sampler, generator
 
@@ -281,7 +280,6 @@ class Bundle(Answers):
             do=settings,
             given=[given] if isinstance(given, str) else self._settings(given or {}),
             rng=generator(seed),
-            progress=unheard,
         )
         return typed_rows(blocks, columns)
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from synthdp.api.bundle import Bundle, cards_html
 from synthdp.errors import extra_named
+from synthdp.progress import stage
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.bundle.audit_record import AuditRecord
+    from synthdp.ledger.entries import Balance
     from synthdp.release.job import ReleaseOutcome
     from synthdp.spec.model import ReleaseSpec
 
@@ -121,32 +123,37 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
-        from synthdp.ledger.connect import (
-            balance_of,
-            check_affordable,
-            check_domain_from,
-            entries_of,
-            other_ids,
-        )
+        from synthdp.ledger.connect import check_affordable
+
+        found, balance = self.planned(what_if, rehearse=rehearse)
+        check_affordable(self.content, balance)
+        return found
+
+    def planned(
+        self, what_if: Sequence[float] = (), *, rehearse: bool = False
+    ) -> tuple[BudgetPlan, Balance]:
+        """The plan, whether or not the ledger allows it, and what the ledger says."""
+        from synthdp.ledger.connect import balance_of, check_domain_from, entries_of, other_ids
         from synthdp.release.plan_view import plan_facts
         from synthdp.verify.at_hand import check_nearby
 
-        dataset = self.content.dataset.id
-        entries, balance = entries_of(self.content, self.path), balance_of(self.content, self.path)
-        check_domain_from(self.content, entries)
+        spec, dataset = self.content, self.content.dataset.id
+        entries, balance = entries_of(spec, self.path), balance_of(spec, self.path)
         check_nearby(entries, dataset, Path("releases") / dataset)
-        check_affordable(self.content, balance)
-        warnings = other_ids(self.content, entries)
-        facts = plan_facts(self.content, balance, warnings=warnings)
+        check_domain_from(spec, entries)
+        facts = plan_facts(spec, balance, warnings=other_ids(spec, entries))
         if what_if:
             from synthdp.release.what_if import what_if as at_epsilons
 
-            facts |= {"what_if": at_epsilons(self.text, [float(e) for e in what_if])}
+            epsilons = [float(epsilon) for epsilon in what_if]
+            with stage("what if") as progress:
+                facts |= {"what_if": at_epsilons(self.text, epsilons, progress=progress)}
         if rehearse:
             from synthdp.release.rehearse import rehearse as on_simulated_rows
 
-            facts |= {"rehearsal": on_simulated_rows(self.content)}
-        return BudgetPlan.of_facts(facts)
+            with stage("rehearse") as progress:
+                facts |= {"rehearsal": on_simulated_rows(spec, progress=progress)}
+        return BudgetPlan.of_facts(facts), balance
 
     @extra_named()
     def inspect(self, df: pd.DataFrame | None = None, *, examples: bool = False) -> pd.DataFrame:
@@ -376,6 +383,11 @@ class BudgetPlan:
         1e-05
         """
         return dict(self.facts)
+
+    def __str__(self) -> str:
+        from synthdp.api.text import plan_text
+
+        return plan_text(self.facts)
 
     def _repr_html_(self) -> str:
         from synthdp.report.sections import ReportTable

@@ -1,4 +1,4 @@
-"""What the commands share: common options, and how a result is printed."""
+"""What the commands share: options, help, how a result is printed, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Annotated, Any, ClassVar, NoReturn
 
 import typer
@@ -22,7 +22,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -31,12 +30,13 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
-from synthdp.progress import Advance
+from synthdp.progress import Advance, shown_on, stage, unheard
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text, of an error too.")
 ]
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
+BundleArgument = Annotated[Path, typer.Argument(help="A bundle folder.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")
 ]
@@ -73,11 +73,10 @@ class Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of their panels."""
-        return sorted(super().list_commands(ctx), key=lambda name: ranks().get(name, 999))
+        ranks = [name for commands in COMMANDS.values() for name in commands]
+        return sorted(super().list_commands(ctx), key=ranks.index)
 
     def invoke(self, ctx: Any) -> Any:
-        """As Typer does."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
@@ -109,13 +108,16 @@ class _Stdout:
 _stdout = _Stdout()
 
 
-def show(data: dict[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
-    """Print a result: JSON, or the text."""
+def show(
+    result: Any, *, as_json: bool, text: Callable[[], str] | None = None, **more: object
+) -> None:
+    """Print a result: `result.to_json()`, or a mapping, with `more`; else its text."""
     if as_json:
         _stdout.has_json = True
-        typer.echo(json.dumps(data, indent=1, default=str))
+        facts = result if isinstance(result, dict) else result.to_json()
+        typer.echo(json.dumps(facts | more, indent=1, default=str))
     else:
-        say(text())
+        say(str(result) if text is None else text())
 
 
 class _Verdicts(RegexHighlighter):
@@ -170,14 +172,11 @@ def write_file(path: Path, text: str, *, option: str) -> None:
 
 
 # --- help ---
-#
-# Where each command stands in `synthdp --help`, and the examples at the end of its own help.
-#
-# The panels are the headings of docs/commands.md.
-
 
 _BUNDLE = "releases/mytable/bundle"
 
+# Where each command stands in `synthdp --help`, and the examples at the end of its own help. The
+# panels are the headings of docs/commands.md.
 COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
     "Before a release": {
         "doctor": ("synthdp doctor", "synthdp doctor mytable.yaml"),
@@ -271,30 +270,31 @@ def shown_graph(command: str) -> dict[str, Any]:
     return {"epilog": _epilog(GRAPH_COMMANDS[command])}
 
 
-def ranks() -> dict[str, int]:
-    """The place of each command in the help."""
-    return {name: i for i, name in enumerate(n for c in COMMANDS.values() for n in c)}
-
-
 def _epilog(examples: tuple[str, ...]) -> str:
     head = "Examples:" if len(examples) > 1 else "Example:"
     return "\n\n".join([head, *(f"`{example}`" for example in examples)])
 
 
-# --- progress bar ---
-#
-# Progress on stderr: a live bar on a terminal, elsewhere a plain line every so often.
-#
-# A command that says nothing for ten seconds looks as if it hung: between its stages, too, a line
-# says that it works.
-
+# --- progress ---
 
 PLAIN_SECONDS = 8.0  # of silence before a plain line
 SPEED_SECONDS = 180.0  # over which the speed is taken: on a busy machine shorter ones jump
 
 
+@contextmanager
+def working(title: str | None = None) -> Iterator[Advance]:
+    """Show on stderr what is done inside, and how far it is; `title` makes it one stage."""
+    named = stage(title) if title else nullcontext(unheard)
+    with ProgressDisplay() as display, shown_on(display), named as advance:
+        yield advance
+
+
 class ProgressDisplay:
-    """Running stages as bars on a terminal, else as plain lines; finished ones as plain lines."""
+    """Running stages as bars on a terminal, else as plain lines; finished ones as plain lines.
+
+    A command that says nothing for ten seconds looks as if it hung: between its stages, too, a line
+    says that it works.
+    """
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False)
@@ -308,8 +308,7 @@ class ProgressDisplay:
             speed_estimate_period=SPEED_SECONDS,
             disable=not self._console.is_terminal,
         )
-        self._tasks: dict[str, TaskID] = {}
-        self._running: dict[str, _Plain] = {}
+        self._running: dict[str, tuple[Any, _Plain]] = {}
         self._between = _Plain("working")
         self._ended = threading.Event()
 
@@ -318,22 +317,16 @@ class ProgressDisplay:
         threading.Thread(target=self._tell, name="progress", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._progress.stop()
 
     def start(self, title: str) -> Advance:
-        """A bar without an end until the stage says how long it is."""
-        task = self._tasks[title] = self._progress.add_task(title, total=None)
-        plain = self._running[title] = _Plain(title)
+        task, plain = self._progress.add_task(title, total=None), _Plain(title)
+        self._running[title] = task, plain
 
         def advance(done: int, total: int, what: str = "", /) -> None:
-            plain.advance(done, total, what)
+            plain.at, plain.heard = (done, total, what), time.monotonic()
             self._progress.update(
                 task, completed=done, total=total, description=f"{title}: {what}" if what else title
             )
@@ -341,63 +334,49 @@ class ProgressDisplay:
         return advance
 
     def finish(self, title: str, seconds: float) -> None:
-        """Remove the bar and print the stage's line.
-
-        What others print cannot tear a single live line.
-        """
-        self._running.pop(title)
-        self._progress.remove_task(self._tasks.pop(title))
-        self._between.told()
+        task, _ = self._running.pop(title)
+        self._progress.remove_task(task)  # what others print cannot tear a single live line
+        self._between.told = time.monotonic()
         self._console.print(f"{title}: {seconds:.1f} s", markup=False)
 
     def warn(self, text: str) -> None:
-        """A line that stays."""
         self.tell(f"warning: {text}")
 
     def tell(self, text: str) -> None:
-        """Likewise, of good news."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def _tell(self) -> None:
-        """Until the end: a line of each stage whose last line, or whose start, is long enough
-        ago, or one of the command where no stage runs. Bars move by themselves.
+        """Print a line for every stage that has been silent for long, or for the command where no
+        stage runs, until the end. Bars move by themselves.
         """
         while not self._ended.wait(PLAIN_SECONDS / 16):
-            bars = list(self._running.values())
+            bars = [plain for _, plain in list(self._running.values())]
             plain = bars if not self._console.is_terminal else []
             for one in plain if bars else [self._between]:
                 if line := one.due():
-                    self._console.print(line, markup=False, soft_wrap=True)
+                    self.tell(line)
 
 
 class _Plain:
-    """How far one stage is, in words."""
+    """How far one stage is, in words; when it was `heard` of, and anything was `told` of it."""
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self._started = self._told = self._heard = time.monotonic()
-        self._at = 0, 0, ""
-
-    def advance(self, done: int, total: int, what: str) -> None:
-        """So far by now."""
-        self._at, self._heard = (done, total, what), time.monotonic()
-
-    def told(self) -> None:
-        """Something was said just now."""
-        self._told = time.monotonic()
+        self.started = self.told = self.heard = time.monotonic()
+        self.at = 0, 0, ""
 
     def due(self) -> str | None:
         """The next line, if it is time for one."""
         now = time.monotonic()
-        if now - self._told < PLAIN_SECONDS:
+        if now - self.told < PLAIN_SECONDS:
             return None
-        self._told = now
-        done, total, what = self._at
-        spent = now - self._started
+        self.told = now
+        done, total, what = self.at
+        spent = now - self.started
         parts = [f"{done:,} of {total:,}" if total else "", what, f"{spent:.0f} s so far"]
         # As if the other steps took as long as those that have ended; of one that takes longer,
         # nothing is known.
-        left = (self._heard - self._started) / done * total - spent if done else 0.0
+        left = (self.heard - self.started) / done * total - spent if done else 0.0
         if left > 0:
             parts.append(f"about {left:.0f} s left")
         return f"{self.title}: {', '.join(filter(None, parts))}"

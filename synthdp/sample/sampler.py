@@ -14,7 +14,7 @@ on a first draw so that hardly any row is used twice.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
 from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
+from synthdp.progress import advance
 from synthdp.sample.conditions import Setting, check_possible, conditions_of, settings_of
 from synthdp.sample.interventions import check_interventions, intervention_warning
 from synthdp.spec.expressions.parsed import setting_of
@@ -56,8 +57,6 @@ CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil constraints o
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
 MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,6 @@ class Sampler:
         do: Sequence[str] = (),
         given: Sequence[str] = (),
         rng: np.random.Generator,
-        progress: Progress,
     ) -> Iterator[pd.DataFrame]:
         """Draw `rows` rows as tables of values, one block after the other.
 
@@ -159,9 +157,8 @@ class Sampler:
             OutputError: next to no row has what is given, or fulfils the constraints; or `do` with
                 a model whose arrows claim no cause, or that rests on pairs without an answer.
 
-        >>> from synthdp.progress import unheard
         >>> sampler = Sampler.of_bundle(Path("releases/clinic/bundle"))
-        >>> blocks = sampler.sample(9, do=["sex=male"], rng=generator(1), progress=unheard)
+        >>> blocks = sampler.sample(9, do=["sex=male"], rng=generator(1))
         >>> set(pd.concat(blocks)["sex"])
         {'male'}
         """
@@ -173,7 +170,7 @@ class Sampler:
             check_interventions(self.graph, tuple(fixed))
         weighing = self._weighing(fixed, observed, rng)
         try:
-            yield from self._blocks(rows, fixed, observed, conditions, weighing, rng, progress)
+            yield from self._blocks(rows, fixed, observed, conditions, weighing, rng)
         except ConstraintsUnmet as unmet:
             raise OutputError(
                 unmet.message,
@@ -216,7 +213,6 @@ class Sampler:
         conditions: Constraints,
         weighing: Weighing,
         rng: np.random.Generator,
-        progress: Progress,
     ) -> Iterator[pd.DataFrame]:
         block = max(1024, BLOCK_CELLS // len(self.domain))
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(self.constraints.expressions))
@@ -243,7 +239,7 @@ class Sampler:
                     met += len(frame)
                     _check_met(met, asked)
                 done += len(frame := frame.iloc[: rows - done])
-                progress(done, rows)
+                advance(done, rows)
                 yield self.constraints.derived.added(frame)
 
     def _draws(

@@ -20,7 +20,7 @@ from synthdp.bundle.certificate_text import about_column
 from synthdp.bundle.table_files import CSV_NAME, arrow_schema, row_groups
 from synthdp.errors import OutputError, SpecError, VerifyError
 from synthdp.files import SUMS
-from synthdp.progress import Advance, unheard
+from synthdp.progress import advance
 from synthdp.sample.conditions import check_columns_held
 from synthdp.spec.addresses import reason, shown_address
 from synthdp.spec.load.loader import load_spec
@@ -50,7 +50,6 @@ def write_table(
     *,
     replace: bool = False,
     key: Path | None = None,
-    progress: Advance = unheard,
 ) -> Written:
     """Verify a bundle, and write its synthetic rows as the table `name` of a database.
 
@@ -64,7 +63,6 @@ def write_table(
         name: the table, or `schema.table`.
         replace: drop a table of this name that an earlier export wrote, and no other.
         key: the file of the publisher's public key; only what it signed is written.
-        progress: is told of rows that were written, and of how many there are.
 
     Raises:
         VerifyError: the bundle does not agree with itself; nothing was written.
@@ -86,7 +84,7 @@ def write_table(
         with engine.begin() as connection:
             replaced = _make_room(connection, made, name, replace=replace)
             mark(connection, made, bundle)
-            rows = _insert(connection, made, bundle, spec, progress)
+            rows = _insert(connection, made, bundle, spec)
     except sa.exc.SQLAlchemyError as error:
         why = reason(error)
         raise OutputError(
@@ -174,15 +172,13 @@ def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bo
     return True
 
 
-def _insert(
-    connection: Connection, made: sa.Table, bundle: Path, spec: ReleaseSpec, progress: Advance
-) -> int:
+def _insert(connection: Connection, made: sa.Table, bundle: Path, spec: ReleaseSpec) -> int:
     made.create(connection)
     rows = 0
     for group in row_groups(bundle / CSV_NAME, spec.columns):
         connection.execute(made.insert(), group.to_pylist())
         rows += len(group)
-        progress(rows, spec.sampling.rows or rows)
+        advance(rows, spec.sampling.rows or rows)
     return rows
 
 
