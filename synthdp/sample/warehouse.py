@@ -138,13 +138,9 @@ def _type(arrow: Any, column: Column) -> sa.types.TypeEngine[Any]:
 def _engine_of(address: str) -> Engine:
     engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
     if engine.dialect.name == "sqlite":  # which otherwise makes tables outside of the transaction
-        sa.event.listen(engine, "connect", _begun_by_hand)
+        sa.event.listen(engine, "connect", lambda c, _: setattr(c, "isolation_level", None))
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return engine
-
-
-def _begun_by_hand(connection: Any, _: Any) -> None:
-    connection.isolation_level = None
 
 
 def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bool) -> bool:
@@ -183,16 +179,13 @@ def _insert(connection: Connection, made: sa.Table, bundle: Path, spec: ReleaseS
 
 
 # --- export marks ---
-#
-# Which tables of a database synthdp wrote: rows of a table of its own, `synthdp_exports`.
-#
-# A table of the original's rows may have the columns of a bundle, and even its name. So a table is
-# dropped only where this one says that an export made it.
-
 
 MARKS = "synthdp_exports"
-_NAME = sa.String(255)
+"""A table of a database that notes which of its tables synthdp wrote.
 
+A table of the original's rows may have the columns of a bundle, and even its name. So a table is
+dropped only where this one says that an export made it."""
+_NAME = sa.String(255)
 _marks = sa.Table(
     MARKS,
     sa.MetaData(),
@@ -210,11 +203,8 @@ def marked(connection: Connection, table: sa.Table) -> bool:
     Raises:
         OutputError: a table `synthdp_exports` is there that is not synthdp's.
     """
-    return _found(connection) and bool(
-        connection.execute(
-            sa.select(sa.func.count()).select_from(_marks).where(_is(connection, table))
-        ).scalar()
-    )
+    named = sa.select(sa.func.count()).select_from(_marks).filter_by(**_name(connection, table))
+    return _any_marks(connection) and bool(connection.execute(named).scalar())
 
 
 def mark(connection: Connection, table: sa.Table, bundle: Path) -> None:
@@ -223,21 +213,16 @@ def mark(connection: Connection, table: sa.Table, bundle: Path) -> None:
     Raises:
         OutputError: a table `synthdp_exports` is there that is not synthdp's.
     """
-    if not _found(connection):
+    if not _any_marks(connection):
         _marks.create(connection)
-    connection.execute(_marks.delete().where(_is(connection, table)))
-    connection.execute(
-        _marks.insert().values(
-            table_schema=_schema(connection, table),
-            table_name=table.name,
-            bundle_sha256=hashlib.sha256((bundle / SUMS).read_bytes()).hexdigest(),
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-    )
+    name = _name(connection, table)
+    digest = hashlib.sha256((bundle / SUMS).read_bytes()).hexdigest()
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    connection.execute(_marks.delete().filter_by(**name))
+    connection.execute(_marks.insert().values(**name, bundle_sha256=digest, at=at))
 
 
-def _found(connection: Connection) -> bool:
-    """Whether there are any marks."""
+def _any_marks(connection: Connection) -> bool:
     seen = sa.inspect(connection)
     if not seen.has_table(MARKS):
         return False
@@ -249,12 +234,7 @@ def _found(connection: Connection) -> bool:
     return True
 
 
-def _is(connection: Connection, table: sa.Table) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        _marks.c.table_schema == _schema(connection, table), _marks.c.table_name == table.name
-    )
-
-
-def _schema(connection: Connection, table: sa.Table) -> str:
-    """The schema that a table is in: that of the database where none is named."""
-    return table.schema or sa.inspect(connection).default_schema_name or ""
+def _name(connection: Connection, table: sa.Table) -> dict[str, str]:
+    """A table's schema, which is that of the database where none is named, and its name."""
+    schema = table.schema or sa.inspect(connection).default_schema_name or ""
+    return {"table_schema": schema, "table_name": table.name}
