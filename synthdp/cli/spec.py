@@ -140,7 +140,7 @@ def init(
     if csv is None:
         from synthdp.data.builtin.drafts import DRAFTS
 
-        if builtin not in DRAFTS:
+        if builtin is None or builtin not in DRAFTS:
             hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
             raise OutputError("no table to draft a spec for", hint=hint)
         text = DRAFTS[builtin]()
