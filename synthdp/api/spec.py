@@ -123,11 +123,10 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
-        from synthdp.ledger.connect import check_affordable
+        from synthdp.ledger.connect import balance_of, check_affordable
 
-        found, balance = self.planned(what_if, rehearse=rehearse)
-        check_affordable(self.content, balance)
-        return found
+        check_affordable(self.content, balance_of(self.content, self.path))
+        return self.planned(what_if, rehearse=rehearse)[0]
 
     def planned(
         self, what_if: Sequence[float] = (), *, rehearse: bool = False

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
@@ -49,21 +49,21 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def terminable() -> Iterator[None]:
     """Inside, SIGTERM raises `Terminated`, unless the process has something else in mind for it."""
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
     if ours:
-        signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
-        if ours and signal.getsignal(signal.SIGTERM) is _terminate:
+        if ours and signal.getsignal(signal.SIGTERM) is terminate:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise Terminated
 
 
 class Commands(TyperGroup):
@@ -80,15 +80,13 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            again = (
-                "the same command goes on with the models that it has trained"
-                if ctx.invoked_subcommand == "audit"
-                else None
-            )
+            again = "the same command goes on with the models that it has trained"
+            hint = again if ctx.invoked_subcommand == "audit" else None
+            ended = isinstance(stop, Terminated)
             error = (
-                TerminatedError("ended by SIGTERM", hint=again)
-                if isinstance(stop, Terminated)
-                else StoppedError("interrupted", hint=again)
+                TerminatedError("ended by SIGTERM", hint=hint)
+                if ended
+                else StoppedError("interrupted", hint=hint)
             )
             if (note := budget_note(stop)) is not None:
                 error.add_note(note)
@@ -173,90 +171,26 @@ def write_file(path: Path, text: str, *, option: str) -> None:
 
 # --- help ---
 
-_BUNDLE = "releases/mytable/bundle"
 
-# Where each command stands in `synthdp --help`, and the examples at the end of its own help. The
-# panels are the headings of docs/commands.md.
-COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "Before a release": {
-        "doctor": ("synthdp doctor", "synthdp doctor mytable.yaml"),
-        "init": (
-            "synthdp init mytable.csv --rows 5000 --out mytable.yaml",
-            "synthdp init --builtin pain1000 --out pain1000.yaml",
-            "synthdp init mytable.csv --private --cap 3 1e-4 --unit row --meaning person",
-        ),
-        "validate": ("synthdp validate mytable.yaml",),
-        "inspect": (
-            "synthdp inspect mytable.yaml",
-            "synthdp inspect mytable.yaml --examples --out misfits.txt",
-        ),
-        "plan": ("synthdp plan mytable.yaml", "synthdp plan mytable.yaml --what-if 0.5,1,2,4"),
-        "schema": ("synthdp schema > spec.schema.json",),
-    },
-    "A release": {
-        "release": (
-            "synthdp release mytable.yaml",
-            "synthdp release mytable.yaml --out releases/second --json",
-            "synthdp release mytable.yaml --attack later",
-        ),
-        "resume": (
-            "synthdp resume releases/mytable",
-            "synthdp resume releases/mytable --spec looser.yaml",
-            "synthdp resume releases/mytable --without attack",
-        ),
-        "attack": ("synthdp attack releases/mytable",),
-        "budget": (
-            "synthdp budget mytable",
-            "synthdp budget mytable --set-cap 3 1e-4",
-            f"synthdp budget --check {_BUNDLE} --svg budget.svg",
-        ),
-        "keygen": ("synthdp keygen keys",),
-        "track": ("synthdp track releases/mytable",),
-        "ui": ("synthdp ui mytable.yaml", "synthdp ui --store sqlite:///mlflow.db --no-browser"),
-    },
-    "A bundle": {
-        "verify": (f"synthdp verify {_BUNDLE}", f"synthdp verify {_BUNDLE} --key publisher.pem"),
-        "sample": (
-            f"synthdp sample {_BUNDLE} --rows 1000 --out rows.parquet",
-            f"synthdp sample {_BUNDLE} --rows 1000 --do smoker=no --seed 1",
-            f"synthdp sample {_BUNDLE} --rows 1000 --given \"age >= 65 and sex == 'female'\"",
-        ),
-        "answer": (
-            f"synthdp answer {_BUNDLE}",
-            f'synthdp answer {_BUNDLE} "mean(visits) where age >= 65 by sex"',
-            f"synthdp answer {_BUNDLE} \"share(smoker == 'yes')\" --json",
-        ),
-        "effect": (
-            f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits",
-            f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits --adjust age,sex",
-        ),
-        "export": (
-            f"synthdp export {_BUNDLE} --to postgresql+psycopg://me@warehouse/research"
-            " --table synthetic_mytable",
-            f"synthdp export {_BUNDLE} --to sqlite:///mytable.db --table mytable --replace",
-        ),
-        "copies": (f"synthdp copies {_BUNDLE} --columns age,sex,visits --m 20 --out copies",),
-        "diff": ("synthdp diff releases/first/bundle releases/second/bundle",),
-        "index": ("synthdp index releases", "synthdp index releases --verify --out releases.html"),
-    },
-    "Graphs and audits": {
-        "graph": ("synthdp graph show mytable.yaml",),
-        "audit": (
-            "synthdp audit mytable.yaml --simulated",
-            f"synthdp audit {_BUNDLE} --replay",
-        ),
-    },
-}
-GRAPH_COMMANDS: dict[str, tuple[str, ...]] = {
-    "show": (
-        "synthdp graph show mytable.yaml",
-        f"synthdp graph show {_BUNDLE} --format dot --out graph.dot",
-    ),
-    "diff": (f"synthdp graph diff mytable.yaml {_BUNDLE} --svg both.svg",),
-    "learn": ("synthdp graph learn mytable.yaml",),
-    "validate": ("synthdp graph validate mytable.yaml",),
-    "orient": ("synthdp graph orient mytable.yaml age visits --score spearman",),
-}
+def _examples() -> tuple[dict[str, dict[str, list[str]]], dict[str, list[str]]]:
+    """Read the examples at the end of each command's help: by panel and command, and of `graph`."""
+    panels, graph = dict[str, dict[str, list[str]]](), dict[str, list[str]]()
+    text = (Path(__file__).parent / "examples.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            panel = panels.setdefault(line, {})
+            continue
+        example = line.strip()
+        command, part = (example.split() + [""])[1:3]
+        if command == "graph":
+            panel.setdefault(command, [example])
+            graph.setdefault(part, []).append(example)
+        else:
+            panel.setdefault(command, []).append(example)
+    return panels, graph
+
+
+COMMANDS, GRAPH_COMMANDS = _examples()  # the panels are the headings of docs/commands.md
 
 
 def shown(command: str) -> dict[str, Any]:
@@ -270,7 +204,7 @@ def shown_graph(command: str) -> dict[str, Any]:
     return {"epilog": _epilog(GRAPH_COMMANDS[command])}
 
 
-def _epilog(examples: tuple[str, ...]) -> str:
+def _epilog(examples: Sequence[str]) -> str:
     head = "Examples:" if len(examples) > 1 else "Example:"
     return "\n\n".join([head, *(f"`{example}`" for example in examples)])
 
