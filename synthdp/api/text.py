@@ -64,16 +64,10 @@ def plan_text(facts: Mapping[str, Any]) -> str:
 
 
 def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
-    spends = [
-        (
-            s["purpose"],
-            f"{s['share']:.0%}",
-            f"{s['epsilon_alone']:.3f}",
-            s["mechanism"],
-            ", ".join(s["serves"]),
-        )
-        for s in facts["spends"]
-    ]
+    spends = []
+    for s in facts["spends"]:
+        share, alone = f"{s['share']:.0%}", f"{s['epsilon_alone']:.3f}"
+        spends.append((s["purpose"], share, alone, s["mechanism"], ", ".join(s["serves"])))
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return [
@@ -190,12 +184,8 @@ def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
         return []
     plain = any(not link["on_groups"] for link in quality["links"])
     used = "; the graph's tests use levels as they are" if plain else ""
-    together = (
-        f", and than rows / cells in {quality['noisy_tables']} of {quality['tables']} tables of"
-        " columns together"
-        if quality["tables"]
-        else ""
-    )
+    tables = f"{quality['noisy_tables']} of {quality['tables']} tables of columns together"
+    together = f", and than rows / cells in {tables}" if quality["tables"] else ""
     return [
         f"noise is larger than rows / levels in {noisy} of {len(columns)} columns{together}"
         f" (the engine smooths pairs and ordered bins{used})"
@@ -207,16 +197,13 @@ def link_line(link: Mapping[str, Any]) -> str:
     from synthdp.release.expectations import LINKS, MEDIUM, NONE_SEEN
 
     what, stays, tests = LINKS[link["kind"], link["round"]]
-    typical = link["typical"]
-    weak = (
-        f"{what}, however strong, is likely to stay {stays}"
-        if typical is None or typical >= NONE_SEEN
-        else f"{what} weaker than about w = {typical:.2g} (Cohen's w) is likely to stay {stays}"
-    )
+    weak = ", however strong,"
+    if link["typical"] is not None and link["typical"] < NONE_SEEN:
+        weak = f" weaker than about w = {link['typical']:.2g} (Cohen's w)"
     best = "" if link["least"] is None else f"; {link['least']:.2g} in the best"
     return (
-        f"{weak} (median of {link['tests']} {tests}{best}); a medium one, {MEDIUM:g}, would be seen"
-        f" in about {link['medium']}"
+        f"{what}{weak} is likely to stay {stays} (median of {link['tests']} {tests}{best}); a"
+        f" medium one, {MEDIUM:g}, would be seen in about {link['medium']}"
     )
 
 
@@ -286,11 +273,9 @@ def audit_text(record: AuditRecord, path: Path) -> str:
     """What an audit found, as text."""
     from synthdp.bundle.certificate_text import audit_markdown
 
-    who = (
-        "confidential: for the steward only"
-        if record.rows == "real"
-        else "public: the next release of this plan publishes it"
-    )
+    who = "public: the next release of this plan publishes it"
+    if record.rows == "real":
+        who = "confidential: for the steward only"
     return render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")
 
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
@@ -93,17 +92,7 @@ class Commands(TyperGroup):
             raise error from None
 
 
-@dataclass
-class _Stdout:
-    """Whether stdout already has the JSON of this command.
-
-    An error that follows the facts then adds no second object.
-    """
-
-    has_json: bool = False
-
-
-_stdout = _Stdout()
+_facts_shown = threading.Event()  # as JSON: an error that follows adds no second object
 
 
 def show(
@@ -111,7 +100,7 @@ def show(
 ) -> None:
     """Print a result: `result.to_json()`, or a mapping, with `more`; else its text."""
     if as_json:
-        _stdout.has_json = True
+        _facts_shown.set()
         facts = result if isinstance(result, dict) else result.to_json()
         typer.echo(json.dumps(facts | more, indent=1, default=str))
     else:
@@ -144,14 +133,14 @@ def say(text: str, *, err: bool = False) -> None:
 
 def begin() -> None:
     """A command begins: nothing is on stdout yet."""
-    _stdout.has_json = False
+    _facts_shown.clear()
 
 
 def show_error(error: dict[str, Any]) -> None:
     """Print the error on stdout, if `--json` was given and no facts are there."""
     # After a usage error no command has parsed its options: they are read here.
     words = list(takewhile(lambda word: word != "--", sys.argv[1:]))
-    if "--json" in words and not _stdout.has_json:
+    if "--json" in words and not _facts_shown.is_set():
         show(error, as_json=True, text=str)
 
 
