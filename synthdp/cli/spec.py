@@ -53,67 +53,73 @@ def schema(as_json: Json = False) -> None:
 
 _private = partial(typer.Option, rich_help_panel="With --private")
 
+Builtin = Annotated[
+    str | None,
+    typer.Option(help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."),
+]
+CodebookFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A code book of the table: Table Schema (.json), DDI (.xml), REDCap dictionary (.csv),"
+        " SPSS (.sav, .zsav, .por) or Stata (.dta); no row of it is read."
+    ),
+]
+Rows = Annotated[
+    int | None, typer.Option(help="The number of rows, as a constant that may be published.", min=1)
+]
+Decimal = Annotated[
+    Literal[".", ","] | None,
+    typer.Option(help="What stands before the decimals of numbers in a CSV file."),
+]
+PrivateFlag = Annotated[
+    bool,
+    _private(
+        "--private",
+        help="Find types, bounds and categories in the rows, under differential privacy; this"
+        " spends a budget, and needs --cap.",
+    ),
+]
+Epsilon = Annotated[float, _private(help="Epsilon to spend on it.", min=0.01, max=100)]
+Delta = Annotated[
+    float | None, _private(help="Delta to spend on it [default: a hundredth of 1 / rows or less].")
+]
+Cap = Annotated[
+    tuple[float, float] | None,
+    _private(help="EPSILON DELTA, the most that all runs of this dataset may spend, releases too."),
+]
+LedgerUrl = Annotated[
+    str | None, _private(help="The draft's privacy.ledger [default: beside the draft].")
+]
+DatasetId = Annotated[
+    str | None, _private(help="Key of the ledger [default: from the file's name].")
+]
+UnitText = Annotated[
+    str | None, _private(help="What is protected: row, or COLUMN:MAX_ROWS for all of one id.")
+]
+Meaning = Annotated[str | None, _private(help='What one unit is, e.g. "one person".')]
+
 
 def init(
     csv: Annotated[
         Path | None, typer.Argument(help="A CSV or Parquet file; only its header is read.")
     ] = None,
-    builtin: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of a file: pain1000, pain5000 or eedi, ready to be released.",
-        ),
-    ] = None,
-    codebook: Annotated[
-        Path | None,
-        typer.Option(
-            help="A code book of the table: Table Schema (.json), DDI (.xml), REDCap dictionary"
-            " (.csv), SPSS (.sav, .zsav, .por) or Stata (.dta); no row of it is read.",
-        ),
-    ] = None,
+    builtin: Builtin = None,
+    codebook: CodebookFile = None,
     out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("spec.yaml"),
-    rows: Annotated[
-        int | None,
-        typer.Option(help="The number of rows, as a constant that may be published.", min=1),
-    ] = None,
+    rows: Rows = None,
     ask: Annotated[
         bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        typer.Option(help="What stands before the decimals of numbers in a CSV file."),
-    ] = None,
-    private: Annotated[
-        bool,
-        _private(
-            "--private",
-            help="Find types, bounds and categories in the rows, under differential privacy; this"
-            " spends a budget, and needs --cap.",
-        ),
-    ] = False,
-    epsilon: Annotated[float, _private(help="Epsilon to spend on it.", min=0.01, max=100)] = 0.5,
-    delta: Annotated[
-        float | None,
-        _private(help="Delta to spend on it [default: a hundredth of 1 / rows or less]."),
-    ] = None,
-    cap: Annotated[
-        tuple[float, float] | None,
-        _private(
-            help="EPSILON DELTA, the most that all runs of this dataset may spend, releases too."
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None, _private(help="The draft's privacy.ledger [default: beside the draft].")
-    ] = None,
-    dataset_id: Annotated[
-        str | None, _private(help="Key of the ledger [default: from the file's name].")
-    ] = None,
-    unit: Annotated[
-        str | None,
-        _private(help="What is protected: row, or COLUMN:MAX_ROWS for all of one id."),
-    ] = None,
-    meaning: Annotated[str | None, _private(help='What one unit is, e.g. "one person".')] = None,
+    decimal: Decimal = None,
+    private: PrivateFlag = False,
+    epsilon: Epsilon = 0.5,
+    delta: Delta = None,
+    cap: Cap = None,
+    ledger: LedgerUrl = None,
+    dataset_id: DatasetId = None,
+    unit: UnitText = None,
+    meaning: Meaning = None,
     as_json: Json = False,
 ) -> None:
     """Write a draft spec from a table's header, and a code book where there is one; asks for units,
@@ -138,12 +144,7 @@ def init(
     if alone := [name for name, value in given.items() if value is not None]:
         raise OutputError(f"{alone[0]} belongs to --private", hint="add --private, or leave it out")
     if csv is None:
-        from synthdp.data.builtin.drafts import DRAFTS
-
-        if builtin is None or builtin not in DRAFTS:
-            hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
-            raise OutputError("no table to draft a spec for", hint=hint)
-        text = DRAFTS[builtin]()
+        text = _builtin_draft(builtin)
         write_file(out, text, option="--out")
     else:
         text = _draft(csv, codebook, out, question, rows, decimal)
@@ -196,6 +197,15 @@ def _draft(
     if kept:
         kept.forget()
     return text
+
+
+def _builtin_draft(name: str | None) -> str:
+    from synthdp.data.builtin.drafts import DRAFTS
+
+    if name is None or name not in DRAFTS:
+        hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
+        raise OutputError("no table to draft a spec for", hint=hint)
+    return DRAFTS[name]()
 
 
 def _preview(out: Path, text: str, *, as_json: bool) -> None:
