@@ -102,9 +102,7 @@ def measured(
     law = LevelLaw(LevelGroups(domain, {}), ())
     sampler = Sampler(release.columns, domain, model, Constraints(domain, ()), law, raked=False)
     with tempfile.TemporaryDirectory() as folder:
-        blocks = sampler.sample(
-            rows // 4, rng=np.random.default_rng(1), progress=lambda done, total: None
-        )
+        blocks = sampler.sample(rows // 4, rng=np.random.default_rng(1))
         file_wall, _ = best(
             lambda: write_blocks(blocks, release.columns, Path(folder) / "rows.csv"), 1
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
 _T = TypeVar("_T")
@@ -60,47 +61,71 @@ class Display(Protocol):
         ...
 
 
-class Silent:
-    """Shows nothing."""
-
-    def start(self, title: str) -> Advance:
-        """Nothing."""
-        return unheard
-
-    def finish(self, title: str, seconds: float) -> None:
-        """Nothing."""
-
-    def warn(self, text: str) -> None:
-        """Nothing."""
-
-    def tell(self, text: str) -> None:
-        """Nothing."""
-
-
 class Reporter:
-    """Times stages and passes their progress on to a display."""
+    """Times stages and passes their progress on to a display, if there is one."""
 
     def __init__(self, display: Display | None = None) -> None:
-        self._display: Display = display or Silent()
+        self._display = display
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def stage(self, title: str) -> Iterator[Advance]:
         """One stage of a run; its wall time is added up in `seconds`."""
         started = time.perf_counter()
-        advance = self._display.start(title)
+        heard = _advance.set(self._display.start(title) if self._display else unheard)
         try:
-            yield advance
+            yield _advance.get()
         finally:
+            _advance.reset(heard)
             seconds = time.perf_counter() - started
             self.seconds[title] = self.seconds.get(title, 0.0) + seconds
-            self._display.finish(title, seconds)
+            if self._display:
+                self._display.finish(title, seconds)
 
     def tell(self, text: str) -> None:
         """Say what is done, before something long begins."""
-        self._display.tell(text)
+        if self._display:
+            self._display.tell(text)
 
     def warn(self, texts: Sequence[str]) -> None:
         """Show what the steward should know before the run goes on."""
-        for text in texts:
-            self._display.warn(text)
+        if self._display:
+            for text in texts:
+                self._display.warn(text)
+
+
+# --- progress of what runs now ---
+
+_reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)
+_advance: ContextVar[Advance] = ContextVar("advance", default=unheard)
+
+
+@contextmanager
+def shown_on(display: Display) -> Iterator[None]:
+    """Inside, `stage` and `advance` of this thread are shown on `display`.
+
+    >>> with stage("read"):  # nobody listens
+    ...     advance(1, 2)
+    """
+    token = _reporter.set(Reporter(display))
+    try:
+        yield
+    finally:
+        _reporter.reset(token)
+
+
+def current() -> Reporter:
+    """Return the reporter of the command that runs; where there is none, one that shows nothing."""
+    return _reporter.get() or Reporter()
+
+
+@contextmanager
+def stage(title: str) -> Iterator[Advance]:
+    """One stage of what runs, shown where `shown_on` says so."""
+    with current().stage(title) as told:
+        yield told
+
+
+def advance(done: int, total: int, what: str = "", /) -> None:
+    """Say how far the innermost stage is, if one runs."""
+    _advance.get()(done, total, what)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from synthdp.api.bundle import Bundle, cards_html
 from synthdp.errors import extra_named
+from synthdp.progress import current, stage
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.bundle.audit_record import AuditRecord
+    from synthdp.ledger.entries import Balance
     from synthdp.release.job import ReleaseOutcome
     from synthdp.spec.model import ReleaseSpec
 
@@ -121,32 +123,42 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
-        from synthdp.ledger.connect import (
-            balance_of,
-            check_affordable,
-            check_domain_from,
-            entries_of,
-            other_ids,
-        )
+        from synthdp.ledger.connect import balance_of, check_affordable
+
+        check_affordable(self.content, balance_of(self.content, self.path))
+        return self.planned(what_if, rehearse=rehearse)[0]
+
+    def planned(
+        self, what_if: Sequence[float] = (), *, rehearse: bool = False
+    ) -> tuple[BudgetPlan, Balance]:
+        """The plan, whether or not the ledger allows it, and what the ledger says.
+
+        >>> import synthdp
+        >>> planned, balance = synthdp.Spec.load("clinic.yaml").planned()
+        >>> planned.ledger["spent_before"] == balance.epsilon
+        True
+        """
+        from synthdp.ledger.connect import balance_of, check_domain_from, entries_of, other_ids
         from synthdp.release.plan_view import plan_facts
         from synthdp.verify.at_hand import check_nearby
 
-        dataset = self.content.dataset.id
-        entries, balance = entries_of(self.content, self.path), balance_of(self.content, self.path)
-        check_domain_from(self.content, entries)
+        spec, dataset = self.content, self.content.dataset.id
+        entries, balance = entries_of(spec, self.path), balance_of(spec, self.path)
         check_nearby(entries, dataset, Path("releases") / dataset)
-        check_affordable(self.content, balance)
-        warnings = other_ids(self.content, entries)
-        facts = plan_facts(self.content, balance, warnings=warnings)
+        check_domain_from(spec, entries)
+        facts = plan_facts(spec, balance, warnings=other_ids(spec, entries))
         if what_if:
             from synthdp.release.what_if import what_if as at_epsilons
 
-            facts |= {"what_if": at_epsilons(self.text, [float(e) for e in what_if])}
+            epsilons = [float(epsilon) for epsilon in what_if]
+            with stage("what if") as progress:
+                facts |= {"what_if": at_epsilons(self.text, epsilons, progress=progress)}
         if rehearse:
             from synthdp.release.rehearse import rehearse as on_simulated_rows
 
-            facts |= {"rehearsal": on_simulated_rows(self.content)}
-        return BudgetPlan.of_facts(facts)
+            with stage("rehearse") as progress:
+                facts |= {"rehearsal": on_simulated_rows(spec, progress=progress)}
+        return BudgetPlan.of_facts(facts), balance
 
     @extra_named()
     def inspect(self, df: pd.DataFrame | None = None, *, examples: bool = False) -> pd.DataFrame:
@@ -219,7 +231,20 @@ class Spec:
         target = (
             Path("releases") / spec.content.dataset.id if out is None else Path(out)
         ).absolute()
-        return run_release(spec.path, spec.text, df, out=target, force=force, attack=attack)
+        from synthdp.release.run import release
+
+        # Both paths are absolute: the working folder may change while the run lasts.
+        return Release.of_outcome(
+            release(
+                spec.path,
+                text=spec.text,
+                out=target,
+                force=force,
+                attack=attack,
+                reporter=current(),
+                **_sealed(df),
+            )
+        )
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""
@@ -265,13 +290,11 @@ def _yaml(content: Mapping[str, Any]) -> str:
 
 
 # --- plan ---
-#
-# What a release would spend and cost. Nothing here comes from rows.
 
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """Every planned spend, and the ledger before and after; made by `Spec.plan`.
+    """Every planned spend, and the ledger before and after; made by `Spec.plan`, without any row.
 
     `epsilon` is what all spends compose to, and is the release's guarantee at `delta`. The spec
     allows `epsilon_allowed`.
@@ -351,8 +374,7 @@ class BudgetPlan:
         >>> [answers["kind"] for answers in rehearsed["answers"]]
         ['means', 'shares', 'pair shares']
         """
-        rehearsal: Mapping[str, Any] | None = self.facts.get("rehearsal")
-        return rehearsal
+        return cast("Mapping[str, Any] | None", self.facts.get("rehearsal"))
 
     @property
     def ledger(self) -> Mapping[str, float | None]:
@@ -362,8 +384,7 @@ class BudgetPlan:
         >>> synthdp.Spec.load("clinic.yaml").plan().ledger["cap"]
         9.0
         """
-        ledger: Mapping[str, float | None] = self.facts["ledger"]
-        return ledger
+        return cast("Mapping[str, float | None]", self.facts["ledger"])
 
     def to_json(self) -> dict[str, Any]:
         """The object that `synthdp plan --json` prints.
@@ -374,58 +395,56 @@ class BudgetPlan:
         """
         return dict(self.facts)
 
+    def __str__(self) -> str:
+        from synthdp.api.text import plan_text
+
+        return plan_text(self.facts)
+
     def _repr_html_(self) -> str:
         from synthdp.report.sections import ReportTable
         from synthdp.report.verdicts import Verdict
 
         facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
         cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
-        cards = [
-            Verdict(
+        allowed = f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g}"
+        told = (
+            (
                 "Guarantee",
                 f"epsilon {self.epsilon:.4f}",
-                f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g};"
-                f" {facts['adjacency']} neighbours",
+                f"{allowed}; {facts['adjacency']} neighbours",
             ),
-            Verdict(
+            (
                 "Ledger",
                 f"{ledger['spent_after']:g} after this release",
                 f"{ledger['spent_before']:g} before, {cap}",
             ),
-            Verdict(
+            (
                 "Expected cost",
                 f"{expected['cpu_seconds']:g} CPU seconds",
                 f"and {expected['memory_mb']} MB, for measuring, fitting and sampling",
             ),
-        ]
-        quality = facts["quality"]
-        cards.append(
-            Verdict(
+            (
                 "Expected quality",
-                f"TV1 about {quality['tv1']:.2g}",
+                f"TV1 about {facts['quality']['tv1']:.2g}",
                 "mean total variation of single columns, by public facts and the planned noise",
-            )
-        )
-        spends = ReportTable(
-            "Spends, each with its epsilon alone",
-            ("spend", "epsilon alone", "mechanism", "serves"),
-            tuple(
-                (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
-                for s in facts["spends"]
             ),
         )
-        tables, notes = [spends], (*facts.get("notes", ()), *self.warnings)
+        rows = [
+            (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
+            for s in facts["spends"]
+        ]
+        head: Sequence[str] = ("spend", "epsilon alone", "mechanism", "serves")
+        tables = [ReportTable("Spends, each with its epsilon alone", tuple(head), tuple(rows))]
         if "what_if" in facts:
             from synthdp.release.what_if import figures_table
 
-            head, rows = figures_table(facts["what_if"])
-            tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, rows))))
+            head, figures = figures_table(facts["what_if"])
+            tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, figures))))
+        cards, notes = [Verdict(*card) for card in told], (*facts.get("notes", ()), *self.warnings)
         return cards_html(f"Plan for {self.dataset}", cards, tables=tables, notes=notes)
 
 
 # --- release ---
-#
-# A finished release, and the two ways to one: a new run, and an interrupted one that goes on.
 
 
 @dataclass(frozen=True)
@@ -455,6 +474,7 @@ class Release:
     gates: tuple[tuple[str, str], ...]
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
+    outcome: ReleaseOutcome = field(repr=False, compare=False)
 
     @classmethod
     def of_outcome(cls, outcome: ReleaseOutcome) -> Release:
@@ -475,7 +495,25 @@ class Release:
             gates=tuple((v.gate.metric, v.bound) for v in outcome.verdicts),
             seconds=outcome.seconds,
             warnings=outcome.warnings,
+            outcome=outcome,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `synthdp release --json` prints.
+
+        >>> import synthdp
+        >>> made = synthdp.Spec.load("clinic.yaml").release(out="releases/as-json")
+        >>> made.to_json()["gates"]
+        [{'metric': 'tv1_noisy', 'bound': 'at most 1', 'passed': True}]
+        """
+        from synthdp.api.text import outcome_facts
+
+        return outcome_facts(self.outcome)
+
+    def __str__(self) -> str:
+        from synthdp.api.text import outcome_text
+
+        return outcome_text(self.outcome)
 
     def _repr_html_(self) -> str:
         from synthdp.report.verdicts import Verdict
@@ -523,7 +561,9 @@ def resume(
     from synthdp.release.run import resume as resume_run
 
     spec_path, folder = None if spec is None else Path(spec), Path(out).absolute()
-    return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
+    return Release.of_outcome(
+        resume_run(folder, spec_path=spec_path, attack=attack, reporter=current(), **_sealed(df))
+    )
 
 
 @extra_named()
@@ -549,34 +589,7 @@ def attack(out: str | Path, df: pd.DataFrame | None = None) -> Release:
     """
     from synthdp.release.run import run_attack
 
-    return Release.of_outcome(run_attack(Path(out).absolute(), **_sealed(df)))
-
-
-def run_release(
-    spec_path: Path,
-    text: str,
-    df: pd.DataFrame | None,
-    *,
-    out: Path,
-    force: bool,
-    attack: Literal["now", "later"] = "now",
-) -> Release:
-    """Run the spec `text`, whose relative paths start from the folder of `spec_path`.
-
-    Both paths are absolute: the working folder may change while the run lasts.
-
-    `Spec.release` is the way to call it.
-
-    >>> path, out = Path("clinic.yaml").absolute(), Path("releases/third").absolute()
-    >>> made = run_release(path, path.read_text(), None, out=out, force=False)
-    >>> made.bundle.path == out / "bundle"
-    True
-    """
-    from synthdp.release.run import release
-
-    return Release.of_outcome(
-        release(spec_path, text=text, out=out, force=force, attack=attack, **_sealed(df))
-    )
+    return Release.of_outcome(run_attack(Path(out).absolute(), reporter=current(), **_sealed(df)))
 
 
 def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:
@@ -584,11 +597,6 @@ def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:
     from synthdp.privacy.readers.files import seal_dataframe
 
     return {} if df is None else {"given": seal_dataframe(df)}
-
-
-# --- audit ---
-#
-# Try to refute what a spec's mechanisms, or a bundle, claim.
 
 
 @extra_named()

@@ -1,6 +1,4 @@
-"""What each dataset has spent, against its cap: as facts, as text and as a picture.
-
-The facts say on what it was spent, and by whom.
+"""What each dataset has spent, on what and by whom, against its cap: as facts, text and a picture.
 
 Reservations of a dataset add up (`ledger.ledger` has the proof), so that each begins where the one
 before it ended: the picture is a waterfall. Everything here is public or the steward's own;
@@ -10,14 +8,13 @@ nothing comes out of rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from synthdp.cli.text import render, table
+from synthdp.api.text import render, table
 from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
-from synthdp.ledger.entries import Entry
 from synthdp.ledger.ledger import Ledger
 from synthdp.spec.addresses import (
     from_folder,
@@ -29,10 +26,10 @@ from synthdp.spec.addresses import (
 
 Facts = Mapping[str, Any]
 
-UNSTATED = "not stated"
 
-
-# --- facts ---
+def shown_ledger(ledger: str) -> str:
+    """A ledger's path or URL as a page may show it."""
+    return shown_address(ledger) if "://" in ledger else shown_path(ledger)
 
 
 def open_book(ledger: str) -> Ledger:
@@ -52,11 +49,9 @@ def open_book(ledger: str) -> Ledger:
     file = sqlite_file(address)
     if file is not None and not file.exists():
         raise BudgetError(
-            f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}",
-            hint=(
-                "the first release makes it, in .synthdp/ledger.db beside the spec; name another"
-                " place with --ledger"
-            ),
+            f"no ledger at {shown_ledger(ledger)}",
+            hint="the first release makes it, in .synthdp/ledger.db beside the spec; name another"
+            " place with --ledger",
         )
     book = Ledger(address)
     book.verify_chain()
@@ -80,109 +75,69 @@ def budget_facts(book: Ledger, dataset: str | None) -> list[dict[str, Any]]:
 
 def _dataset_facts(book: Ledger, name: str) -> dict[str, Any]:
     entries, balance = book.entries(dataset=name), book.balance(name)
+    runs, units = list[dict[str, Any]](), set[str]()
+    for entry in entries:
+        if entry.kind != "reserve":
+            continue
+        own = [other for other in entries if other.run == entry.run]
+        runs.append(
+            {
+                "run": entry.run,
+                "at": entry.at,
+                "by": entry.body.get("by") or "not stated",
+                "epsilon": entry.body["epsilon"],
+                "delta": entry.body["delta"],
+                "on": [e.body["purpose"] for e in own if e.kind == "charge"],
+                "settled": any(e.kind == "settle" for e in own),
+            }
+        )
+        units |= {entry.body["unit"]} if "unit" in entry.body else set()
     return {
         "dataset": name,
         "epsilon": balance.epsilon,
         "delta": balance.delta,
         "cap_epsilon": balance.cap_epsilon,
         "cap_delta": balance.cap_delta,
-        "runs": [
-            _run_facts(e, [other for other in entries if other.run == e.run])
-            for e in entries
-            if e.kind == "reserve"
-        ],
-        "units": sorted(
-            {e.body["unit"] for e in entries if e.kind == "reserve" and "unit" in e.body}
-        ),
+        "runs": runs,
+        "units": sorted(units),
     }
-
-
-def _run_facts(reservation: Entry, own: Sequence[Entry]) -> dict[str, Any]:
-    return {
-        "run": reservation.run,
-        "at": reservation.at,
-        "by": reservation.body.get("by") or UNSTATED,
-        "epsilon": reservation.body["epsilon"],
-        "delta": reservation.body["delta"],
-        "on": [e.body["purpose"] for e in own if e.kind == "charge"],
-        "settled": any(e.kind == "settle" for e in own),
-    }
-
-
-# --- text ---
 
 
 def budget_text(facts: Sequence[Facts]) -> str:
     """A table for each dataset: what every run took, and what all runs up to it took together."""
-    return "\n\n".join(_dataset_text(data) for data in facts)
+    return "\n\n".join(map(_dataset_text, facts))
 
 
 def _dataset_text(data: Facts) -> str:
-    # What a steward wrote is escaped before rich would drop what cannot be seen of it.
-    rows = [
-        (
-            _day(run),
-            printable(_by(run)),
-            f"{run['epsilon']:.4g}",
-            f"{end:.4g}",
-            run["run"],
-            _state(run),
-        )
-        for run, end in zip(data["runs"], _ends(data)[1:], strict=True)
-    ]
-    left = _left(data)
-    if left is not None:
+    rows = []
+    for run, end in zip(data["runs"], _ends(data)[1:], strict=True):
+        state = "settled" if run["settled"] else "open: resume it, its budget is taken"
+        on = f"{', '.join(run['on']) or 'nothing yet'} ({state})"
+        # What a steward wrote is escaped before rich would drop what cannot be seen of it.
+        by = printable(shortened(run["by"], most=24))
+        epsilon, together = f"{run['epsilon']:.4g}", f"{end:.4g}"
+        rows.append((run["at"][:10], by, epsilon, together, run["run"], on))
+    if (left := _left(data)) is not None:
         rows.append(("", "left", f"{left:.4g}", f"{data['cap_epsilon']:.4g}", "", ""))
     header = ("reserved", "by", "epsilon", "together", "run", "on")
-    headline = (
-        f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta"
-        f" {data['delta']:g}{_of(data['cap_delta'])}"
-    )
+    cap = "" if data["cap_delta"] is None else f" of {data['cap_delta']:g}"
+    headline = f"{_headline(data)}; delta {data['delta']:g}{cap}"
     return "\n".join([headline, render(table(header, rows, numbers=[2, 3])), *_warnings(data)])
 
 
-def _day(run: Facts) -> str:
-    return str(run["at"][:10])
-
-
-def _by(run: Facts) -> str:
-    return shortened(run["by"], most=24)
-
-
-def _who(run: Facts) -> str:
-    return f"{_day(run)} {_by(run)}"
-
-
-def _state(run: Facts) -> str:
-    on = ", ".join(run["on"]) or "nothing yet"
-    return f"{on} ({'settled' if run['settled'] else 'open: resume it, its budget is taken'})"
+def _headline(data: Facts) -> str:
+    left = _left(data)
+    cap = ", no cap" if left is None else f", of {data['cap_epsilon']:g}, {left:.4g} left"
+    return f"{data['dataset']}: epsilon {data['epsilon']:g} spent{cap}"
 
 
 def _ends(data: Facts) -> list[float]:
-    ends = [0.0]
-    for run in data["runs"]:
-        ends.append(ends[-1] + run["epsilon"])
-    return ends
-
-
-def _scale(data: Facts) -> float:
-    return max(data["epsilon"], data["cap_epsilon"] or 0.0) or 1.0
+    """Where each run begins, and where the last one ends."""
+    return list(accumulate((run["epsilon"] for run in data["runs"]), initial=0.0))
 
 
 def _left(data: Facts) -> float | None:
     return None if data["cap_epsilon"] is None else max(data["cap_epsilon"] - data["epsilon"], 0.0)
-
-
-def _of(cap: float | None) -> str:
-    return "" if cap is None else f" of {cap:g}"
-
-
-def _against(data: Facts) -> str:
-    return (
-        ", no cap"
-        if data["cap_epsilon"] is None
-        else f", of {data['cap_epsilon']:g}, {_left(data):.4g} left"
-    )
 
 
 def _warnings(data: Facts) -> list[str]:
@@ -210,13 +165,11 @@ def budget_svg(facts: Sequence[Facts]) -> str:
         drawn, y = _waterfall(data, y)
         body += drawn
         y += ROW
-    spent = "; ".join(f"{d['dataset']}: epsilon {d['epsilon']:g} spent{_against(d)}" for d in facts)
-    title = "Privacy budget: what was spent, on what, and by whom"
     return frame(
         body,
         name="budget",
-        title=title,
-        description=spent or "nothing was spent",
+        title="Privacy budget: what was spent, on what, and by whom",
+        description="; ".join(map(_headline, facts)) or "nothing was spent",
         width=LEFT + WIDTH + RIGHT,
         height=int(y),
     )
@@ -224,65 +177,37 @@ def budget_svg(facts: Sequence[Facts]) -> str:
 
 def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
     """Shapes of one dataset, from `y` down, and where they end."""
-    unit = WIDTH / _scale(data)
-    out = [
-        label(
-            14,
-            y,
-            f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}",
-            size=15,
-            bold=True,
-        )
-    ]
+    unit = WIDTH / (max(data["epsilon"], data["cap_epsilon"] or 0.0) or 1.0)
+    out = [label(14, y, _headline(data), size=15, bold=True)]
     top, left = y + 10, _left(data)
+
+    def row(name: str, start: float, length: float, fill: str, edge: str, told: str) -> None:
+        out.append(label(LEFT - 10, y + 5, name, anchor="end"))
+        out.append(
+            f'<rect x="{LEFT + start * unit:.1f}" y="{y - 8:.1f}"'
+            f' width="{max(length * unit, 1):.1f}" height="16" fill="{fill}" stroke="{edge}"'
+            ' stroke-width="0.6"/>'
+        )
+        out.append(label(LEFT + WIDTH + 14, y + 5, told))
+
     for run, (start, end) in zip(data["runs"], pairwise(_ends(data)), strict=True):
         y += ROW
-        colour, at = COOL if run["settled"] else FAINT, LEFT + end * unit
-        purposes = ", ".join(run["on"]) or "nothing yet"
-        still_open = "" if run["settled"] else " (open)"
-        out += [
-            label(LEFT - 10, y + 5, _who(run), anchor="end"),
-            _box(LEFT + start * unit, y - 8, (end - start) * unit, colour),
-            label(
-                LEFT + WIDTH + 14,
-                y + 5,
-                shortened(f"{run['epsilon']:g}: {purposes}{still_open}", most=44),
-            ),
-        ]
-        out += (
-            [line(at, y - 8, at, y + ROW + 8, colour=FAINT, width=0.8)]
-            if run is not data["runs"][-1] or left is not None
-            else []
-        )
+        what = ", ".join(run["on"]) or "nothing yet"
+        told = f"{run['epsilon']:g}: {what}{'' if run['settled'] else ' (open)'}"
+        who = f"{run['at'][:10]} {shortened(run['by'], most=24)}"
+        fill = COOL if run["settled"] else FAINT
+        row(who, start, end - start, fill, INK, shortened(told, most=44))
+        if run is not data["runs"][-1] or left is not None:
+            at = LEFT + end * unit
+            out.append(line(at, y - 8, at, y + ROW + 8, colour=FAINT, width=0.8))
     if left is not None:
         y, cap = y + ROW, LEFT + data["cap_epsilon"] * unit
-        out += [
-            label(LEFT - 10, y + 5, "left", anchor="end"),
-            _box(LEFT + data["epsilon"] * unit, y - 8, left * unit, "none", edge=FAINT),
-        ]
-        out += [
-            label(LEFT + WIDTH + 14, y + 5, f"{left:.4g}"),
-            line(cap, top, cap, y + 14, colour=HOT, width=2),
-        ]
-        out.append(
-            label(
-                cap,
-                y + 28,
-                f"cap {data['cap_epsilon']:g}",
-                anchor="middle",
-                size=11,
-                colour=HOT,
-            )
-        )
+        row("left", data["epsilon"], left, "none", FAINT, f"{left:.4g}")
+        out.append(line(cap, top, cap, y + 14, colour=HOT, width=2))
+        named = f"cap {data['cap_epsilon']:g}"
+        out.append(label(cap, y + 28, named, anchor="middle", size=11, colour=HOT))
         y += 14
     for warning in _warnings(data):
         y += ROW
         out.append(label(14, y, shortened(warning, most=150), size=12, colour=HOT))
     return out, y + ROW
-
-
-def _box(x: float, y: float, width: float, fill: str, *, edge: str = INK) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="16" fill="{fill}"'
-        f' stroke="{edge}" stroke-width="0.6"/>'
-    )

@@ -1,4 +1,4 @@
-"""Commands that ask a bundle for a number with its interval."""
+"""Commands on a bundle: numbers with intervals, rows, copies, exports, and a page over many."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from synthdp.cli.options import Json, show, write_file
+from synthdp.cli.options import BundleArgument, Json, say, show, working, write_file
 from synthdp.errors import OutputError
 from synthdp.spec.load.wording import many
 
 
 def answer(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    bundle: BundleArgument,
     query: Annotated[
         str | None,
         typer.Argument(
-            help=(
-                'The question, e.g. "mean(visits) where age >= 65 by sex" [default: every result'
-                " that the release paid for]."
-            ),
+            help='The question, e.g. "mean(visits) where age >= 65 by sex" [default: every result'
+            " that the release paid for].",
             show_default=False,
         ),
     ] = None,
@@ -30,45 +28,30 @@ def answer(
     """Answer a question from a bundle's noisy tables, with a 95% interval where there is one.
     Without a question, print what the release measured and paid for.
     """
-    from synthdp.cli.options import ProgressDisplay
-
-    if query is None:
-        _paid(bundle, as_json)
-        return
-    with ProgressDisplay():
+    with working():
         from synthdp.inference.answer import answer_bundle
-
-        found = answer_bundle(bundle, query)
-    show(found.to_json(), as_json=as_json, text=lambda: str(found))
-
-
-def _paid(bundle: Path, as_json: bool) -> None:
-    """Every result that a release paid for."""
-    from synthdp.cli.options import ProgressDisplay
-
-    with ProgressDisplay():
         from synthdp.inference.estimands import bundle_estimands
 
-        results = bundle_estimands(bundle)
-    texts = [str(result) for result in results] or [
-        'this release paid for no results of its own; ask it, e.g. with "count()"'
-    ]
-    facts = {"estimands": [result.to_json() for result in results]}
-    show(facts, as_json=as_json, text=lambda: "\n\n".join(texts))
+        found = None if query is None else answer_bundle(bundle, query)
+        paid = bundle_estimands(bundle) if query is None else ()
+    if found:
+        show(found, as_json=as_json)
+        return
+    facts = {"estimands": [result.to_json() for result in paid]}
+    none = 'this release paid for no results of its own; ask it, e.g. with "count()"'
+    show(facts, as_json=as_json, text=lambda: "\n\n".join(map(str, paid)) or none)
 
 
 def effect(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    bundle: BundleArgument,
     treatment: Annotated[str, typer.Option("--treatment", help="The column that acts.")],
     outcome: Annotated[str, typer.Option("--outcome", help="The column that it acts on.")],
     adjust: Annotated[
         list[str] | None,
         typer.Option(
             "--adjust",
-            help=(
-                "Columns to adjust for, with commas between them, or none; may be repeated"
-                " [default: a set that the graph allows]."
-            ),
+            help="Columns to adjust for, with commas between them, or none; may be repeated"
+            " [default: a set that the graph allows].",
         ),
     ] = None,
     reference: Annotated[
@@ -84,38 +67,76 @@ def effect(
     """Estimate the effect of one column on another by a bundle's graph and noisy tables, with a 95%
     interval where there is one.
     """
-    from synthdp.cli.options import ProgressDisplay
-
-    with ProgressDisplay():
+    with working():
         from synthdp.inference.effect import effect_of_bundle
         from synthdp.inference.effect_query import EffectQuery
 
-        columns = None if adjust is None else _columns(bundle, adjust)
+        given = () if adjust in (None, ["none"]) else _columns(bundle, adjust or [])
+        columns = None if adjust is None else given
         found = effect_of_bundle(bundle, EffectQuery(treatment, outcome, columns, reference, level))
-    show(found.to_json(), as_json=as_json, text=lambda: str(found))
+    show(found, as_json=as_json)
 
 
 def _columns(bundle: Path, given: list[str]) -> tuple[str, ...]:
-    """Names of columns; the word none alone stands for no column."""
     from synthdp.spec.expressions.parsed import listed_names
     from synthdp.spec.load.loader import load_spec
 
-    if given == ["none"]:
-        return ()
     known = load_spec(bundle / "spec.yaml").columns
     return tuple(name for text in given for name in listed_names(text, known))
 
 
-# --- copies ---
-#
-# The command that writes copies of a bundle's columns, whose pooled analyses are right.
+def sample(
+    bundle: BundleArgument,
+    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="File to write, .csv or .parquet [default: CSV on stdout]."),
+    ] = None,
+    do: Annotated[
+        list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--given",
+            help="Condition on an observed COLUMN=VALUE, or on what a constraint could say, such as"
+            " age >= 65 and not smoker; may be repeated.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw rows from a bundle's model, free of charge; with --do under an intervention, with
+    --given of those that were observed so.
+    """
+    from synthdp.sample.files import check_file, write_blocks
+    from synthdp.sample.sampler import Sampler, generator
+
+    if out is not None:
+        check_file(out)
+    elif as_json:
+        hint = "give --out FILE.csv or FILE.parquet"
+        raise OutputError("--json prints facts where the rows would go", hint=hint)
+    sampler, do, given = Sampler.of_bundle(bundle), do or [], given or []
+    warnings = [warning] if (warning := sampler.warning(do)) else []
+    for text in warnings:
+        say(f"warning: {text}", err=True)
+    with working("sample"):
+        blocks = sampler.sample(rows, do=do, given=given, rng=generator(seed))
+        write_blocks(blocks, sampler.columns, out)
+    if out is not None:
+        facts = {"file": str(out), "rows": rows, "do": do, "given": given, "seed": seed}
+        facts |= {"calibrated": sampler.calibrated(do), "warnings": warnings}
+        show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
 
 
 STATEMENT = "spanned.json"
 
 
 def copies(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    bundle: BundleArgument,
     out: Annotated[Path, typer.Option("--out", help="New folder for the copies.")],
     columns: Annotated[
         str | None,
@@ -134,54 +155,30 @@ def copies(
     """Write copies of some columns whose pooled analyses have right 95% intervals for what a
     bundle's noisy tables span; spanned.json says for what.
     """
-    from synthdp.cli.options import ProgressDisplay
     from synthdp.inference.copies import copies_of
-    from synthdp.progress import Reporter
     from synthdp.sample.files import write_blocks
-    from synthdp.spec.expressions.parsed import listed_names
-    from synthdp.spec.load.loader import load_spec
 
-    check_folder(out)
-    names = (
-        None if columns is None else listed_names(columns, load_spec(bundle / "spec.yaml").columns)
-    )
-    with ProgressDisplay() as display, Reporter(display).stage("fit"):
-        found = copies_of(bundle, m, columns=names, rows=rows, seed=seed)
-    make_folder(out)
-    with ProgressDisplay() as display, Reporter(display).stage("copies") as progress:
-        for i, table in enumerate(found, 1):
-            write_blocks(iter([table]), found.columns, out / f"copy-{i:0{len(str(m))}d}.csv")
-            progress(i, m)
-    write_file(out / STATEMENT, json.dumps(found.spanned, indent=1) + "\n", option="--out")
-    facts = {"folder": str(out), "seed": seed, **found.spanned}
-    show(facts, as_json=as_json, text=lambda: copies_text(out, found.spanned))
-
-
-def check_folder(out: Path) -> None:
-    """Check that copies can go to a folder of their own.
-
-    Raises:
-        OutputError: it holds something, or is a file.
-    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(
             f"{out}: is a file, or a folder that holds something",
             hint="name a new folder with --out: copies of two runs must not be pooled",
         )
-
-
-def make_folder(out: Path) -> None:
-    """Make the folder, and those that it lies in.
-
-    Raises:
-        OutputError: it cannot be made.
-    """
+    names = None if columns is None else _columns(bundle, [columns])
+    with working("fit"):
+        found = copies_of(bundle, m, columns=names, rows=rows, seed=seed)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
             f"cannot make {out}: {error.strerror}", hint="choose another folder with --out"
         ) from None
+    with working("copies") as progress:
+        for i, table in enumerate(found, 1):
+            write_blocks(iter([table]), found.columns, out / f"copy-{i:0{len(str(m))}d}.csv")
+            progress(i, m)
+    write_file(out / STATEMENT, json.dumps(found.spanned, indent=1) + "\n", option="--out")
+    facts = {"folder": str(out), "seed": seed, **found.spanned}
+    show(facts, as_json=as_json, text=lambda: copies_text(out, found.spanned))
 
 
 def copies_text(out: Path, spanned: dict[str, Any]) -> str:
@@ -206,13 +203,8 @@ def copies_text(out: Path, spanned: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"- {said}" for said in spanned["about"])])
 
 
-# --- export ---
-#
-# `synthdp export`: a bundle's table into a database.
-
-
 def export(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    bundle: BundleArgument,
     to: Annotated[
         str,
         typer.Option(
@@ -234,20 +226,13 @@ def export(
     """Verify a bundle, and write its synthetic rows as a typed table of a database."""
     from dataclasses import asdict
 
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
     from synthdp.sample.warehouse import write_table
 
-    with ProgressDisplay() as display, Reporter(display).stage("export") as progress:
-        done = write_table(bundle, to, table, replace=replace, key=key, progress=progress)
+    with working("export"):
+        done = write_table(bundle, to, table, replace=replace, key=key)
     verb = "replaced" if done.replaced else "made"
     text = f"{done.database}: {verb} the table {done.table} with {done.rows:,} verified rows"
     show(asdict(done), as_json=as_json, text=lambda: text)
-
-
-# --- index ---
-#
-# `synthdp index`: a page over a folder of releases.
 
 
 DEFAULT_LEDGER = ".synthdp/ledger.db"
@@ -282,54 +267,9 @@ def index(
     from datetime import UTC, datetime
 
     from synthdp.bundle.signing import load_public_key
-    from synthdp.cli.budget import open_book
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.report.index import render_index
+    from synthdp.cli.budget import open_book, shown_ledger
+    from synthdp.report.index import MARK, render_index
     from synthdp.verify.releases import index_of
-
-    page = _target(folder, out)
-    verify = verify or key is not None
-    if ledger is None and Path(DEFAULT_LEDGER).exists():
-        ledger = DEFAULT_LEDGER
-    with ProgressDisplay() as display, Reporter(display).stage("index") as progress:
-        content = index_of(
-            folder,
-            page=page,
-            now=datetime.now(UTC),
-            verify=verify,
-            key=None if key is None else load_public_key(key),
-            ledger=() if ledger is None else open_book(ledger).entries(),
-            ledger_name=_ledger_name(ledger),
-            progress=progress,
-        )
-    write_file(page, render_index(content), option="--out")
-    bundles = sum(len(dataset.bundles) for dataset in content.datasets)
-    lines = [
-        f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}",
-        *(f"damaged: {place}: {reasons[0]}" for place, reasons in content.damaged),
-    ]
-    facts = {"index": str(page)} | asdict(content)
-    show(facts, as_json=as_json, text=lambda: "\n".join(lines))
-
-
-def _ledger_name(ledger: str | None) -> str:
-    """A ledger as a page may show it."""
-    from synthdp.spec.addresses import shown_address, shown_path
-
-    if ledger is None:
-        return ""
-    return shown_address(ledger) if "://" in ledger else shown_path(ledger)
-
-
-def _target(folder: Path, out: Path | None) -> Path:
-    """The file to write; another's page is not replaced.
-
-    Raises:
-        OutputError: there is no such folder, or the file holds something else.
-    """
-    from synthdp.errors import OutputError
-    from synthdp.report.index import MARK
 
     if not folder.is_dir():
         raise OutputError(f"{folder} is not a folder", hint="give a folder with releases below it")
@@ -339,4 +279,24 @@ def _target(folder: Path, out: Path | None) -> Path:
             f"{page} is no index of synthdp, so it is never replaced",
             hint="choose another file with --out",
         )
-    return page
+    verify = verify or key is not None
+    if ledger is None and Path(DEFAULT_LEDGER).exists():
+        ledger = DEFAULT_LEDGER
+    with working("index") as progress:
+        content = index_of(
+            folder,
+            page=page,
+            now=datetime.now(UTC),
+            verify=verify,
+            key=None if key is None else load_public_key(key),
+            ledger=() if ledger is None else open_book(ledger).entries(),
+            ledger_name="" if ledger is None else shown_ledger(ledger),
+            progress=progress,
+        )
+    write_file(page, render_index(content), option="--out")
+    bundles = sum(len(dataset.bundles) for dataset in content.datasets)
+    lines = [
+        f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}",
+        *(f"damaged: {place}: {reasons[0]}" for place, reasons in content.damaged),
+    ]
+    show({"index": str(page)} | asdict(content), as_json=as_json, text=lambda: "\n".join(lines))

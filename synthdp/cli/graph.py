@@ -7,14 +7,22 @@ budget. Exit codes are those of `synthdp`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli.options import Json, say, shown_graph, write_file
+from synthdp.cli.options import Json, say, shown_graph, working, write_file
 from synthdp.cli.options import show as tell
-from synthdp.spec.load.wording import up
+from synthdp.progress import current
+from synthdp.spec.load.wording import many, up
+
+if TYPE_CHECKING:
+    from synthdp.graph.causal import CausalGraph, GraphEdge
+    from synthdp.graph.diff import GraphDifference
+    from synthdp.graph.validation import ValidationReport
+    from synthdp.release.graph_only import GraphOutcome
 
 graph_app = typer.Typer(
     help="Show, convert, compare, learn and validate causal graphs.",
@@ -60,7 +68,6 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Show a graph, or convert it; free of charge, reads no rows."""
-    from synthdp.cli.graph_text import graph_text
     from synthdp.graph.formats import WRITERS, read_graph
 
     form = form or ("json" if as_json else None)
@@ -68,15 +75,13 @@ def show(
     if around is not None:
         graph = graph.around(around, depth=depth)
     text = graph_text(graph) if form is None else WRITERS[form](graph)
-    if out is None and form is None:
+    if out is not None:
+        write_file(out, text, option="--out")
+        say(f"wrote {out}", err=True)
+    elif form is None or sys.stdout.isatty():
         say(text.rstrip("\n"))
-        return
-    if out is None:
-        # a program gets every character as it is
-        say(text.rstrip("\n")) if sys.stdout.isatty() else typer.echo(text, nl=False)
-        return
-    write_file(out, text, option="--out")
-    say(f"wrote {out}", err=True)
+    else:
+        typer.echo(text, nl=False)  # a program gets every character as it is
 
 
 @graph_app.command(**shown_graph("diff"))
@@ -91,18 +96,15 @@ def diff(
     """Compare two graphs: links added, removed and turned, structural Hamming distance, F1 of
     arcs.
     """
-    from synthdp.cli.graph_text import difference_text
     from synthdp.drawing.graph import DIFFERENCE, draw
     from synthdp.graph.diff import difference
     from synthdp.graph.formats import read_graph
 
     found = difference(*(read_graph(path, lists=True) for path in (before, after)))
     if svg is not None:
-        write_file(
-            svg,
-            draw(found.picture(), title=f"{before.name} and {after.name}", styles=DIFFERENCE),
-            option="--svg",
-        )
+        title = f"{before.name} and {after.name}"
+        drawn = draw(found.picture(), title=title, styles=DIFFERENCE)
+        write_file(svg, drawn, option="--svg")
     tell(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
 
 
@@ -132,10 +134,8 @@ def orient(
     score: Annotated[
         Literal["table", "hsic", "spearman", "kendall", "iqr"],
         typer.Option(
-            help=(
-                "What is released: a noisy two-way table, which tells most; or one of the scores of"
-                " Kusner et al. (2016)."
-            )
+            help="What is released: a noisy two-way table, which tells most; or one of the scores"
+            " of Kusner et al. (2016)."
         ),
     ] = "table",
     out: Annotated[
@@ -150,53 +150,134 @@ def orient(
     """Say which of two numeric columns is the cause, by an additive noise model; spends the graph's
     share of the spec's budget.
     """
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
     from synthdp.release.graph_only import run_orientation
 
-    with ProgressDisplay() as display:
+    with working():
         job, found = run_orientation(
-            spec, (one, other), score=score, out=out, force=force, reporter=Reporter(display)
+            spec, (one, other), score=score, out=out, force=force, reporter=current()
         )
-    cost = {
-        "epsilon_planned": job.plan.epsilon_spent,
-        "epsilon_spent": job.spent.epsilon_spent,
-        "delta": job.plan.delta,
-        "run": job.folder.run,
-    }
-    words = (
+    planned, delta, run = job.plan.epsilon_spent, job.plan.delta, job.folder.run
+    cost = {"epsilon_planned": planned, "epsilon_spent": job.spent.epsilon_spent}
+    text = (
         f"{found.cause} -> {found.effect}: the scores without noise say the same with probability"
-        f" {found.probability:.3f} ({found.score})"
+        f" {found.probability:.3f} ({found.score})\n"
+        f"epsilon {up(planned)} at delta {delta:g}, run {run}"
     )
-    spent = (
-        f"epsilon {up(job.plan.epsilon_spent)} at delta {job.plan.delta:g}, run {job.folder.run}"
-    )
-    tell(found.to_json() | cost, as_json=as_json, text=lambda: f"{words}\n{spent}")
+    tell(found, as_json=as_json, text=lambda: text, **cost, delta=delta, run=run)
 
 
 def _run(
     spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool
 ) -> None:
-    from synthdp.cli.graph_text import outcome_text
-    from synthdp.cli.options import ProgressDisplay
     from synthdp.errors import GateError
-    from synthdp.progress import Reporter
     from synthdp.release.graph_only import run_graph
 
-    with ProgressDisplay() as display:
-        outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=Reporter(display))
-    tell(_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
-    if outcome.refused:
+    with working():
+        outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=current())
+    folder, refused = outcome.job.out, outcome.refused
+    more = {"folder": str(folder), "refused": refused is not None}
+    tell(outcome, as_json=as_json, text=lambda: outcome_text(outcome), **more)
+    if refused:
         privacy = outcome.job.spec.privacy
-        spent = (
-            f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another run pays"
-            " again"
-        )
-        raise GateError(
-            outcome.refused.message, hint=f"{spent}; see {outcome.job.out / 'graph.json'}"
-        )
+        spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent"
+        hint = f"{spent}, and another run pays again; see {folder / 'graph.json'}"
+        raise GateError(refused.message, hint=hint)
 
 
-def _facts(outcome: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = outcome.to_json()
-    return facts | {"folder": str(outcome.job.out), "refused": outcome.refused is not None}
+# --- text ---
+
+MAX_OPEN = 20  # pairs without an answer that a text names
+
+
+def graph_text(graph: CausalGraph) -> str:
+    """All links in column order of their effects, aligned; then groups and unseen causes."""
+    rank = {n: i for i, n in enumerate(graph.nodes)}
+    links = sorted(
+        (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
+    )
+    lines = [
+        f"{many(len(graph.nodes), 'column')}, {many(len(graph.directed), 'arrow')},"
+        f" {many(len(graph.undirected), 'link')} of unknown direction",
+        *_aligned([(_words(e), e.provenance) for e in links]),
+        *(f"group {name}: {', '.join(names)}" for name, names in graph.groups.items()),
+        *(f"unseen common cause: {', '.join(names)}" for names in graph.latent),
+    ]
+    if graph.pag is not None:
+        lines.append("if causes may be unseen (o: not known, <->: neither causes the other):")
+        lines += [f"  {link}{'   visible' if link.visible else ''}" for link in graph.pag]
+    if graph.open_pairs:
+        shown, more = graph.open_pairs[:MAX_OPEN], len(graph.open_pairs) - MAX_OPEN
+        named = ", ".join(" - ".join(pair) for pair in shown)
+        rest = f", and {more} more" if more > 0 else ""
+        lines.append(f"not enough evidence for or against: {named}{rest}")
+    return "\n".join(lines)
+
+
+def validation_text(found: ValidationReport) -> str:
+    """Every claim with its status, refuted ones first.
+
+    Each line has the largest effect that was not excluded, and the smallest that its test could
+    have detected.
+    """
+    from synthdp.graph.validation import validation_sentences
+
+    order = ("refuted", "undecided", "supported")
+    rows = []
+    for f in sorted(found.findings, key=lambda f: order.index(f.status)):
+        bounds = (f.answer.effect_upper, f.answer.detectable)
+        upper, least = (f"{b:.3g}" if b < float("inf") else "any" for b in bounds)
+        effect = f"effect {f.answer.effect:.3g}, at most {upper}, smallest detectable {least}"
+        rows.append((f.status, str(f.claim), effect))
+    counts = found.counts()
+    head = [
+        f"{kind}s: {', '.join(f'{n} {status}' for status, n in counts[kind].items())}"
+        for kind in ("arrow", "independence")
+    ]
+    told = validation_sentences(found.to_json(), len(found.graph.directed))
+    return "\n".join([*head, *told, *_aligned(rows)])
+
+
+def outcome_text(outcome: GraphOutcome) -> str:
+    """A finished graph run."""
+    cost: dict[str, Any] = outcome.to_json()["privacy"]
+    out, spent = outcome.job.out, cost["epsilon_spent"]
+    all_used = spent > cost["epsilon_planned"] * (1 - 1e-9)
+    used = "" if all_used else f" ({spent:.4f} used on this outcome, which is no bound)"
+    return "\n".join(
+        [
+            graph_text(outcome.graph),
+            *([validation_text(outcome.validation)] if outcome.validation else []),
+            f"epsilon {up(cost['epsilon_planned'])} of {cost['epsilon_allowed']:g} reserved (the"
+            f" graph's share), at delta {cost['delta']:g}{used}, run {cost['run']}",
+            f"graph    {out / 'graph.json'}, {out / 'graph.svg'}",
+            f"spec     {out / 'graph.yaml'}   (its `graph` section can be pasted into a spec; using"
+            " it costs nothing more)",
+        ]
+    )
+
+
+def difference_text(difference: GraphDifference) -> str:
+    """What differs, and by how much."""
+    kinds = {"added": difference.added, "removed": difference.removed}
+    return "\n".join(
+        [
+            f"{many(difference.common, 'link')} in common, {len(difference.added)} added,"
+            f" {len(difference.removed)} removed, {len(difference.turned)} turned",
+            *(f"{kind:<8} {_words(e)}" for kind, edges in kinds.items() for e in edges),
+            *(f"turned   {_words(a)}  is now  {_words(b)}" for a, b in difference.turned),
+            *(f"only in {side}: {', '.join(n)}" for side, n in difference.columns.items() if n),
+            f"structural Hamming distance {difference.distance}, F1 of arcs {difference.f1:.3f}",
+        ]
+    )
+
+
+def _words(edge: GraphEdge) -> str:
+    return f"{edge.cause} {'->' if edge.directed else '--'} {edge.effect}"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return [
+        "  " + "   ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -15,20 +15,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from synthdp.cli.bundle import answer, copies, effect, export, index
+from synthdp.cli.bundle import answer, copies, effect, export, index, sample
 from synthdp.cli.graph import graph_app
-from synthdp.cli.options import (
-    Commands,
-    Json,
-    begin,
-    say,
-    show,
-    show_error,
-    shown,
-    terminable,
-    write_file,
-)
-from synthdp.cli.plan import attack, plan, release, resume
+from synthdp.cli.options import Commands, begin, say, show_error, shown, terminable
+from synthdp.cli.plan import attack, budget, plan, release, resume
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, inspect, schema, validate
 from synthdp.errors import (
@@ -52,7 +42,7 @@ app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
 for command in (
     *(validate, schema, init, inspect, plan, release, resume, attack),
-    *(answer, effect, copies, index, export),
+    *(budget, sample, answer, effect, copies, index, export),
 ):
     app.command(**shown(command.__name__))(command)
 
@@ -73,141 +63,6 @@ def _options(
     ] = False,
 ) -> None:
     pass  # the option acts by itself; without a command, Typer prints the help
-
-
-@app.command(**shown("keygen"))
-def keygen(
-    folder: Annotated[Path, typer.Argument(help="Where to put the two files.")],
-    as_json: Json = False,
-) -> None:
-    """Make a key pair to sign bundles with; existing keys are never replaced."""
-    from synthdp.bundle.signing import make_keys
-
-    private, public = make_keys(folder)
-    show(
-        {"private": str(private), "public": str(public)},
-        as_json=as_json,
-        text=lambda: (
-            f"{private}: keep it secret; to sign releases, export SYNTHDP_SIGNING_KEY={private}\n"
-            f"{public}: publish it; others check with `synthdp verify BUNDLE --key {public.name}`"
-        ),
-    )
-
-
-@app.command(**shown("sample"))
-def sample(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="File to write, .csv or .parquet [default: CSV on stdout]."),
-    ] = None,
-    do: Annotated[
-        list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--given",
-            help=(
-                "Condition on an observed COLUMN=VALUE, or on what a constraint could say, such as"
-                " age >= 65 and not smoker; may be repeated."
-            ),
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Draw rows from a bundle's model, free of charge; with --do under an intervention, with
-    --given of those that were observed so.
-    """
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.errors import OutputError
-    from synthdp.progress import Reporter
-    from synthdp.sample.files import check_file, write_blocks
-    from synthdp.sample.sampler import Sampler, generator
-
-    if out is not None:
-        check_file(out)
-    elif as_json:
-        raise OutputError(
-            "--json prints facts where the rows would go",
-            hint="give --out FILE.csv or FILE.parquet",
-        )
-    sampler = Sampler.of_bundle(bundle)
-    warning = sampler.warning(do or [])
-    if warning:
-        say(f"warning: {warning}", err=True)
-    with ProgressDisplay() as display, Reporter(display).stage("sample") as progress:
-        blocks = sampler.sample(
-            rows, do=do or [], given=given or [], rng=generator(seed), progress=progress
-        )
-        write_blocks(blocks, sampler.columns, out)
-    if out is not None:
-        facts = {
-            "file": str(out),
-            "rows": rows,
-            "do": do or [],
-            "given": given or [],
-            "seed": seed,
-            "calibrated": sampler.calibrated(do or []),
-            "warnings": [warning] if warning else [],
-        }
-        show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
-
-
-@app.command(**shown("budget"))
-def budget(
-    dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
-    ledger: Annotated[
-        str, typer.Option(help="Ledger file or SQLAlchemy URL.")
-    ] = ".synthdp/ledger.db",
-    set_cap: Annotated[
-        tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")
-    ] = None,
-    check: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--check",
-            help=(
-                "A published bundle whose entries must still be there, one of each run; may be"
-                " repeated."
-            ),
-        ),
-    ] = None,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", help="Write the picture to this file too.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's
-    chain.
-    """
-    from synthdp.cli.budget import budget_facts, budget_svg, budget_text, open_book
-    from synthdp.errors import BudgetError
-    from synthdp.verify.at_hand import check_one_of_each_run, check_published
-
-    book = open_book(ledger)
-    checked = {str(bundle): check_published(book.entries(), bundle) for bundle in check or []}
-    check_one_of_each_run(check or [])
-    if set_cap is not None:
-        if dataset is None:
-            raise BudgetError("--set-cap needs a dataset id")
-        book.set_cap(dataset, epsilon=set_cap[0], delta=set_cap[1])
-    facts = budget_facts(book, dataset)
-    if svg is not None:
-        write_file(svg, budget_svg(facts), option="--svg")
-    confirmed = [
-        f"{bundle}: all {count} entries that it published are in the ledger"
-        for bundle, count in checked.items()
-    ]
-    show(
-        {"datasets": facts, "checked": checked},
-        as_json=as_json,
-        text=lambda: "\n".join([budget_text(facts), *confirmed]),
-    )
 
 
 def main() -> None:

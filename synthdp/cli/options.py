@@ -1,4 +1,4 @@
-"""What the commands share: common options, and how a result is printed."""
+"""What the commands share: options, help, how a result is printed, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import takewhile
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Annotated, Any, ClassVar, NoReturn
 
 import typer
@@ -22,7 +21,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -31,12 +29,13 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
-from synthdp.progress import Advance
+from synthdp.progress import Advance, shown_on, stage, unheard
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text, of an error too.")
 ]
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
+BundleArgument = Annotated[Path, typer.Argument(help="A bundle folder.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")
 ]
@@ -49,21 +48,21 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def terminable() -> Iterator[None]:
     """Inside, SIGTERM raises `Terminated`, unless the process has something else in mind for it."""
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
     if ours:
-        signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
-        if ours and signal.getsignal(signal.SIGTERM) is _terminate:
+        if ours and signal.getsignal(signal.SIGTERM) is terminate:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise Terminated
 
 
 class Commands(TyperGroup):
@@ -73,49 +72,39 @@ class Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of their panels."""
-        return sorted(super().list_commands(ctx), key=lambda name: ranks().get(name, 999))
+        ranks = [name for commands in COMMANDS.values() for name in commands]
+        return sorted(super().list_commands(ctx), key=ranks.index)
 
     def invoke(self, ctx: Any) -> Any:
-        """As Typer does."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            again = (
-                "the same command goes on with the models that it has trained"
-                if ctx.invoked_subcommand == "audit"
-                else None
-            )
+            again = "the same command goes on with the models that it has trained"
+            hint = again if ctx.invoked_subcommand == "audit" else None
+            ended = isinstance(stop, Terminated)
             error = (
-                TerminatedError("ended by SIGTERM", hint=again)
-                if isinstance(stop, Terminated)
-                else StoppedError("interrupted", hint=again)
+                TerminatedError("ended by SIGTERM", hint=hint)
+                if ended
+                else StoppedError("interrupted", hint=hint)
             )
             if (note := budget_note(stop)) is not None:
                 error.add_note(note)
             raise error from None
 
 
-@dataclass
-class _Stdout:
-    """Whether stdout already has the JSON of this command.
-
-    An error that follows the facts then adds no second object.
-    """
-
-    has_json: bool = False
+_facts_shown = threading.Event()  # as JSON: an error that follows adds no second object
 
 
-_stdout = _Stdout()
-
-
-def show(data: dict[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
-    """Print a result: JSON, or the text."""
+def show(
+    result: Any, *, as_json: bool, text: Callable[[], str] | None = None, **more: object
+) -> None:
+    """Print a result: `result.to_json()`, or a mapping, with `more`; else its text."""
     if as_json:
-        _stdout.has_json = True
-        typer.echo(json.dumps(data, indent=1, default=str))
+        _facts_shown.set()
+        facts = result if isinstance(result, dict) else result.to_json()
+        typer.echo(json.dumps(facts | more, indent=1, default=str))
     else:
-        say(text())
+        say(str(result) if text is None else text())
 
 
 class _Verdicts(RegexHighlighter):
@@ -144,14 +133,14 @@ def say(text: str, *, err: bool = False) -> None:
 
 def begin() -> None:
     """A command begins: nothing is on stdout yet."""
-    _stdout.has_json = False
+    _facts_shown.clear()
 
 
 def show_error(error: dict[str, Any]) -> None:
     """Print the error on stdout, if `--json` was given and no facts are there."""
     # After a usage error no command has parsed its options: they are read here.
     words = list(takewhile(lambda word: word != "--", sys.argv[1:]))
-    if "--json" in words and not _stdout.has_json:
+    if "--json" in words and not _facts_shown.is_set():
         show(error, as_json=True, text=str)
 
 
@@ -170,94 +159,27 @@ def write_file(path: Path, text: str, *, option: str) -> None:
 
 
 # --- help ---
-#
-# Where each command stands in `synthdp --help`, and the examples at the end of its own help.
-#
-# The panels are the headings of docs/commands.md.
 
 
-_BUNDLE = "releases/mytable/bundle"
+def _examples() -> tuple[dict[str, dict[str, list[str]]], dict[str, list[str]]]:
+    """Read the examples at the end of each command's help: by panel and command, and of `graph`."""
+    panels, graph = dict[str, dict[str, list[str]]](), dict[str, list[str]]()
+    text = (Path(__file__).parent / "examples.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            panel = panels.setdefault(line, {})
+            continue
+        example = line.strip()
+        command, part = (example.split() + [""])[1:3]
+        if command == "graph":
+            panel.setdefault(command, [example])
+            graph.setdefault(part, []).append(example)
+        else:
+            panel.setdefault(command, []).append(example)
+    return panels, graph
 
-COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "Before a release": {
-        "doctor": ("synthdp doctor", "synthdp doctor mytable.yaml"),
-        "init": (
-            "synthdp init mytable.csv --rows 5000 --out mytable.yaml",
-            "synthdp init --builtin pain1000 --out pain1000.yaml",
-            "synthdp init mytable.csv --private --cap 3 1e-4 --unit row --meaning person",
-        ),
-        "validate": ("synthdp validate mytable.yaml",),
-        "inspect": (
-            "synthdp inspect mytable.yaml",
-            "synthdp inspect mytable.yaml --examples --out misfits.txt",
-        ),
-        "plan": ("synthdp plan mytable.yaml", "synthdp plan mytable.yaml --what-if 0.5,1,2,4"),
-        "schema": ("synthdp schema > spec.schema.json",),
-    },
-    "A release": {
-        "release": (
-            "synthdp release mytable.yaml",
-            "synthdp release mytable.yaml --out releases/second --json",
-            "synthdp release mytable.yaml --attack later",
-        ),
-        "resume": (
-            "synthdp resume releases/mytable",
-            "synthdp resume releases/mytable --spec looser.yaml",
-            "synthdp resume releases/mytable --without attack",
-        ),
-        "attack": ("synthdp attack releases/mytable",),
-        "budget": (
-            "synthdp budget mytable",
-            "synthdp budget mytable --set-cap 3 1e-4",
-            f"synthdp budget --check {_BUNDLE} --svg budget.svg",
-        ),
-        "keygen": ("synthdp keygen keys",),
-        "track": ("synthdp track releases/mytable",),
-        "ui": ("synthdp ui mytable.yaml", "synthdp ui --store sqlite:///mlflow.db --no-browser"),
-    },
-    "A bundle": {
-        "verify": (f"synthdp verify {_BUNDLE}", f"synthdp verify {_BUNDLE} --key publisher.pem"),
-        "sample": (
-            f"synthdp sample {_BUNDLE} --rows 1000 --out rows.parquet",
-            f"synthdp sample {_BUNDLE} --rows 1000 --do smoker=no --seed 1",
-            f"synthdp sample {_BUNDLE} --rows 1000 --given \"age >= 65 and sex == 'female'\"",
-        ),
-        "answer": (
-            f"synthdp answer {_BUNDLE}",
-            f'synthdp answer {_BUNDLE} "mean(visits) where age >= 65 by sex"',
-            f"synthdp answer {_BUNDLE} \"share(smoker == 'yes')\" --json",
-        ),
-        "effect": (
-            f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits",
-            f"synthdp effect {_BUNDLE} --treatment smoker --outcome visits --adjust age,sex",
-        ),
-        "export": (
-            f"synthdp export {_BUNDLE} --to postgresql+psycopg://me@warehouse/research"
-            " --table synthetic_mytable",
-            f"synthdp export {_BUNDLE} --to sqlite:///mytable.db --table mytable --replace",
-        ),
-        "copies": (f"synthdp copies {_BUNDLE} --columns age,sex,visits --m 20 --out copies",),
-        "diff": ("synthdp diff releases/first/bundle releases/second/bundle",),
-        "index": ("synthdp index releases", "synthdp index releases --verify --out releases.html"),
-    },
-    "Graphs and audits": {
-        "graph": ("synthdp graph show mytable.yaml",),
-        "audit": (
-            "synthdp audit mytable.yaml --simulated",
-            f"synthdp audit {_BUNDLE} --replay",
-        ),
-    },
-}
-GRAPH_COMMANDS: dict[str, tuple[str, ...]] = {
-    "show": (
-        "synthdp graph show mytable.yaml",
-        f"synthdp graph show {_BUNDLE} --format dot --out graph.dot",
-    ),
-    "diff": (f"synthdp graph diff mytable.yaml {_BUNDLE} --svg both.svg",),
-    "learn": ("synthdp graph learn mytable.yaml",),
-    "validate": ("synthdp graph validate mytable.yaml",),
-    "orient": ("synthdp graph orient mytable.yaml age visits --score spearman",),
-}
+
+COMMANDS, GRAPH_COMMANDS = _examples()  # the panels are the headings of docs/commands.md
 
 
 def shown(command: str) -> dict[str, Any]:
@@ -271,30 +193,31 @@ def shown_graph(command: str) -> dict[str, Any]:
     return {"epilog": _epilog(GRAPH_COMMANDS[command])}
 
 
-def ranks() -> dict[str, int]:
-    """The place of each command in the help."""
-    return {name: i for i, name in enumerate(n for c in COMMANDS.values() for n in c)}
-
-
-def _epilog(examples: tuple[str, ...]) -> str:
+def _epilog(examples: Sequence[str]) -> str:
     head = "Examples:" if len(examples) > 1 else "Example:"
     return "\n\n".join([head, *(f"`{example}`" for example in examples)])
 
 
-# --- progress bar ---
-#
-# Progress on stderr: a live bar on a terminal, elsewhere a plain line every so often.
-#
-# A command that says nothing for ten seconds looks as if it hung: between its stages, too, a line
-# says that it works.
-
+# --- progress ---
 
 PLAIN_SECONDS = 8.0  # of silence before a plain line
 SPEED_SECONDS = 180.0  # over which the speed is taken: on a busy machine shorter ones jump
 
 
+@contextmanager
+def working(title: str | None = None) -> Iterator[Advance]:
+    """Show on stderr what is done inside, and how far it is; `title` makes it one stage."""
+    named = stage(title) if title else nullcontext(unheard)
+    with ProgressDisplay() as display, shown_on(display), named as advance:
+        yield advance
+
+
 class ProgressDisplay:
-    """Running stages as bars on a terminal, else as plain lines; finished ones as plain lines."""
+    """Running stages as bars on a terminal, else as plain lines; finished ones as plain lines.
+
+    A command that says nothing for ten seconds looks as if it hung: between its stages, too, a line
+    says that it works.
+    """
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False)
@@ -308,8 +231,7 @@ class ProgressDisplay:
             speed_estimate_period=SPEED_SECONDS,
             disable=not self._console.is_terminal,
         )
-        self._tasks: dict[str, TaskID] = {}
-        self._running: dict[str, _Plain] = {}
+        self._running: dict[str, tuple[Any, _Plain]] = {}
         self._between = _Plain("working")
         self._ended = threading.Event()
 
@@ -318,22 +240,16 @@ class ProgressDisplay:
         threading.Thread(target=self._tell, name="progress", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._progress.stop()
 
     def start(self, title: str) -> Advance:
-        """A bar without an end until the stage says how long it is."""
-        task = self._tasks[title] = self._progress.add_task(title, total=None)
-        plain = self._running[title] = _Plain(title)
+        task, plain = self._progress.add_task(title, total=None), _Plain(title)
+        self._running[title] = task, plain
 
         def advance(done: int, total: int, what: str = "", /) -> None:
-            plain.advance(done, total, what)
+            plain.at, plain.heard = (done, total, what), time.monotonic()
             self._progress.update(
                 task, completed=done, total=total, description=f"{title}: {what}" if what else title
             )
@@ -341,63 +257,49 @@ class ProgressDisplay:
         return advance
 
     def finish(self, title: str, seconds: float) -> None:
-        """Remove the bar and print the stage's line.
-
-        What others print cannot tear a single live line.
-        """
-        self._running.pop(title)
-        self._progress.remove_task(self._tasks.pop(title))
-        self._between.told()
+        task, _ = self._running.pop(title)
+        self._progress.remove_task(task)  # what others print cannot tear a single live line
+        self._between.told = time.monotonic()
         self._console.print(f"{title}: {seconds:.1f} s", markup=False)
 
     def warn(self, text: str) -> None:
-        """A line that stays."""
         self.tell(f"warning: {text}")
 
     def tell(self, text: str) -> None:
-        """Likewise, of good news."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def _tell(self) -> None:
-        """Until the end: a line of each stage whose last line, or whose start, is long enough
-        ago, or one of the command where no stage runs. Bars move by themselves.
+        """Print a line for every stage that has been silent for long, or for the command where no
+        stage runs, until the end. Bars move by themselves.
         """
         while not self._ended.wait(PLAIN_SECONDS / 16):
-            bars = list(self._running.values())
+            bars = [plain for _, plain in list(self._running.values())]
             plain = bars if not self._console.is_terminal else []
             for one in plain if bars else [self._between]:
                 if line := one.due():
-                    self._console.print(line, markup=False, soft_wrap=True)
+                    self.tell(line)
 
 
 class _Plain:
-    """How far one stage is, in words."""
+    """How far one stage is, in words; when it was `heard` of, and anything was `told` of it."""
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self._started = self._told = self._heard = time.monotonic()
-        self._at = 0, 0, ""
-
-    def advance(self, done: int, total: int, what: str) -> None:
-        """So far by now."""
-        self._at, self._heard = (done, total, what), time.monotonic()
-
-    def told(self) -> None:
-        """Something was said just now."""
-        self._told = time.monotonic()
+        self.started = self.told = self.heard = time.monotonic()
+        self.at = 0, 0, ""
 
     def due(self) -> str | None:
         """The next line, if it is time for one."""
         now = time.monotonic()
-        if now - self._told < PLAIN_SECONDS:
+        if now - self.told < PLAIN_SECONDS:
             return None
-        self._told = now
-        done, total, what = self._at
-        spent = now - self._started
+        self.told = now
+        done, total, what = self.at
+        spent = now - self.started
         parts = [f"{done:,} of {total:,}" if total else "", what, f"{spent:.0f} s so far"]
         # As if the other steps took as long as those that have ended; of one that takes longer,
         # nothing is known.
-        left = (self._heard - self._started) / done * total - spent if done else 0.0
+        left = (self.heard - self.started) / done * total - spent if done else 0.0
         if left > 0:
             parts.append(f"about {left:.0f} s left")
         return f"{self.title}: {', '.join(filter(None, parts))}"

@@ -1,69 +1,52 @@
-"""The command `plan`, and what it says of other budgets; it reads no row."""
+"""The commands `plan` and `budget`, which read no row, and `release`, `resume` and `attack`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from synthdp.cli.options import Json, Out, SpecArgument, show
+from synthdp.cli.options import Json, Out, SpecArgument, show, working, write_file
+from synthdp.progress import Reporter, current
 
 if TYPE_CHECKING:
-    from synthdp.spec.model import ReleaseSpec
-
-
-WhatIf = Annotated[
-    str | None,
-    typer.Option(
-        "--what-if",
-        help="Other epsilons, parted by commas, such as 0.5,1,2,4: what each of them would give.",
-    ),
-]
-
-
-Rehearse = Annotated[
-    bool,
-    typer.Option(
-        "--rehearse",
-        help="Run a release on simulated rows, and hold its answers and its table against them.",
-    ),
-]
+    from synthdp.release.job import ReleaseOutcome
 
 
 def plan(
-    spec: SpecArgument, what_if: WhatIf = None, rehearse: Rehearse = False, as_json: Json = False
+    spec: SpecArgument,
+    what_if: Annotated[
+        str | None,
+        typer.Option(
+            "--what-if",
+            help="Other epsilons, parted by commas, such as 0.5,1,2,4: what each of them would"
+            " give.",
+        ),
+    ] = None,
+    rehearse: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse",
+            help="Run a release on simulated rows, and hold its answers and its table against"
+            " them.",
+        ),
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.ledger.connect import (
-        balance_of,
-        check_affordable,
-        check_domain_from,
-        entries_of,
-        other_ids,
-    )
-    from synthdp.release.plan_view import plan_facts
-    from synthdp.spec.load.loader import load_spec
-    from synthdp.verify.at_hand import check_nearby
+    from synthdp.api.spec import Spec
+    from synthdp.ledger.connect import check_affordable
 
-    epsilons = None if what_if is None else _epsilons(what_if)
-    loaded = load_spec(spec, lists=True)
-    entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
-    check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
-    check_domain_from(loaded, entries)
-    warnings = other_ids(loaded, entries)
-    with ProgressDisplay():
-        facts = plan_facts(loaded, balance, warnings=warnings)
-    if epsilons is not None:
-        facts |= {"what_if": _what_if(spec, epsilons)}
-    if rehearse:
-        facts |= {"rehearsal": _rehearsal(loaded)}
-    show(facts, as_json=as_json, text=lambda: _text(facts))
-    check_affordable(loaded, balance)
+    epsilons = [] if what_if is None else _epsilons(what_if)
+    loaded = Spec.load(spec)
+    with working():
+        planned, balance = loaded.planned(epsilons, rehearse=rehearse)
+    show(planned, as_json=as_json)
+    check_affordable(loaded.content, balance)
 
 
 def _epsilons(listed: str) -> list[float]:
@@ -85,93 +68,50 @@ def _epsilons(listed: str) -> list[float]:
     return epsilons
 
 
-def _what_if(spec: Path, epsilons: Sequence[float]) -> list[dict[str, Any]]:
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.release.what_if import what_if
-    from synthdp.spec.load.loader import own_text
+def budget(
+    dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
+    ledger: Annotated[
+        str, typer.Option(help="Ledger file or SQLAlchemy URL.")
+    ] = ".synthdp/ledger.db",
+    set_cap: Annotated[
+        tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")
+    ] = None,
+    check: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--check",
+            help="A published bundle whose entries must still be there, one of each run; may be"
+            " repeated.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Write the picture to this file too.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's
+    chain.
+    """
+    from synthdp.cli.budget import budget_facts, budget_svg, budget_text, open_book
+    from synthdp.errors import BudgetError
+    from synthdp.verify.at_hand import check_one_of_each_run, check_published
 
-    with ProgressDisplay() as display, Reporter(display).stage("what if") as progress:
-        return what_if(own_text(spec), epsilons, progress=progress)
-
-
-def _rehearsal(loaded: ReleaseSpec) -> dict[str, Any]:
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.release.rehearse import rehearse
-
-    with ProgressDisplay() as display, Reporter(display).stage("rehearse") as progress:
-        return rehearse(loaded, progress=progress)
-
-
-def _text(facts: Mapping[str, Any]) -> str:
-    from synthdp.cli.text import plan_text, render, table
-
-    parts: list[object] = [plan_text(facts)]
-    if "what_if" in facts:
-        from synthdp.release.what_if import figures_table
-
-        header, rows = figures_table(facts["what_if"])
-        parts += ["", table(header, rows, numbers=range(1, len(header)))]
-    if "rehearsal" in facts:
-        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
-    return "\n".join(map(render, parts))
-
-
-def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
-    from synthdp.cli.text import table
-
-    head = f"rehearsal on {facts['rows']:,} simulated rows"
-    if "refused" in facts:
-        return [f"{head}: {facts['refused']}"]
-    pairs = "" if facts["tv2"] is None else f", two-way tables {facts['tv2']:.2g}"
-    rows = [
-        (a["kind"], *(f"{a[key]}" for key in ("asked", "answered")), *_errors(a), f"{a['covered']}")
-        for a in facts["answers"]
+    book = open_book(ledger)
+    checked = {str(bundle): check_published(book.entries(), bundle) for bundle in check or []}
+    check_one_of_each_run(check or [])
+    if set_cap is not None:
+        if dataset is None:
+            raise BudgetError("--set-cap needs a dataset id")
+        book.set_cap(dataset, epsilon=set_cap[0], delta=set_cap[1])
+    facts = budget_facts(book, dataset)
+    if svg is not None:
+        write_file(svg, budget_svg(facts), option="--svg")
+    confirmed = [
+        f"{bundle}: all {count} entries that it published are in the ledger"
+        for bundle, count in checked.items()
     ]
-    header = ["answers", "asked", "answered", "bias", "error", "intervals that hold the truth"]
-    counts = (f"{n:.0f} {kind.replace('_', ' ')}" for kind, n in facts["graph"].items())
-    return [
-        f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
-        " variation)",
-        f"its graph: {', '.join(counts) or 'no arrows'}",
-        table(header, rows, numbers=range(1, len(header))),
-        "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
-        *_estimands_part(facts["estimands"]),
-    ]
-
-
-def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
-    """What the spec pays for, on the simulated rows, over many draws of its noise."""
-    from synthdp.cli.text import table
-    from synthdp.inference.words import shown
-
-    if not figures:
-        return []
-    rows = []
-    for figure in figures:
-        name = f"{figure['text']}: {figure['group']}" if figure["group"] else figure["text"]
-        told = (figure[key] for key in ("truth", "bias", "width"))
-        truth, bias, width = (
-            "-" if value is None else shown(figure["statistic"], value) for value in told
-        )
-        covered = "-" if figure["covered"] is None else f"{figure['covered']:.0%}"
-        rows.append((name, truth, bias, width, covered, f"{figure['answered']:.0%}"))
-    header = ["estimands", "truth", "bias", "width", "intervals that hold it", "answered"]
-    return [
-        "",
-        table(header, rows, numbers=range(1, len(header))),
-        "(over draws of the noise; width of the whole 95% interval, with the sampling of the rows)",
-    ]
-
-
-def _errors(answers: Mapping[str, Any]) -> list[str]:
-    return ["-" if answers[key] is None else f"{answers[key]:.2g}" for key in ("bias", "error")]
-
-
-# --- release ---
-#
-# `synthdp release`, `resume` and `attack`: a run from its spec to its bundle, and what follows.
+    found = {"datasets": facts, "checked": checked}
+    show(found, as_json=as_json, text=lambda: "\n".join([budget_text(facts), *confirmed]))
 
 
 Force = Annotated[
@@ -190,13 +130,12 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Run a release: measure, train, sample, write the bundle, and judge it."""
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.release.run import release as run_release
+    from synthdp.release import run
 
-    with ProgressDisplay() as display:
-        outcome = run_release(spec, out=out, force=force, reporter=Reporter(display), attack=attack)
-    _finish(outcome, as_json=as_json)
+    _finish(
+        lambda reporter: run.release(spec, out=out, force=force, reporter=reporter, attack=attack),
+        as_json,
+    )
 
 
 def resume(
@@ -205,10 +144,8 @@ def resume(
         Path | None,
         typer.Option(
             "--spec",
-            help=(
-                "Go on by this spec; it may differ in constraints, sampling and what else is done"
-                " with released values."
-            ),
+            help="Go on by this spec; it may differ in constraints, sampling and what else is done"
+            " with released values.",
         ),
     ] = None,
     without: Annotated[
@@ -218,18 +155,12 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Continue an interrupted run without paying again."""
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.release.run import resume as resume_run
+    from synthdp.release import run
 
-    with ProgressDisplay() as display:
-        outcome = resume_run(
-            out,
-            spec_path=spec,
-            reporter=Reporter(display),
-            attack="now" if without is None else "never",
-        )
-    _finish(outcome, as_json=as_json)
+    when: Literal["now", "never"] = "now" if without is None else "never"
+    _finish(
+        lambda reporter: run.resume(out, spec_path=spec, reporter=reporter, attack=when), as_json
+    )
 
 
 def attack(
@@ -239,18 +170,16 @@ def attack(
     """Run the attack that a release has put off: reads the rows again, spends nothing, and writes
     the internal report anew.
     """
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
-    from synthdp.release.run import run_attack
+    from synthdp.release import run
 
-    with ProgressDisplay() as display:
-        outcome = run_attack(out, reporter=Reporter(display))
-    _finish(outcome, as_json=as_json)
+    _finish(lambda reporter: run.run_attack(out, reporter=reporter), as_json)
 
 
-def _finish(outcome: Any, *, as_json: bool) -> None:
-    from synthdp.cli.text import outcome_facts, outcome_text
+def _finish(work: Callable[[Reporter], ReleaseOutcome], as_json: bool) -> None:
+    """Run a release to its end, print what it came to, and fail where a gate withheld it."""
+    from synthdp.api.text import outcome_facts, outcome_text
 
-    facts = outcome_facts(outcome)
-    show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
+    with working():
+        outcome = work(current())
+    show(outcome_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
     outcome.check_passed()

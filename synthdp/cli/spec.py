@@ -1,4 +1,7 @@
-"""Commands on a spec before a release: `validate`, `schema`, `init`. None of them reads a row."""
+"""Commands on a spec before a release: `validate`, `schema`, `init`, `inspect`.
+
+`inspect`, and `init --private`, read rows; nothing else here does.
+"""
 
 from __future__ import annotations
 
@@ -7,41 +10,37 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli.options import Json, SpecArgument, say, show, write_file
+from synthdp.cli.options import Json, SpecArgument, say, show, working, write_file
+from synthdp.errors import BudgetError, OutputError
+from synthdp.progress import current
 from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
     from synthdp.privacy.inspection import Misfit
     from synthdp.release.private_init import PrivateInit
-    from synthdp.spec.init.private_draft import FoundColumn, Request
+    from synthdp.spec.init.private_draft import Request
     from synthdp.spec.init.questions import Ask
 
 
 def validate(spec: SpecArgument, as_json: Json = False) -> None:
     """Check a spec and list every mistake at once; reads no data."""
+    from synthdp.api.spec import Spec
     from synthdp.release.plan_view import spec_warnings
-    from synthdp.spec.load.loader import load_spec
 
-    loaded = load_spec(spec, lists=True)
-    warnings = spec_warnings(loaded)
-    facts = {
-        "valid": True,
-        "dataset": loaded.dataset.id,
-        "columns": len(loaded.columns),
-        "epsilon": loaded.privacy.epsilon,
-        "graph": loaded.graph.mode,
-        "warnings": warnings,
-    }
-    valid = (
-        f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g},"
-        f" graph {loaded.graph.mode})"
-    )
-    told = [valid, *(f"warning: {warning}" for warning in warnings)]
+    content = Spec.load(spec).content
+    columns, epsilon, graph = len(content.columns), content.privacy.epsilon, content.graph.mode
+    facts = {"valid": True, "dataset": content.dataset.id, "columns": columns, "epsilon": epsilon}
+    facts |= {"graph": graph, "warnings": (warnings := spec_warnings(content))}
+    told = [
+        f"{spec}: valid ({columns} columns, epsilon {epsilon:g}, graph {graph})",
+        *(f"warning: {warning}" for warning in warnings),
+    ]
     show(facts, as_json=as_json, text=lambda: "\n".join(told))
 
 
@@ -52,78 +51,52 @@ def schema(as_json: Json = False) -> None:
     typer.echo(json.dumps(json_schema(), indent=1))
 
 
-PRIVATE = "With --private"
+_private = partial(typer.Option, rich_help_panel="With --private")
 
 Builtin = Annotated[
     str | None,
-    typer.Option(
-        "--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."
-    ),
+    typer.Option(help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."),
 ]
 CodebookFile = Annotated[
     Path | None,
     typer.Option(
-        "--codebook",
         help="A code book of the table: Table Schema (.json), DDI (.xml), REDCap dictionary (.csv),"
-        " SPSS (.sav, .zsav, .por) or Stata (.dta); no row of it is read.",
+        " SPSS (.sav, .zsav, .por) or Stata (.dta); no row of it is read."
     ),
 ]
 Rows = Annotated[
-    int | None,
-    typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1),
+    int | None, typer.Option(help="The number of rows, as a constant that may be published.", min=1)
 ]
 Decimal = Annotated[
     Literal[".", ","] | None,
-    typer.Option("--decimal", help="What stands before the decimals of numbers in a CSV file."),
+    typer.Option(help="What stands before the decimals of numbers in a CSV file."),
 ]
 PrivateFlag = Annotated[
     bool,
-    typer.Option(
+    _private(
         "--private",
-        rich_help_panel=PRIVATE,
         help="Find types, bounds and categories in the rows, under differential privacy; this"
         " spends a budget, and needs --cap.",
     ),
 ]
-Epsilon = Annotated[
-    float, typer.Option(rich_help_panel=PRIVATE, help="Epsilon to spend on it.", min=0.01, max=100)
-]
+Epsilon = Annotated[float, _private(help="Epsilon to spend on it.", min=0.01, max=100)]
 Delta = Annotated[
-    float | None,
-    typer.Option(
-        rich_help_panel=PRIVATE,
-        help="Delta to spend on it [default: a hundredth of 1 / rows or less].",
-    ),
+    float | None, _private(help="Delta to spend on it [default: a hundredth of 1 / rows or less].")
 ]
 Cap = Annotated[
     tuple[float, float] | None,
-    typer.Option(
-        rich_help_panel=PRIVATE,
-        help="EPSILON DELTA, the most that all runs of this dataset may spend, releases too.",
-    ),
+    _private(help="EPSILON DELTA, the most that all runs of this dataset may spend, releases too."),
 ]
 LedgerUrl = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=PRIVATE, help="The draft's privacy.ledger [default: beside the draft]."
-    ),
+    str | None, _private(help="The draft's privacy.ledger [default: beside the draft].")
 ]
 DatasetId = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=PRIVATE, help="Key of the ledger [default: from the file's name]."
-    ),
+    str | None, _private(help="Key of the ledger [default: from the file's name].")
 ]
 UnitText = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=PRIVATE,
-        help="What is protected: row, or COLUMN:MAX_ROWS for all of one id.",
-    ),
+    str | None, _private(help="What is protected: row, or COLUMN:MAX_ROWS for all of one id.")
 ]
-Meaning = Annotated[
-    str | None, typer.Option(rich_help_panel=PRIVATE, help='What one unit is, e.g. "one person".')
-]
+Meaning = Annotated[str | None, _private(help='What one unit is, e.g. "one person".')]
 
 
 def init(
@@ -132,9 +105,7 @@ def init(
     ] = None,
     builtin: Builtin = None,
     codebook: CodebookFile = None,
-    out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path(
-        "spec.yaml"
-    ),
+    out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("spec.yaml"),
     rows: Rows = None,
     ask: Annotated[
         bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
@@ -156,8 +127,6 @@ def init(
     when it is interrupted. With --private it finds all that in the rows instead, at a price; give
     the command again to go on with an interrupted run.
     """
-    from synthdp.errors import OutputError
-
     if out.exists() and not force:
         raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
     question = _ask if ask and sys.stdin.isatty() else None
@@ -191,7 +160,6 @@ def _draft(
     decimal: str | None,
 ) -> str:
     """Write a draft of the table in `csv`; answers so far outlive an interruption beside it."""
-    from synthdp.errors import OutputError
     from synthdp.spec.codebook import read_codebook
     from synthdp.spec.init.draft import draft_spec, read_header
     from synthdp.spec.init.questions import KeptAnswers, with_back
@@ -233,28 +201,28 @@ def _draft(
 
 def _builtin_draft(name: str | None) -> str:
     from synthdp.data.builtin.drafts import DRAFTS
-    from synthdp.errors import OutputError
 
     if name is None or name not in DRAFTS:
-        raise OutputError(
-            "no table to draft a spec for",
-            hint=f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}",
-        )
+        hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
+        raise OutputError("no table to draft a spec for", hint=hint)
     return DRAFTS[name]()
 
 
 def _preview(out: Path, text: str, *, as_json: bool) -> None:
     """Show the levels of each column where the draft is complete, and what to do next."""
-    from synthdp.cli.column_preview import column_facts
-    from synthdp.cli.text import columns_text
+    from synthdp.data.domain import Domain
     from synthdp.errors import SpecError
     from synthdp.spec.checks.checks import traps
     from synthdp.spec.load.loader import parse_spec
 
-    columns, left, warnings = [], 0, list[str]()
+    columns, left, warnings = list[dict[str, Any]](), 0, list[str]()
     try:
         spec = parse_spec(text, path=str(out))
-        columns, warnings = column_facts(spec), traps(spec)
+        columns = [
+            {"column": c.name, "type": c.type, "levels": c.levels, "labels": list(c.labels)}
+            for c in Domain.from_spec(spec.columns).columns
+        ]
+        warnings = traps(spec)
     except SpecError as error:
         left = len(error.problems)
     facts = {"file": str(out), "complete": left == 0, "left": left, "columns": columns}
@@ -268,6 +236,25 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
         f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
     )
     say(f"wrote {out}; {todo}", err=True)
+
+
+MAX_LABELS = 8  # of a column, in text
+
+
+def columns_text(facts: Sequence[dict[str, Any]]) -> str:
+    """The levels that a spec gives each column, as text; of many the first and the last."""
+    from synthdp.api.text import render, table
+
+    rows = []
+    for column in facts:
+        labels = column["labels"]
+        if len(labels) > MAX_LABELS:
+            labels = [*labels[: MAX_LABELS - 4], "...", *labels[-3:]]
+        rows.append((column["column"], column["type"], f"{column['levels']}", " | ".join(labels)))
+    return render(
+        table(["column", "type", "levels", ""], rows, numbers=[2]),
+        "(from the spec alone; no row was read)",
+    )
 
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
@@ -287,9 +274,6 @@ def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = 
 
 
 # --- inspect ---
-#
-# `synthdp inspect`: what does not fit a spec, for the steward's eyes.
-
 
 KINDS = {
     "type": "cannot be read as the column's type",
@@ -317,7 +301,6 @@ def inspect(
     """
     from dataclasses import asdict
 
-    from synthdp.errors import OutputError
     from synthdp.files import write_private
     from synthdp.release.judge import WARNING, misfits_for_steward
     from synthdp.spec.load.loader import load_spec
@@ -338,34 +321,25 @@ def inspect(
 
 def misfits_text(found: Sequence[Misfit]) -> str:
     """A line for each column and kind."""
-    from synthdp.cli.text import render, table
+    from synthdp.api.text import render, table
 
     if not found:
         return "every value fits the spec"
-    rows = [
-        (
-            misfit.column,
-            misfit.kind,
-            f"{misfit.rows:,}",
-            KINDS[misfit.kind],
-            ", ".join(f"{value} ({rows:,})" for value, rows in misfit.examples),
-        )
-        for misfit in found
-    ]
     head = ["column", "kind", "rows", "what is wrong", "commonest values (rows)"]
-    if not any(misfit.examples for misfit in found):
-        head, rows = head[:-1], [row[:-1] for row in rows]  # type: ignore[misc]
-    return render(table(head, rows, numbers=[2]))
+    shown = len(head) if any(misfit.examples for misfit in found) else len(head) - 1
+    rows = []
+    for m in found:
+        examples = ", ".join(f"{value} ({rows:,})" for value, rows in m.examples)
+        rows.append((m.column, m.kind, f"{m.rows:,}", KINDS[m.kind], examples)[:shown])
+    return render(table(head[:shown], rows, numbers=[2]))
 
 
 # --- private init ---
-#
-# `synthdp init --private`: its options, and what it shows.
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the command, as they were given."""
+    """The options of `init --private`, as they were given."""
 
     csv: Path | None
     out: Path
@@ -382,8 +356,6 @@ class Options:
 
 def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool) -> None:
     """Find the columns, write the draft, and show what was found."""
-    from synthdp.cli.options import ProgressDisplay
-    from synthdp.progress import Reporter
     from synthdp.release.private_init import private_init
     from synthdp.spec.init.questions import KeptAnswers, with_back
 
@@ -393,8 +365,8 @@ def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool
         kept = KeptAnswers(ask, options.out.with_name(f"{options.out.name}.answers"))
         csv, request = with_back(kept, lambda: request_of(options, kept))
         kept.forget()
-    with ProgressDisplay() as display:
-        found = private_init(request, csv, options.out, force=force, reporter=Reporter(display))
+    with working():
+        found = private_init(request, csv, options.out, force=force, reporter=current())
     facts = {"file": str(options.out)} | found.to_json()
     show(facts, as_json=as_json, text=lambda: found_text(found))
     say(f"wrote {options.out}; read it, then run `synthdp plan {options.out}`", err=True)
@@ -408,7 +380,6 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
         OutputError: another option is missing or not allowed; nothing was spent.
         DataError: the file has no usable header.
     """
-    from synthdp.errors import BudgetError, OutputError
     from synthdp.spec.checks.budget import suggested_delta
     from synthdp.spec.init.draft import read_header
     from synthdp.spec.init.private_draft import Request
@@ -421,32 +392,26 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
     if options.cap is None:
         raise BudgetError(
             "--private spends a budget, and there is no cap for what this dataset may spend in all",
-            hint=(
-                "agree on one with the data's owner, and give --cap EPSILON DELTA; nothing was"
-                " spent"
-            ),
+            hint="agree on one with the data's owner, and give --cap EPSILON DELTA; nothing was"
+            " spent",
         )
     header = read_header(csv, decimal=options.decimal)
-    names = header.names
     if header.kind != "csv":
-        raise OutputError(
-            "--private reads CSV files alone",
-            hint="save the table as CSV in UTF-8; nothing was spent",
-        )
-    if header.decimal_unknown and ask:
+        hint = "save the table as CSV in UTF-8; nothing was spent"
+        raise OutputError("--private reads CSV files alone", hint=hint)
+    if header.decimal_unknown:
+        if ask is None:
+            what = "what stands before decimals, . or , as semicolons part fields"
+            raise _missing("--decimal", what)
         header = read_header(csv, decimal=ask_decimal(ask))
-    elif header.decimal_unknown:
-        raise _missing("--decimal", "what stands before decimals, . or , as semicolons part fields")
-    if options.unit is None and ask:
-        unit = ask_unit(ask, names)
-    else:
-        unit = _unit(options, names)
-    if options.rows is None and ask:
+    names = header.names
+    unit = ask_unit(ask, names) if options.unit is None and ask else _unit(options, names)
+    if options.rows is not None:
+        rows: dict[str, Any] = {"kind": "approximate", "value": options.rows}
+    elif ask is not None:
         rows = ask_rows(ask, unit)
-    elif options.rows is None:
-        raise _missing("--rows", "the number of rows, as a constant that may be published")
     else:
-        rows = {"kind": "approximate", "value": options.rows}
+        raise _missing("--rows", "the number of rows, as a constant that may be published")
     usual = float(suggested_delta(int(rows["value"]))) / 10
     return csv, Request(
         path=Path(os.path.relpath(csv, options.out.parent)),
@@ -464,8 +429,6 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
 
 def _unit(options: Options, names: tuple[str, ...]) -> dict[str, Any]:
     """The `privacy_unit` section from --unit and --meaning."""
-    from synthdp.errors import OutputError
-
     if options.unit is None:
         raise _missing("--unit", "row, or COLUMN:MAX_ROWS for everything of one id")
     if not options.meaning:
@@ -481,20 +444,21 @@ def _unit(options: Options, names: tuple[str, ...]) -> dict[str, Any]:
     return {"kind": "id", "column": column, "max_rows": int(most), "meaning": options.meaning}
 
 
-def _missing(option: str, what: str) -> Exception:
-    from synthdp.errors import OutputError
-
-    return OutputError(
-        f"--private needs {option}", hint=f"give {option}: {what}; nothing was spent"
-    )
+def _missing(option: str, what: str) -> OutputError:
+    hint = f"give {option}: {what}; nothing was spent"
+    return OutputError(f"--private needs {option}", hint=hint)
 
 
 def found_text(found: PrivateInit) -> str:
     """What was found, as text."""
-    from synthdp.cli.text import render, table
+    from synthdp.api.text import render, table
 
     privacy, header = found.job.spec.privacy, ["column", "type", "found", "expected loss", "+-"]
-    rows = [_row(column) for column in found.columns]
+    rows = []
+    for c in found.columns:
+        missing = "; may be missing" if c.entry.get("missing") else ""
+        losses = (f"{100 * share:.1f}%" for share in (c.lost, c.error))
+        rows.append((c.name, str(c.entry["type"]), c.found + missing, *losses))
     return render(
         table(header, rows, numbers=[3, 4]),
         "(found under differential privacy: expected losses are shares of rows, and have errors)",
@@ -502,14 +466,3 @@ def found_text(found: PrivateInit) -> str:
         f" {privacy.delta:g}, run {found.job.folder.run}",
         f"releases of {found.job.spec.dataset.id} come on top, under the same cap",
     )
-
-
-def _row(column: FoundColumn) -> list[str]:
-    kind, missing = str(column.entry["type"]), column.entry.get("missing")
-    return [
-        column.name,
-        kind,
-        column.found + ("; may be missing" if missing else ""),
-        f"{100 * column.lost:.1f}%",
-        f"{100 * column.error:.1f}%",
-    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,8 @@ MAX_SHOWN = 40  # categories or columns in a message
 
 @dataclass(frozen=True)
 class Setting:
-    """A level of a column, and the value within it that was asked for.
-
-    The value is None where the level determines it (a category, missing).
+    """A level of a column, and the value within it that was asked for; None where the level
+    determines it (a category, missing).
     """
 
     level: int
@@ -91,32 +91,21 @@ def settings_of(
     found: dict[str, dict[str, Setting]] = {"--do": {}, "--given": {}}
     problems: list[SpecProblem] = []
     for option, text in [("--do", t) for t in do] + [("--given", t) for t in given]:
+        wrong = partial(SpecProblem, option, 1, 1, text)
         parted = setting_of(text, domain.names)
         name, value = parted or (text, "")
         setting = _setting(domain[name], value) if parted and name in domain.names else None
         if parted is None:
-            problems.append(SpecProblem(option, 1, 1, text, "needs the form COLUMN=VALUE"))
+            problems.append(wrong("needs the form COLUMN=VALUE"))
         elif name not in domain.names:
             hint = nearest(name, domain.names) or f"columns are {_some(domain.names)}"
-            problems.append(SpecProblem(option, 1, 1, text, f"unknown column {name!r}", hint))
+            problems.append(wrong(f"unknown column {name!r}", hint))
         elif any(name in settings for settings in found.values()):
-            problems.append(
-                SpecProblem(
-                    option,
-                    1,
-                    1,
-                    text,
-                    f"column {name!r} is set more than once",
-                    "do and given take a column once",
-                )
-            )
+            hint = "do and given take a column once"
+            problems.append(wrong(f"column {name!r} is set more than once", hint))
         elif setting is None:
             hint = f"it holds {allowed(domain[name])}"
-            problems.append(
-                SpecProblem(
-                    option, 1, 1, text, f"{value!r} is outside the domain of {name!r}", hint
-                )
-            )
+            problems.append(wrong(f"{value!r} is outside the domain of {name!r}", hint))
         else:
             found[option][name] = setting
     if problems:
@@ -155,17 +144,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 # --- contradictions ---
-#
-# Conditions that no row of the declared domain fulfils, found before a row is drawn.
-#
-# Of conditions that compare columns with constants it is decided exactly. What such a condition
-# says of a column changes only at its constants. So of a number those values are tried that lie
-# at, next below or next above one, and the ends of the domain; of a category, each. Conditions
-# that calculate, or compare two columns, are left to the rows that are drawn.
 
-
-MAX_TRIED = 1_000_000
-"""Combinations of values that are tried; conditions on more are left to the rows."""
+MAX_TRIED = 1_000_000  # combinations of values; conditions on more are left to the rows
 
 
 def check_possible(
@@ -173,11 +153,18 @@ def check_possible(
 ) -> None:
     """Check that some row of the domain that has the settings fulfils all conditions.
 
+    Of conditions that compare columns with constants it is decided exactly. What such a condition
+    says of a column changes only at its constants. So of a number those values are tried that lie
+    at, next below or next above one, and the ends of the domain; of a category, each. Conditions
+    that calculate, or compare two columns, or read what is derived, are left to the rows that are
+    drawn.
+
     Raises:
         SpecError: none does.
     """
-    trees = [(c, SourceText(c.text).parsed()) for c in conditions]
-    told = [(c, tree) for c, tree in trees if _decided(c, domain) and not any(calculated(tree))]
+    own = (c for c in conditions if c.columns and set(c.columns) <= set(domain.names))
+    trees = [(c, SourceText(c.text).parsed()) for c in own]
+    told = [(c, tree) for c, tree in trees if not any(calculated(tree))]
     if not told:
         return
     names = sorted({name for c, _ in told for name in c.columns})
@@ -200,11 +187,6 @@ def check_possible(
     )
 
 
-def _decided(condition: Expression, domain: Domain) -> bool:
-    """Whether a condition reads columns of the model alone, and not what is derived of them."""
-    return bool(condition.columns) and set(condition.columns) <= set(domain.names)
-
-
 def _tried(
     column: ColumnDomain, constants: Sequence[float], setting: Setting | None
 ) -> npt.NDArray[np.float64]:
@@ -217,24 +199,14 @@ def _tried(
     if not column.ranged:
         labels = column.levels - len(missing)
         return np.array([*map(float, range(labels)), *missing])
-    day, step = _day(column), 10.0**-column.decimals if column.continuous else 1.0
-    near = set[float]()
-    for constant in constants:
-        place = constant / day / step
-        near |= {
-            k * step for k in (math.floor(place) - 1, math.floor(place), math.floor(place) + 1)
-        }
-        near |= {k * step for k in (math.ceil(place), math.ceil(place) + 1)}
+    day = 1.0 if column.step_seconds is None else column.step_seconds / 86_400  # of an instant
     digits = column.decimals if column.continuous else 0
-    ends = {column.lower, column.upper, *column.spikes}
-    inside = ends | {round(n, digits) for n in near}
+    step = 10.0**-digits
+    places = [constant / day / step for constant in constants]
+    near = {k * step for p in places for k in range(math.floor(p) - 1, math.ceil(p) + 2)}
+    inside = {column.lower, column.upper, *column.spikes} | {round(n, digits) for n in near}
     kept = sorted(n for n in inside if column.lower <= n <= column.upper)
     return np.array([*(n * day for n in kept), *missing])
-
-
-def _day(column: ColumnDomain) -> float:
-    """Days in a step of an instant; 1 for a number."""
-    return 1.0 if column.step_seconds is None else column.step_seconds / 86_400
 
 
 def _holds(column: ColumnDomain, setting: Setting | None) -> str:
@@ -244,48 +216,37 @@ def _holds(column: ColumnDomain, setting: Setting | None) -> str:
 
 
 # --- columns held ---
-#
-# Whether a database can hold a table's columns, which their names tell before any work is done.
-
 
 FOLDING = ("sqlite", "mysql", "mariadb", "mssql", "bigquery", "duckdb", "databricks", "redshift")
 """Databases, as SQLAlchemy calls them, whose columns have names without upper and lower case."""
-LONGEST = {
-    "postgresql": 63,
-    "redshift": 127,
-    "mysql": 64,
-    "mariadb": 64,
-    "mssql": 128,
-    "oracle": 128,
+LIMITS = {
+    "sqlite": (10_000, 2000),
+    "postgresql": (63, 1600),
+    "redshift": (127, 1_000_000),
+    "mysql": (64, 1017),
+    "mariadb": (64, 1017),
+    "mssql": (128, 1024),
+    "oracle": (128, 1000),
 }
-"""Bytes of the longest name."""
-MOST = {
-    "sqlite": 2000,
-    "postgresql": 1600,
-    "mysql": 1017,
-    "mariadb": 1017,
-    "mssql": 1024,
-    "oracle": 1000,
-}
-"""Columns of the widest table."""
+"""Of a database: bytes of the longest name, and columns of the widest table."""
 
 
 def check_columns_held(dialect: str, names: Sequence[str]) -> None:
-    """Check that a database of this kind can have columns of these names.
+    """Check, before any work is done, that a database of this kind can have columns of these names.
 
     Raises:
         OutputError: it cannot.
     """
     why = None
     twins = same_but_for_case(names) if dialect in FOLDING else None
-    longest = LONGEST.get(dialect, 10_000)
+    longest, most = LIMITS.get(dialect, (10_000, 1_000_000))
     long = [name for name in names if len(name.encode()) > longest]
     if twins:
         why = f"columns {twins[0]!r} and {twins[1]!r} differ in upper and lower case alone"
     elif long:
         why = f"the name of column {long[0]!r} has more than {longest} bytes"
-    elif len(names) > MOST.get(dialect, len(names)):
-        why = f"the bundle has {many(len(names), 'column')}, and a table has {MOST[dialect]:,}"
+    elif len(names) > most:
+        why = f"the bundle has {many(len(names), 'column')}, and a table has {most:,}"
     if why:
         raise OutputError(
             f"{why}, which {dialect} cannot hold; nothing was written",

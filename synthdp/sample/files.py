@@ -15,9 +15,9 @@ from synthdp.errors import OutputError
 from synthdp.files import draft_of
 from synthdp.spec.model import Column
 
-# rows that pandas formats at once; left to itself it takes a hundred of a wide table, which is
-# slower
-CSV_ROWS = 4096
+CSV_ROWS = (
+    4096  # formatted at once; pandas by itself takes a hundred of a wide table, and is slower
+)
 SUFFIXES = (".csv", ".parquet")
 
 
@@ -101,6 +101,4 @@ def _write_parquet(blocks: Iterator[pd.DataFrame], path: Path) -> None:
     with pq.ParquetWriter(path, first.schema) as writer:
         writer.write_table(first)
         for block in blocks:
-            writer.write_table(
-                pa.Table.from_pandas(block, schema=first.schema, preserve_index=False)
-            )
+            writer.write_table(pa.Table.from_pandas(block, first.schema, preserve_index=False))

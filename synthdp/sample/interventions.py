@@ -49,8 +49,9 @@ def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
             f" on {', '.join(columns)} rests on that",
             hint=UNANSWERED_HINT,
         )
-    for column in columns if graph.pag is not None else ():
-        _refuse_unseen(graph, graph.pag or (), column)
+    if graph.pag is not None:
+        for column in columns:
+            _refuse_unseen(graph, graph.pag, column)
 
 
 def _refuse_unseen(graph: CausalGraph, links: Sequence[PagLink], column: str) -> None:

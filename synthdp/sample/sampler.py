@@ -14,7 +14,7 @@ on a first draw so that hardly any row is used twice.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
 from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
+from synthdp.progress import advance
 from synthdp.sample.conditions import Setting, check_possible, conditions_of, settings_of
 from synthdp.sample.interventions import check_interventions, intervention_warning
 from synthdp.spec.expressions.parsed import setting_of
@@ -43,21 +44,14 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
 
 GRAPH_FILE = "graph.json"
-READ = (
-    "spec.yaml",
-    MODEL_FILE,
-    WEIGHTS_FILE,
-    "marginals.json",
-    GRAPH_FILE,
-)  # files of a bundle that rows are drawn from
+READ = ("spec.yaml", MODEL_FILE, WEIGHTS_FILE, "marginals.json", GRAPH_FILE)
+"""Files of a bundle that rows are drawn from."""
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
 CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil constraints or conditions
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
 MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -124,8 +118,7 @@ class Sampler:
                 f"the model in {bundle} is not over the columns and levels of its spec",
                 hint=f"see `synthdp verify {bundle}`",
             )
-        constraints = Constraints.from_spec(spec, domain)
-        graph = read_graph(bundle)
+        constraints, graph = Constraints.from_spec(spec, domain), read_graph(bundle)
         return cls(spec.columns, domain, synthesizer, constraints, law, raked, graph)
 
     def calibrated(self, do: Sequence[str]) -> bool:
@@ -145,7 +138,6 @@ class Sampler:
         do: Sequence[str] = (),
         given: Sequence[str] = (),
         rng: np.random.Generator,
-        progress: Progress,
     ) -> Iterator[pd.DataFrame]:
         """Draw `rows` rows as tables of values, one block after the other.
 
@@ -159,9 +151,8 @@ class Sampler:
             OutputError: next to no row has what is given, or fulfils the constraints; or `do` with
                 a model whose arrows claim no cause, or that rests on pairs without an answer.
 
-        >>> from synthdp.progress import unheard
         >>> sampler = Sampler.of_bundle(Path("releases/clinic/bundle"))
-        >>> blocks = sampler.sample(9, do=["sex=male"], rng=generator(1), progress=unheard)
+        >>> blocks = sampler.sample(9, do=["sex=male"], rng=generator(1))
         >>> set(pd.concat(blocks)["sex"])
         {'male'}
         """
@@ -173,15 +164,10 @@ class Sampler:
             check_interventions(self.graph, tuple(fixed))
         weighing = self._weighing(fixed, observed, rng)
         try:
-            yield from self._blocks(rows, fixed, observed, conditions, weighing, rng, progress)
+            yield from self._blocks(rows, fixed, observed, conditions, weighing, rng)
         except ConstraintsUnmet as unmet:
-            raise OutputError(
-                unmet.message,
-                hint=(
-                    "the spec's constraints hold for every row that is written, whatever --do and"
-                    " --given say"
-                ),
-            ) from None
+            hint = "the spec's constraints hold for every row that is written, whatever --do and"
+            raise OutputError(unmet.message, hint=f"{hint} --given say") from None
 
     def _weighing(
         self,
@@ -195,11 +181,11 @@ class Sampler:
         first = min(FIRST_ROWS, max(CHUNK_ROWS, FIRST_CELLS // len(self.domain)))
         factors: tuple[npt.NDArray[np.float64], ...] = ()
         if self.raked and not fixed:
-            pool = self.constraints.draw(
-                lambda n: self.law.drawn(self.synthesizer.sample(n, rng=rng), rng=rng),
-                first,
-                rng=rng,
-            )
+
+            def drawn(n: int) -> Codes:
+                return self.law.drawn(self.synthesizer.sample(n, rng=rng), rng=rng)
+
+            pool = self.constraints.draw(drawn, first, rng=rng)
             targets, columns = self.law.coarse_margins, range(len(self.domain))
             factors = tuple(raking_factors(self.law.groups.of(pool), targets, columns=columns))
         draws = list(self._draws([CHUNK_ROWS] * (first // CHUNK_ROWS), fixed, observed, rng))
@@ -216,11 +202,11 @@ class Sampler:
         conditions: Constraints,
         weighing: Weighing,
         rng: np.random.Generator,
-        progress: Progress,
     ) -> Iterator[pd.DataFrame]:
         block = max(1024, BLOCK_CELLS // len(self.domain))
-        done, drawn, kept, broken = 0, 0, 0, np.zeros(len(self.constraints.expressions))
-        asked, met, least = 0, 0, CONSTRAINED_ROWS if self.constraints.expressions else 0
+        limits, settings = self.constraints, {**fixed, **observed}
+        done, drawn, kept, broken = 0, 0, 0, np.zeros(len(limits.expressions))
+        asked, met, least = 0, 0, CONSTRAINED_ROWS if limits.expressions else 0
         if conditions.expressions:  # so that what is impossible is told before a row is written
             least = FIRST_DRAW
         sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
@@ -229,22 +215,26 @@ class Sampler:
             while done < rows:
                 groups = _gather(used, min(block, max(rows - done, least)))
                 codes = self.law.drawn(groups, rng=rng)
-                for name, setting in {**fixed, **observed}.items():
+                for name, setting in settings.items():
                     codes[:, self.domain.index(name)] = setting.level
-                frame = self._values(codes, {**fixed, **observed}, rng)
-                if self.constraints.expressions:
-                    violated = self.constraints.violated_by(codes, frame)
+                frame = Constraints(self.domain, ()).decode(codes, rng=rng)
+                for name, setting in settings.items():  # the very value that was asked for
+                    if setting.value is not None:
+                        values = [setting.value] * len(frame)
+                        frame[name] = pd.Series(values, dtype=frame[name].dtype)
+                if limits.expressions:
+                    violated = limits.violated_by(codes, frame)
                     drawn, broken = drawn + len(codes), broken + violated.sum(1)
                     codes, frame = codes[~violated.any(0)], frame[~violated.any(0)]
                     kept += len(frame)
-                    self.constraints.check_share(broken, drawn, kept)
+                    limits.check_share(broken, drawn, kept)
                 if conditions.expressions:
                     asked, frame = asked + len(codes), frame[conditions.fulfilled_by(codes, frame)]
                     met += len(frame)
                     _check_met(met, asked)
                 done += len(frame := frame.iloc[: rows - done])
-                progress(done, rows)
-                yield self.constraints.derived.added(frame)
+                advance(done, rows)
+                yield limits.derived.added(frame)
 
     def _draws(
         self,
@@ -254,32 +244,19 @@ class Sampler:
         rng: np.random.Generator,
     ) -> Draws:
         """Groups of levels from the model, with the log weights of their rows."""
-        do, given = (self._groups(settings) for settings in (fixed, observed))
-        return self.synthesizer.draws(sizes, rng=rng, do=do, given=given)
-
-    def _groups(self, settings: Mapping[str, Setting]) -> dict[str, int]:
-        """The group of each column's level."""
         groups = self.law.groups
-        return {name: int(groups.group_of(name)[s.level]) for name, s in settings.items()}
-
-    def _values(
-        self, codes: Codes, settings: Mapping[str, Setting], rng: np.random.Generator
-    ) -> pd.DataFrame:
-        """Values for levels; a column that was set has the very value that was asked for."""
-        frame = Constraints(self.domain, ()).decode(codes, rng=rng)
-        for name, setting in settings.items():
-            if setting.value is not None:
-                frame[name] = pd.Series([setting.value] * len(frame), dtype=frame[name].dtype)
-        return frame
+        do, given = (
+            {name: int(groups.group_of(name)[s.level]) for name, s in settings.items()}
+            for settings in (fixed, observed)
+        )
+        return self.synthesizer.draws(sizes, rng=rng, do=do, given=given)
 
 
 def one_use(weights: npt.NDArray[np.float64]) -> float:
     """The smallest weight of one use that limits repeated uses to `USED_TWICE` of all uses."""
     descending = np.sort(weights)[::-1]
-    beyond = (
-        np.cumsum(descending) - np.arange(1, len(weights) + 1) * descending
-    )  # mass above each weight
-    return float(descending[np.searchsorted(beyond, USED_TWICE * weights.sum(), side="right") - 1])
+    above = np.cumsum(descending) - np.arange(1, len(weights) + 1) * descending  # mass
+    return float(descending[np.searchsorted(above, USED_TWICE * weights.sum(), side="right") - 1])
 
 
 def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
@@ -291,20 +268,15 @@ def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
         OutputError: it is (nearly) impossible under the model.
     """
     probability = float(evidence.mean())
+    found = f"--given: under the model this has a probability of about {probability:.1e}"
+    hint = "give fewer conditions, or more likely ones"
     if probability < MIN_PROBABILITY:
-        raise OutputError(
-            f"--given: under the model this has a probability of about {probability:.1e}; below"
-            f" {MIN_PROBABILITY:g} it counts as impossible",
-            hint="give fewer conditions, or more likely ones",
-        )
+        message = f"{found}; below {MIN_PROBABILITY:g} it counts as impossible"
+        raise OutputError(message, hint=hint)
     if one_use(evidence) > MAX_DRAWS * probability:
         raise OutputError(
-            f"--given: under the model this has a probability of about {probability:.1e}; fewer"
-            f" than one drawn row in {MAX_DRAWS} could be used",
-            hint=(
-                "give fewer conditions, or more likely ones; conditions on causes cost less than"
-                " conditions on effects"
-            ),
+            f"{found}; fewer than one drawn row in {MAX_DRAWS} could be used",
+            hint=f"{hint}; conditions on causes cost less than conditions on effects",
         )
 
 

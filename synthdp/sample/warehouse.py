@@ -20,7 +20,7 @@ from synthdp.bundle.certificate_text import about_column
 from synthdp.bundle.table_files import CSV_NAME, arrow_schema, row_groups
 from synthdp.errors import OutputError, SpecError, VerifyError
 from synthdp.files import SUMS
-from synthdp.progress import Advance, unheard
+from synthdp.progress import advance
 from synthdp.sample.conditions import check_columns_held
 from synthdp.spec.addresses import reason, shown_address
 from synthdp.spec.load.loader import load_spec
@@ -50,7 +50,6 @@ def write_table(
     *,
     replace: bool = False,
     key: Path | None = None,
-    progress: Advance = unheard,
 ) -> Written:
     """Verify a bundle, and write its synthetic rows as the table `name` of a database.
 
@@ -64,7 +63,6 @@ def write_table(
         name: the table, or `schema.table`.
         replace: drop a table of this name that an earlier export wrote, and no other.
         key: the file of the publisher's public key; only what it signed is written.
-        progress: is told of rows that were written, and of how many there are.
 
     Raises:
         VerifyError: the bundle does not agree with itself; nothing was written.
@@ -86,7 +84,7 @@ def write_table(
         with engine.begin() as connection:
             replaced = _make_room(connection, made, name, replace=replace)
             mark(connection, made, bundle)
-            rows = _insert(connection, made, bundle, spec, progress)
+            rows = _insert(connection, made, bundle, spec)
     except sa.exc.SQLAlchemyError as error:
         why = reason(error)
         raise OutputError(
@@ -140,13 +138,9 @@ def _type(arrow: Any, column: Column) -> sa.types.TypeEngine[Any]:
 def _engine_of(address: str) -> Engine:
     engine = sa.create_engine(address, poolclass=sa.pool.NullPool)
     if engine.dialect.name == "sqlite":  # which otherwise makes tables outside of the transaction
-        sa.event.listen(engine, "connect", _begun_by_hand)
+        sa.event.listen(engine, "connect", lambda c, _: setattr(c, "isolation_level", None))
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return engine
-
-
-def _begun_by_hand(connection: Any, _: Any) -> None:
-    connection.isolation_level = None
 
 
 def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bool) -> bool:
@@ -174,29 +168,24 @@ def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bo
     return True
 
 
-def _insert(
-    connection: Connection, made: sa.Table, bundle: Path, spec: ReleaseSpec, progress: Advance
-) -> int:
+def _insert(connection: Connection, made: sa.Table, bundle: Path, spec: ReleaseSpec) -> int:
     made.create(connection)
     rows = 0
     for group in row_groups(bundle / CSV_NAME, spec.columns):
         connection.execute(made.insert(), group.to_pylist())
         rows += len(group)
-        progress(rows, spec.sampling.rows or rows)
+        advance(rows, spec.sampling.rows or rows)
     return rows
 
 
 # --- export marks ---
-#
-# Which tables of a database synthdp wrote: rows of a table of its own, `synthdp_exports`.
-#
-# A table of the original's rows may have the columns of a bundle, and even its name. So a table is
-# dropped only where this one says that an export made it.
-
 
 MARKS = "synthdp_exports"
-_NAME = sa.String(255)
+"""A table of a database that notes which of its tables synthdp wrote.
 
+A table of the original's rows may have the columns of a bundle, and even its name. So a table is
+dropped only where this one says that an export made it."""
+_NAME = sa.String(255)
 _marks = sa.Table(
     MARKS,
     sa.MetaData(),
@@ -214,11 +203,8 @@ def marked(connection: Connection, table: sa.Table) -> bool:
     Raises:
         OutputError: a table `synthdp_exports` is there that is not synthdp's.
     """
-    return _found(connection) and bool(
-        connection.execute(
-            sa.select(sa.func.count()).select_from(_marks).where(_is(connection, table))
-        ).scalar()
-    )
+    named = sa.select(sa.func.count()).select_from(_marks).filter_by(**_name(connection, table))
+    return _any_marks(connection) and bool(connection.execute(named).scalar())
 
 
 def mark(connection: Connection, table: sa.Table, bundle: Path) -> None:
@@ -227,21 +213,16 @@ def mark(connection: Connection, table: sa.Table, bundle: Path) -> None:
     Raises:
         OutputError: a table `synthdp_exports` is there that is not synthdp's.
     """
-    if not _found(connection):
+    if not _any_marks(connection):
         _marks.create(connection)
-    connection.execute(_marks.delete().where(_is(connection, table)))
-    connection.execute(
-        _marks.insert().values(
-            table_schema=_schema(connection, table),
-            table_name=table.name,
-            bundle_sha256=hashlib.sha256((bundle / SUMS).read_bytes()).hexdigest(),
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-    )
+    name = _name(connection, table)
+    digest = hashlib.sha256((bundle / SUMS).read_bytes()).hexdigest()
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    connection.execute(_marks.delete().filter_by(**name))
+    connection.execute(_marks.insert().values(**name, bundle_sha256=digest, at=at))
 
 
-def _found(connection: Connection) -> bool:
-    """Whether there are any marks."""
+def _any_marks(connection: Connection) -> bool:
     seen = sa.inspect(connection)
     if not seen.has_table(MARKS):
         return False
@@ -253,12 +234,7 @@ def _found(connection: Connection) -> bool:
     return True
 
 
-def _is(connection: Connection, table: sa.Table) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        _marks.c.table_schema == _schema(connection, table), _marks.c.table_name == table.name
-    )
-
-
-def _schema(connection: Connection, table: sa.Table) -> str:
-    """The schema that a table is in: that of the database where none is named."""
-    return table.schema or sa.inspect(connection).default_schema_name or ""
+def _name(connection: Connection, table: sa.Table) -> dict[str, str]:
+    """A table's schema, which is that of the database where none is named, and its name."""
+    schema = table.schema or sa.inspect(connection).default_schema_name or ""
+    return {"table_schema": schema, "table_name": table.name}

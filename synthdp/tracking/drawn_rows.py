@@ -19,7 +19,6 @@ from mlflow.pyfunc import PythonModel
 sys.path.insert(0, str(Path(__file__).with_name("code") / "synthdp.zip"))
 
 from synthdp.errors import OutputError
-from synthdp.progress import unheard
 from synthdp.sample.files import typed_rows
 from synthdp.sample.sampler import Sampler, generator
 
@@ -51,7 +50,6 @@ class DrawnRows(PythonModel):  # type: ignore[misc]  # mlflow has no types that 
             do=do,
             given=_listed(request.get("given")),
             rng=generator(None),
-            progress=unheard,
         )
         return typed_rows(blocks, self.sampler.columns)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.api.text import plan_text
 from synthdp.audit.folder import AttackPower, attack_power
 from synthdp.audit.shadow_models import TableMeasurer, shadow_spec
-from synthdp.cli.text import plan_text
 from synthdp.data.domain import Domain
 from synthdp.ledger.entries import Balance
 from synthdp.model.planning import plan_for

@@ -36,9 +36,9 @@ import synthdp.cli.options
 import synthdp.release.run
 import synthdp_attacks.fleet
 from synthdp.api.spec import Spec
+from synthdp.api.text import outcome_facts, outcome_text
 from synthdp.audit.mechanisms.calls import Fingerprint, fingerprint
 from synthdp.cli.main import main
-from synthdp.cli.text import outcome_facts, outcome_text
 from synthdp.data.domain import Domain
 from synthdp.privacy import plan, session
 from synthdp.privacy.mechanisms.mechanism import Arrays

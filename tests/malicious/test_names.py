@@ -18,10 +18,10 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
+from synthdp.api.text import plan_text
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.write import write_bundle
 from synthdp.cli.budget import budget_facts, budget_svg, budget_text
-from synthdp.cli.text import plan_text
 from synthdp.data.domain import Domain
 from synthdp.errors import printable
 from synthdp.ledger.ledger import Ledger

@@ -168,6 +168,11 @@ class Heard:
     def finish(self, title: str, seconds: float) -> None:
         """Nothing to show."""
 
+    def warn(self, text: str) -> None:
+        """Nothing to show."""
+
+    tell = warn
+
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Tiny:

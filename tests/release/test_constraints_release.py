@@ -116,9 +116,7 @@ def test_what_an_equation_would_say_is_a_derived_column_that_costs_nothing(
     for name in ("DATACARD.md", "croissant.json", "datapackage.json"):
         assert "computed from other columns: " in (tiny.bundle / name).read_text()
     frames = list(
-        Sampler.of_bundle(tiny.bundle).sample(
-            300, given=["visits=5"], rng=np.random.default_rng(1), progress=lambda *_: None
-        )
+        Sampler.of_bundle(tiny.bundle).sample(300, given=["visits=5"], rng=np.random.default_rng(1))
     )
     drawn = pd.concat(frames)
     np.testing.assert_allclose(drawn["after"], (drawn["weight"] + 5).clip(60))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthdp.cli.text import estimand_line
+from synthdp.api.text import estimand_line
 from synthdp.data.domain import Domain
 from synthdp.inference.estimands import (
     effect_figure,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from synthdp.cli.text import quality_lines
+from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.graph.ci_tests.chi_square import Floats, Mixture, answers, weakest_effects

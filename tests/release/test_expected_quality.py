@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from synthdp.cli.text import quality_lines
+from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError

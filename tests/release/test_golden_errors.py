@@ -223,19 +223,19 @@ def test_the_json_of_what_is_no_error_of_ours(
     assert json.loads(synthdp("graph", "show", "--json").out)["exit_code"] == 2
 
     def fails(error: BaseException) -> Callable[..., Any]:
-        def load(path: Path, *, lists: bool) -> Any:
+        def load(path: Path) -> Any:
             raise error
 
         return load
 
-    monkeypatch.setattr("synthdp.spec.load.loader.load_spec", fails(KeyError(CANARY)))
+    monkeypatch.setattr("synthdp.spec.load.loader.own_text", fails(KeyError(CANARY)))
     bug = synthdp("validate", "spec.yaml", "--json")
     assert (
         bug.code == json.loads(bug.out)["exit_code"] == 1
         and "KeyError" in json.loads(bug.out)["error"]
         and CANARY not in bug.out + bug.err
     )
-    monkeypatch.setattr("synthdp.spec.load.loader.load_spec", fails(KeyboardInterrupt()))
+    monkeypatch.setattr("synthdp.spec.load.loader.own_text", fails(KeyboardInterrupt()))
     stopped = synthdp("validate", "spec.yaml", "--json")
     assert (
         stopped.code == json.loads(stopped.out)["exit_code"] == 130

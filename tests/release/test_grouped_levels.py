@@ -21,7 +21,6 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import SUMS
 from synthdp.graph.level_groups import groups_of
-from synthdp.progress import unheard
 from synthdp.release.run import release
 from synthdp.sample.sampler import Sampler, generator
 from synthdp.spec.load.loader import load_spec
@@ -123,7 +122,7 @@ def test_other_groups_are_refused_by_verify_and_by_sample(
 
 
 def rows_of(bundle: Path, rows: int, **asked: list[str]) -> pd.DataFrame:
-    blocks = Sampler.of_bundle(bundle).sample(rows, rng=generator(1), progress=unheard, **asked)
+    blocks = Sampler.of_bundle(bundle).sample(rows, rng=generator(1), **asked)
     return pd.concat(blocks, ignore_index=True)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from synthdp.cli import options
-from synthdp.cli.options import ProgressDisplay
-from synthdp.progress import Reporter, Steps
+from synthdp.cli.options import ProgressDisplay, working
+from synthdp.progress import Reporter, Steps, advance, current, shown_on, stage
+from tests.release.conftest import Heard
 
 pytestmark = pytest.mark.check
 
@@ -73,3 +76,39 @@ def test_of_a_step_that_takes_longer_than_all_before_no_time_left_is_told(
             steps.run("pair plots", lambda: time.sleep(0.3))
     err = capfd.readouterr().err
     assert "read: 0 s so far\n" in err and "judge: 1 of 2, pair plots, 0 s so far\n" in err
+
+
+def test_a_stage_is_shown_though_nobody_handed_it_a_reporter() -> None:
+    """The innermost stage hears; what is outside hears again when it has ended, also by an error;
+    another thread, and whoever comes after, is heard by nobody.
+    """
+    heard = Heard()
+    with shown_on(heard):
+        assert current() is current()
+        with stage("outer"):
+            with suppress(ValueError), stage("inner"):
+                advance(1, 2, "step")
+                raise ValueError("inside")
+            advance(3, 4)
+            thread = threading.Thread(target=advance, args=(9, 9))
+            thread.start()
+            thread.join()
+        advance(8, 8)
+    with stage("after"):
+        advance(7, 7)
+    assert heard.steps == {"inner": [(1, 2, "step")], "outer": [(3, 4, "")]}
+    assert current() is not current()  # seconds of one run are not those of the next
+
+
+def test_a_command_shows_the_stages_of_what_it_calls(capfd: pytest.CaptureFixture[str]) -> None:
+    with working("sample"), stage("inner"):
+        pass
+    with working():
+        current().warn(["one", "two"])
+    lines = capfd.readouterr().err.splitlines()
+    assert [re.sub(r"[0-9.]+ s", "S", line) for line in lines] == [
+        "inner: S",
+        "sample: S",
+        "warning: one",
+        "warning: two",
+    ]

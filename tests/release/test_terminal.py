@@ -13,9 +13,9 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from synthdp.api.text import Rows, quality_of, shared
 from synthdp.cli.main import app
 from synthdp.cli.options import COMMANDS, GRAPH_COMMANDS, _Verdicts, say
-from synthdp.cli.text import Rows, quality_of, shared
 
 LINES = [("synthdp", name) for commands in COMMANDS.values() for name in commands]
 LINES += [("synthdp graph", name) for name in GRAPH_COMMANDS]

@@ -105,9 +105,7 @@ def draw(
     given: tuple[str, ...] = (),
     seed: int = 3,
 ) -> pd.DataFrame:
-    blocks = made.sample(
-        rows, do=do, given=given, rng=np.random.default_rng(seed), progress=lambda done, total: None
-    )
+    blocks = made.sample(rows, do=do, given=given, rng=np.random.default_rng(seed))
     return pd.concat(blocks, ignore_index=True)
 
 
@@ -290,7 +288,6 @@ def test_what_hardly_any_row_fulfils_is_refused_before_a_row_is_written() -> Non
         10,
         given=["age == 41 and weight < 45"],
         rng=np.random.default_rng(1),
-        progress=lambda done, total: None,
     )
     with pytest.raises(OutputError, match="drawn rows are as asked for"):
         next(blocks)
@@ -344,9 +341,7 @@ def test_files_come_in_blocks_and_keep_their_types(
     made, sizes = sampler(), []
 
     def blocks(rows: int) -> Any:
-        for block in made.sample(
-            rows, rng=np.random.default_rng(1), progress=lambda done, total: None
-        ):
+        for block in made.sample(rows, rng=np.random.default_rng(1)):
             sizes.append(len(block))
             yield block
 

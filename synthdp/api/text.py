@@ -1,4 +1,4 @@
-"""Text for people: plans and outcomes, with rich where it helps."""
+"""Results as text for people: plans, outcomes, audits, differences; tables in lines that fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from synthdp.spec.load.wording import many, up
 
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
-    from synthdp.cli.review import Diagnosis
     from synthdp.release.job import ReleaseOutcome
     from synthdp.verify.diff import BundleDifference
 
@@ -56,20 +55,26 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequ
 
 
 def plan_text(facts: Mapping[str, Any]) -> str:
-    """A plan as text."""
-    spends = [
-        (
-            s["purpose"],
-            f"{s['share']:.0%}",
-            f"{s['epsilon_alone']:.3f}",
-            s["mechanism"],
-            ", ".join(s["serves"]),
-        )
-        for s in facts["spends"]
-    ]
+    """A plan as text, with other budgets and a rehearsal where they were asked for."""
+    parts: list[object] = _plan_parts(facts)
+    if "what_if" in facts:
+        from synthdp.release.what_if import figures_table
+
+        header, rows = figures_table(facts["what_if"])
+        parts += ["", table(header, rows, numbers=range(1, len(header)))]
+    if "rehearsal" in facts:
+        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
+    return "\n".join(map(render, parts))
+
+
+def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
+    spends = []
+    for s in facts["spends"]:
+        share, alone = f"{s['share']:.0%}", f"{s['epsilon_alone']:.3f}"
+        spends.append((s["purpose"], share, alone, s["mechanism"], ", ".join(s["serves"])))
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
-    return render(
+    return [
         f"dataset {facts['dataset']}: epsilon {up(facts['epsilon_spent'])} of {facts['epsilon']:g},"
         f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
         f" {many(facts['rows_per_unit'], 'row')} per unit",
@@ -83,7 +88,49 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         *(() if "rehearsal" in facts else (REHEARSE,)),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
-    )
+    ]
+
+
+def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
+    head = f"rehearsal on {facts['rows']:,} simulated rows"
+    if "refused" in facts:
+        return [f"{head}: {facts['refused']}"]
+    pairs = "" if facts["tv2"] is None else f", two-way tables {facts['tv2']:.2g}"
+    rows = []
+    for a in facts["answers"]:
+        errors = ("-" if a[key] is None else f"{a[key]:.2g}" for key in ("bias", "error"))
+        rows.append((a["kind"], f"{a['asked']}", f"{a['answered']}", *errors, f"{a['covered']}"))
+    header = ["answers", "asked", "answered", "bias", "error", "intervals that hold the truth"]
+    counts = (f"{n:.0f} {kind.replace('_', ' ')}" for kind, n in facts["graph"].items())
+    return [
+        f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
+        " variation)",
+        f"its graph: {', '.join(counts) or 'no arrows'}",
+        table(header, rows, numbers=range(1, len(header))),
+        "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
+        *_estimands_part(facts["estimands"]),
+    ]
+
+
+def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
+    """What the spec pays for, on the simulated rows, over many draws of its noise."""
+    from synthdp.inference.words import shown
+
+    rows = []
+    for figure in figures:
+        name = f"{figure['text']}: {figure['group']}" if figure["group"] else figure["text"]
+        told = (figure[key] for key in ("truth", "bias", "width"))
+        sizes = ("-" if value is None else shown(figure["statistic"], value) for value in told)
+        covered = "-" if figure["covered"] is None else f"{figure['covered']:.0%}"
+        rows.append((name, *sizes, covered, f"{figure['answered']:.0%}"))
+    if not rows:
+        return []
+    header = ["estimands", "truth", "bias", "width", "intervals that hold it", "answered"]
+    return [
+        "",
+        table(header, rows, numbers=range(1, len(header))),
+        "(over draws of the noise; width of the whole 95% interval, with the sampling of the rows)",
+    ]
 
 
 def estimand_line(expected: Mapping[str, Any]) -> str:
@@ -179,33 +226,29 @@ def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
 def outcome_text(outcome: ReleaseOutcome) -> str:
     """A finished run as text."""
     plan, spent = outcome.job.plan, outcome.job.spent.epsilon_spent
-    used = (
-        ""
-        if spent > plan.epsilon_spent * (1 - 1e-9)
-        else f" ({spent:.4f} used on this outcome, which is no bound)"
+    bundle, report = outcome.bundle, outcome.report
+    all_used = spent > plan.epsilon_spent * (1 - 1e-9)
+    used = "" if all_used else f" ({spent:.4f} used on this outcome, which is no bound)"
+    where = f"{bundle}   (public; check it with `synthdp verify {bundle}`)"
+    after = (
+        f"read {report.name}: how far real answers are kept, and what must not be used; then hand"
+        f" on the folder {bundle} as it is"
     )
-    budget = (
-        f"epsilon {up(plan.epsilon_spent)} of {plan.epsilon:g} allowed, at delta"
-        f" {plan.delta:g}{used}"
-    )
-    gates = [
-        f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}"
-        for v in outcome.verdicts
-    ]
-    where = (
-        f"bundle  {outcome.bundle}   (public; check it with `synthdp verify {outcome.bundle}`)"
-        if outcome.bundle
-        else "bundle  withheld"
-    )
+    if bundle is None:
+        after = f"read in {report.name} which columns failed; another release pays again"
     return "\n".join(
         [
-            f"{budget}, run {outcome.job.folder.run}",
+            f"epsilon {up(plan.epsilon_spent)} of {plan.epsilon:g} allowed, at delta"
+            f" {plan.delta:g}{used}, run {outcome.job.folder.run}",
             quality_of(outcome.metrics),
-            *gates,
-            where,
-            f"report  {outcome.report}   (for the steward only)",
+            *(
+                f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}"
+                for v in outcome.verdicts
+            ),
+            f"bundle  {where if bundle else 'withheld'}",
+            f"report  {report}   (for the steward only)",
             *(f"warning: {w}" for w in outcome.warnings),
-            next_steps(outcome.bundle, outcome.report),
+            f"next    {after}",
         ]
     )
 
@@ -216,33 +259,18 @@ def quality_of(metrics: Mapping[str, float]) -> str:
         words.format(metrics[name]) for name, words in PUBLIC_QUALITY.items() if name in metrics
     ]
     more = (
-        ""
-        if "tv2_dp" in metrics
-        else "; pairs of columns are judged in the report alone, unless evaluation.disclosure is"
-        " private"
+        "; pairs of columns are judged in the report alone, unless evaluation.disclosure is private"
     )
-    return f"quality {', '.join(told)}{more}"
-
-
-def next_steps(bundle: Path | None, report: Path) -> str:
-    """What a steward does with a finished run."""
-    if bundle is None:
-        return f"next    read in {report.name} which columns failed; another release pays again"
-    return (
-        f"next    read {report.name}: how far real answers are kept, and what must not be used;"
-        f" then hand on the folder {bundle} as it is"
-    )
+    return f"quality {', '.join(told)}{'' if 'tv2_dp' in metrics else more}"
 
 
 def audit_text(record: AuditRecord, path: Path) -> str:
     """What an audit found, as text."""
     from synthdp.bundle.certificate_text import audit_markdown
 
-    who = (
-        "confidential: for the steward only"
-        if record.rows == "real"
-        else "public: the next release of this plan publishes it"
-    )
+    who = "public: the next release of this plan publishes it"
+    if record.rows == "real":
+        who = "confidential: for the steward only"
     return render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")
 
 
@@ -250,58 +278,27 @@ def difference_text(found: BundleDifference) -> str:
     """How two bundles differ, as text."""
 
     def value(x: str | float | None) -> str:
-        return (
-            "-"
-            if x is None
-            else x
-            if isinstance(x, str)
-            else f"{x:,}"
-            if isinstance(x, int)
-            else f"{x:.4g}"
-        )
+        if x is None:
+            return "-"
+        if isinstance(x, str):
+            return x
+        return f"{x:,}" if isinstance(x, int) else f"{x:.4g}"
 
     rows = [(f.topic, f.what, value(f.a), value(f.b), f.verdict, f.why) for f in found.findings]
-    links = [("added", e.cause, e.effect) for e in found.graph.added] + [
-        ("removed", e.cause, e.effect) for e in found.graph.removed
-    ]
-    links += [("turned", e.cause, e.effect) for _, e in found.graph.turned]
-    listed = [f"{how} {a} - {b}" for how, a, b in links[:MAX_LINKS]] + (
-        [f"and {len(links) - MAX_LINKS} more"] if len(links) > MAX_LINKS else []
-    )
+    graph = found.graph
+    turned = [now for _, now in graph.turned]
+    kinds = (("added", graph.added), ("removed", graph.removed), ("turned", turned))
+    links = [f"{how} {e.cause} - {e.effect}" for how, edges in kinds for e in edges]
+    if len(links) > MAX_LINKS:
+        links[MAX_LINKS:] = [f"and {len(links) - MAX_LINKS} more"]
     return render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
         table(["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
-        *listed,
+        *links,
     )
 
 
-def doctor_text(findings: Sequence[Diagnosis]) -> str:
-    """What was found of this machine, as text."""
-    rows = [
-        (
-            f.state.upper() if f.state == "wrong" else f.state,
-            f.what,
-            f.found + (f"\n{f.hint}" if f.hint else ""),
-        )
-        for f in findings
-    ]
-    return render(table(["", "", ""], rows, numbers=[]))
-
-
-def columns_text(facts: list[dict[str, Any]]) -> str:
-    """The levels that a spec gives each column, as text."""
-    from synthdp.cli.column_preview import column_rows
-
-    return render(
-        table(["column", "type", "levels", ""], column_rows(facts), numbers=[2]),
-        "(from the spec alone; no row was read)",
-    )
-
-
-# --- columns ---
-#
-# Tables in the width of a terminal, with no word broken.
-
+# --- tables ---
 
 GAP = 2  # characters between the columns of a table
 
