@@ -141,9 +141,7 @@ Simulated = Annotated[
         ),
     ),
 ]
-Runs = Annotated[
-    int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)
-]
+Runs = Annotated[int | None, typer.Option(hidden=True)]
 
 
 @review_app.command(**shown("audit"))
@@ -151,7 +149,7 @@ def audit(
     what: Audited,
     replay: Replay = False,
     simulated: Simulated = False,
-    runs: Runs = 5000,
+    runs: Runs = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -171,6 +169,14 @@ def audit(
     from synthdp.errors import OutputError
     from synthdp.progress import Reporter
 
+    if runs is not None:
+        raise OutputError(
+            "--runs: games of many runs are tests now, not a part of `synthdp audit`",
+            hint=(
+                "leave it out; in synthdp's source `pytest tests/audit/test_worst_case.py` plays"
+                " them, and the pytest fixture `replay` tests a mechanism of your own"
+            ),
+        )
     if replay and simulated:
         raise OutputError(
             "--replay needs no rows, real or simulated", hint="give one of --replay and --simulated"
@@ -182,11 +188,9 @@ def audit(
     with ProgressDisplay() as display:
         reporter = Reporter(display)
         if of_bundle:
-            record, path = audit_bundle(
-                what, replay_only=replay, out=out, runs=runs, reporter=reporter
-            )
+            record, path = audit_bundle(what, replay_only=replay, out=out, reporter=reporter)
         else:
-            record, path = audit_spec(what, rows=rows, out=out, runs=runs, reporter=reporter)
+            record, path = audit_spec(what, rows=rows, out=out, reporter=reporter)
     facts = record.model_dump() | {"record": str(path)}
     not_audited = [NEEDS_ROWS] if of_bundle else []
     if of_bundle:

@@ -14,13 +14,13 @@ from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from synthdp.audit.mechanisms.canaries import (
+    CurveClaim,
     curve_allows,
     curve_p_value,
     epsilon_lower_bound,
     epsilon_p_value,
     right_guesses,
 )
-from synthdp.audit.mechanisms.f_curve import CurveClaim
 
 
 def pure_claim(epsilon: float, delta: float = 0.0) -> CurveClaim:

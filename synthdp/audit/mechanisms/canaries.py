@@ -14,30 +14,70 @@ probability of a false alarm is therefore at most 5%.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import dp_accounting
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 from scipy.stats import binom
 
-from synthdp.audit.mechanisms import worst_case
-from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores
-from synthdp.audit.mechanisms.worst_case import HALF_NOISE
+from synthdp.audit.mechanisms import directions
+from synthdp.audit.mechanisms.directions import Scores
+from synthdp.bundle.audit_record import Audit
 from synthdp.data.encoding import Codes
+from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Progress
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator
 
 CANARIES = 5000
+HALF_NOISE = "half the noise"
+PROFILE_POINTS = 80
 SIGNIFICANCE = 0.025  # of each of the two statements
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the canaries that may be guessed
 SIMULATED, REPEATS = 20_000, 100  # scores in each world, and audits made of them
 
 Coins = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CurveClaim:
+    """(epsilon, delta) and the profile on which it lies.
+
+    `profile` has pairs (eps, delta(eps)) that all hold, in both directions.
+    """
+
+    epsilon: float
+    delta: float
+    profile: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(
+        cls,
+        events: Iterable[dp_accounting.DpEvent],
+        *,
+        delta: float,
+        adjacency: Adjacency,
+    ) -> CurveClaim:
+        """The accountant's curve of `events` on a finite grid.
+
+        The grid claims no more than the accountant does.
+        """
+        composed = accounting.compose(events, adjacency)
+        epsilon = float(composed.get_epsilon_for_delta(delta))
+        if math.isfinite(epsilon):
+            grid = np.append(np.linspace(0, max(epsilon, 0.1), PROFILE_POINTS), epsilon)
+        else:
+            grid = np.linspace(0, 30.0, PROFILE_POINTS)
+        profile = tuple(
+            (float(e), max(0.0, float(composed.get_delta_for_epsilon(e)))) for e in np.unique(grid)
+        )
+        return cls(epsilon, delta, profile)
 
 
 @dataclass(frozen=True)
@@ -57,7 +97,7 @@ def audit_canaries(
     delta: float = 1e-5,
     progress: Progress = lambda done, total: None,
     fresh: Callable[[], Randomness] = Streams.fresh,
-) -> AuditResult:
+) -> Audit:
     """Train once with `canaries` canaries among `rows` `[rows, columns]` and test the claim.
 
     The claim is that of one row under add/remove. `module` gives the rows their losses; without one
@@ -67,7 +107,6 @@ def audit_canaries(
     Raises:
         ValueError: too few canaries to guess any, or more than there are directions.
     """
-    begun = time.monotonic()
     if canaries < round(1 / SHARES[0]):
         raise ValueError(f"{canaries} canaries; at least {round(1 / SHARES[0])} are needed")
     claim = CurveClaim.of([settings.event(1)], delta=delta, adjacency="add_remove")
@@ -77,19 +116,18 @@ def audit_canaries(
     others = np.zeros((0, 0), dtype=np.uint16) if rows is None else rows
     scores = _train(settings, coins, others, module, fresh(), progress)
     lower, alarm = judge_canaries(scores, coins, claim, guesses)
-    return AuditResult(
+    return Audit(
         mechanism=settings.name,
         method=f"one run, {canaries} canaries in the gradient",
         unit_rows=1,
         runs=canaries,
-        epsilon_claimed=claim.epsilon,
+        epsilon=claim.epsilon if math.isfinite(claim.epsilon) else None,
         delta=delta,
         epsilon_lower=lower,
         epsilon_provable=_bound(canaries, guesses.bound, guesses.bound, delta),
         fault=HALF_NOISE,
-        detects_fault=faulty.detection_rate(claim, canaries, guesses),
-        alarm=alarm,
-        seconds=time.monotonic() - begun,
+        power=faulty.detection_rate(claim, canaries, guesses),
+        refuted=alarm,
     )
 
 
@@ -125,11 +163,11 @@ class SimulatedCanaries:
         """Canaries of a training whose noise is multiplied by `noise_factor`."""
 
         def ratio(seen: Scores) -> Scores:
-            return worst_case.log_likelihood(seen, settings=settings, rows=1)
+            return directions.log_likelihood(seen, settings=settings, rows=1)
 
         rng = fresh_generator()
         out, inside = (
-            worst_case.simulate(
+            directions.simulate(
                 settings,
                 rows=rows,
                 sign=1,
@@ -204,7 +242,7 @@ def _train(
     progress: Progress,
 ) -> Scores:
     """Scores `[canaries]` of one training on `rows` and the canaries that are in."""
-    inserted = worst_case.row_of(np.flatnonzero(coins))
+    inserted = directions.row_of(np.flatnonzero(coins))
     codes = np.zeros((len(rows) + len(inserted), rows.shape[1] + 1), dtype=np.uint16)
     codes[: len(rows), :-1] = rows
     codes[len(rows) :, -1] = inserted
@@ -212,13 +250,13 @@ def _train(
 
     def observe(seen: Scores) -> None:
         nonlocal scores, done
-        scores, done = scores + worst_case.log_likelihood(seen, settings=settings, rows=1), done + 1
+        scores, done = scores + directions.log_likelihood(seen, settings=settings, rows=1), done + 1
         progress(done, settings.steps)
 
-    worst_case.train(
+    directions.train(
         settings,
         codes,
-        worst_case.DirectionLoss(len(coins), clip=settings.clip, inner=module),
+        directions.DirectionLoss(len(coins), clip=settings.clip, inner=module),
         randomness,
         observe,
     )
