@@ -29,7 +29,7 @@ import torch
 from synthdp import __version__
 from synthdp.audit.folder import AttackFolder, audit_folder
 from synthdp.audit.mechanisms.canaries import audit_canaries
-from synthdp.audit.mechanisms.examples import replay_plan
+from synthdp.audit.mechanisms.planned import replay_plan
 from synthdp.audit.membership import attack_facts, attack_rows
 from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,

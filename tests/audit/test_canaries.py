@@ -22,13 +22,13 @@ from synthdp.audit.mechanisms.canaries import (
     judge_canaries,
     right_guesses,
 )
-from synthdp.audit.mechanisms.examples import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.spec.load.loader import load_spec
+from tests.audit.mechanism_examples import SmallModel
 from tests.builders import mostly_trained
 from tests.chance import fails_so_often
 

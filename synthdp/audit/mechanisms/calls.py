@@ -196,20 +196,6 @@ class Replayed:
     largest_share: float
     findings: tuple[ReplayFinding, ...]
 
-    @property
-    def passed(self) -> bool:
-        """Whether there are no findings."""
-        return not self.findings
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON for reports."""
-        return {
-            "mechanisms": len(self.mechanisms),
-            "pairs": self.pairs,
-            "largest_share": self.largest_share,
-            "findings": [str(f) for f in self.findings],
-        }
-
 
 # --- neighbours ---
 #
