@@ -58,11 +58,7 @@ class CurveClaim:
 
     @classmethod
     def of(
-        cls,
-        events: Iterable[dp_accounting.DpEvent],
-        *,
-        delta: float,
-        adjacency: Adjacency,
+        cls, events: Iterable[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency
     ) -> CurveClaim:
         """The accountant's curve of `events` on a finite grid.
 

@@ -64,11 +64,7 @@ def replay_plan(
     for number, mechanism in enumerate(mechanisms):
         progress(number, len(mechanisms))
         pairs = neighbours(
-            domain,
-            batch=batch,
-            max_rows=unit_rows,
-            adjacency=adjacency,
-            random_pairs=random_pairs,
+            domain, batch=batch, max_rows=unit_rows, adjacency=adjacency, random_pairs=random_pairs
         )
         replays.append(
             replay(mechanism, pairs, domain=domain, rows_per_unit=unit_rows, adjacency=adjacency)
