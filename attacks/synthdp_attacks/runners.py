@@ -125,7 +125,7 @@ class Dask:
 
     def slots(self) -> int:
         with self._connect() as client:
-            return max(1, sum(client.nthreads().values()))
+            return int(max(1, sum(client.nthreads().values())))
 
     def check(self) -> None:
         """See whether a scheduler answers, before anything depends on it."""

@@ -150,8 +150,9 @@ def audit(
     with audit_folder(job.out, rows) as folder:
         record = without_rows(job, rows, pairs=pairs)
         if rows == "simulated":
-            bundle, rng = released_model(job.out), folder.coins("twin")
-            twin = simulated_twin(spec, domain, bundle=bundle, rng=rng)
+            released = job.out / "bundle"
+            bundle = released if (released / MODEL_FILE).exists() else None
+            twin = simulated_twin(spec, domain, bundle=bundle, rng=folder.coins("twin"))
             record = with_rows(job, record, twin, folder, twin_units(spec, twin))
         if rows == "real":
             record = _with_real_rows(
@@ -280,14 +281,7 @@ def confirmed(run: Callable[[], Audit]) -> Audit:
     return result.model_copy(update={"refuted": refuted})
 
 
-# --- bundle ---
-#
-# `synthdp audit BUNDLE`: everything that its recipient can audit, without a row of the source.
-#
-# The bundle is verified. Its plan is replayed from its spec. Its noisy tables are compared with
-# each other, since they all count the same rows. Unless only a replay is asked for, canaries
-# and the membership attack run on rows drawn from its model. What
-# needs the real rows stays with the steward.
+# --- `synthdp audit BUNDLE` ---
 
 
 NEEDS_ROWS = (
@@ -307,6 +301,11 @@ def audit_bundle(
     reporter: Reporter | None = None,
 ) -> tuple[AuditRecord, Path]:
     """Audit the bundle in `folder`; return the record and the file that holds it.
+
+    The bundle is verified. Its plan is replayed from its spec. Its noisy tables are compared with
+    each other, since they all count the same rows. Unless only a replay is asked for, canaries and
+    the membership attack run on rows drawn from its model. What needs the real rows stays with the
+    steward.
 
     The file is by default `audits/<dataset id>/audit.json`.
 
@@ -350,16 +349,7 @@ def _without_source(
     return with_rows(job, record, twin, kept, twin_units(job.spec, twin))
 
 
-# --- simulate ---
-#
-# The simulated twin of a spec: rows over the declared columns that depend on no real row.
-#
-# The rows are drawn from a bundle's released model where there is one. Otherwise they are drawn
-# from a causal network over the spec's columns and given arrows, with random effects. Both are
-# functions of public values, so everything computed on the twin may be published.
-
-
-EFFECT = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
+# --- the simulated twin of a spec ---
 
 
 def simulated_twin(
@@ -367,7 +357,8 @@ def simulated_twin(
 ) -> Codes:
     """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network.
 
-    The random network is used where `bundle` is None.
+    The random network, over the spec's columns and given arrows, is used where `bundle` is None.
+    Either is a function of public values, so everything computed on the twin may be published.
 
     Raises:
         VerifyError: the bundle's model is damaged.
@@ -405,20 +396,15 @@ def public_graph(spec: ReleaseSpec, domain: Domain) -> CausalGraph:
     return CausalGraph(domain.names, tuple(arrows))
 
 
-def released_model(out: Path) -> Path | None:
-    """The bundle in the output folder `out`, if it contains a model."""
-    bundle = out / "bundle"
-    return bundle if (bundle / MODEL_FILE).exists() else None
-
-
 def _random_network(spec: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
     """The spec's network with independent Gaussian weights."""
+    effect = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
     architecture = architecture_for(spec, domain, public_graph(spec, domain))
     generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
     model = CausalVae(architecture, generator=generator)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            scale = EFFECT / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
+            scale = effect / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
             values = rng.standard_normal(tuple(p.shape), dtype=np.float32)
             p.copy_(torch.from_numpy(scale * values))
     return Synthesizer(domain.names, architecture, arrays(model.state_dict()))

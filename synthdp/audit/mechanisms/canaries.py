@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import dp_accounting
 import numpy as np
@@ -157,10 +157,7 @@ class SimulatedCanaries:
     @classmethod
     def of(cls, settings: DpSgd, *, noise_factor: float) -> SimulatedCanaries:
         """Canaries of a training whose noise is multiplied by `noise_factor`."""
-
-        def ratio(seen: Scores) -> Scores:
-            return directions.log_likelihood(seen, settings=settings, rows=1)
-
+        ratio = partial(directions.log_likelihood, settings=settings, rows=1)
         rng = fresh_generator()
         out, inside = (
             directions.simulate(
@@ -249,19 +246,14 @@ def _train(
         scores, done = scores + directions.log_likelihood(seen, settings=settings, rows=1), done + 1
         progress(done, settings.steps)
 
-    directions.train(
-        settings,
-        codes,
-        directions.DirectionLoss(len(coins), clip=settings.clip, inner=module),
-        randomness,
-        observe,
-    )
+    losses = directions.DirectionLoss(len(coins), clip=settings.clip, inner=module)
+    directions.train(settings, codes, losses, randomness, observe)
     return scores
 
 
-# --- one run ---
+# --- what one run proves ---
 #
-# What one run proves: m random coins are inserted into the data, and r of them are guessed.
+# m random coins are inserted into the data, and r of them are guessed.
 #
 # v of the guesses are right. Both bounds need fair and independent coins, one unit of data for
 # each, and r fixed before looking at the output.
@@ -286,12 +278,9 @@ def _train(
 #
 #     sum_{j in T} j p_j / m  <=  g( sum_{j in T} (r - j + 1) p_{j-1} / m ).            (1)
 #
-# `curve_p_value` takes T = {i, i+1, ...}: given P[C >= v] = p, (1) forces mass below v, at i =
-# v-1, v-2, ...; where all that mass exceeds 1, p was impossible. The largest possible p is the
+# `curve_allows` takes T = {i, i+1, ...}: given P[C >= v] = p, (1) forces mass below v, at i =
+# v-1, v-2, ...; where all that mass exceeds 1, p is impossible. The largest possible p is the
 # p-value.
-
-
-BISECTIONS = 30
 
 
 def epsilon_p_value(
@@ -327,34 +316,17 @@ def epsilon_lower_bound(
     low, high = 0.0, 1.0
     while refuted(high):
         low, high = high, 2 * high
-    for _ in range(BISECTIONS):
+    for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
-
-
-def curve_p_value(claim: CurveClaim, *, canaries: int, guesses: int, right: int) -> float:
-    """Greatest probability of `right` or more right guesses under the claimed curve.
-
-    `guesses` of the `canaries` coins are guessed.
-    """
-    _check(canaries, guesses, right)
-    low, high = 0.0, 1.0
-    if curve_allows(claim, 1.0, canaries=canaries, guesses=guesses, right=right):
-        return 1.0
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        if curve_allows(claim, middle, canaries=canaries, guesses=guesses, right=right):
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def curve_allows(
     claim: CurveClaim, probability: float, *, canaries: int, guesses: int, right: int
 ) -> bool:
     """Whether P[C >= right] = `probability` leaves a total mass of at most 1; see (1)."""
+    _check(canaries, guesses, right)
     profile = np.array(claim.profile)
     delta, grown = profile[:, 1], np.exp(np.minimum(profile[:, 0], 700.0))
     # Sums of (1): `hit` over j >= i of j p_j / m, `miss` of (r - j) p_j / m. The mass is least
