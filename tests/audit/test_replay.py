@@ -324,7 +324,7 @@ def verdict(
 ) -> tuple[list[str], float]:
     first, second = zip(*pairs, strict=True) if pairs else ((), ())
     found = judge(event, first, second, unit_rows=1, adjacency=adjacency)
-    return [p.differs for p in found.problems], found.largest_share
+    return [differs for differs, *_ in found[0]], found[1]
 
 
 def test_gaussians_in_a_row_are_judged_together() -> None:

@@ -15,7 +15,6 @@ from synthdp.audit.plan import confirmed
 from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
-    Audit,
     AuditRecord,
     DeclaredAttack,
     Membership,
@@ -30,6 +29,7 @@ from synthdp.release.run import release
 from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
+from tests.builders import one_audit
 
 pytestmark = pytest.mark.check
 
@@ -154,7 +154,7 @@ def test_a_record_on_real_rows_is_no_public_one(tiny: Any) -> None:
 
 
 def test_every_figure_of_an_audit_has_its_heading() -> None:
-    fact = confirmed(lambda: result(False))
+    fact = confirmed(lambda: one_audit())
     (table,) = audit_tables(
         [
             {
@@ -230,22 +230,6 @@ def test_every_declared_attack_is_told() -> None:
     assert "elbo" not in audit_markdown(older)  # a record of an earlier version
 
 
-def result(alarm: bool) -> Audit:
-    return Audit(
-        mechanism="m",
-        method="x",
-        unit_rows=1,
-        runs=100,
-        epsilon=1.0,
-        delta=1e-5,
-        epsilon_lower=0.1,
-        epsilon_provable=3.0,
-        fault="half the noise",
-        power=0.9,
-        refuted=alarm,
-    )
-
-
 @pytest.mark.parametrize(
     ("alarms", "refuted"),
     [
@@ -257,7 +241,7 @@ def result(alarm: bool) -> Audit:
 )
 def test_one_alarm_is_not_a_refutation(alarms: list[bool], refuted: bool) -> None:
     rounds = iter(alarms)
-    fact = confirmed(lambda: result(next(rounds)))
+    fact = confirmed(lambda: one_audit(refuted=next(rounds)))
     assert fact.refuted is refuted
     assert list(rounds) == []
 

@@ -39,7 +39,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import dp_accounting
 import numpy as np
@@ -75,22 +75,7 @@ GAUSSIAN: Sequence[NoiseKind] = ("rounded", "lattice")
 ROUNDING = 1 + 1e-9  # of the sums of squares here
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A draw that no charge pays for (`charged`), or that one pays too little for (`moved`)."""
-
-    differs: Literal["charged", "moved"]
-    where: str
-    found: str
-    allowed: str
-
-
-@dataclass(frozen=True)
-class ReplayVerdict:
-    """What is not paid for, and the largest part of an allowance that was used."""
-
-    problems: tuple[Problem, ...]
-    largest_share: float
+Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowed
 
 
 class _Mismatch(Exception):
@@ -107,7 +92,7 @@ class _Walk:
     at: int = 0
     share: float = 0.0
     owed: Counter[tuple[float, int]] = field(default_factory=Counter)  # maxima told, not charged
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Difference] = field(default_factory=list)
 
     def left(self) -> tuple[Call, Call] | None:
         """The next pair of calls; None at the end."""
@@ -126,7 +111,7 @@ class _Walk:
         """Record that the next draw is not what is `allowed`, and end the walk."""
         pair = self.left()
         found = _described(pair[0]) if pair else "no further draw"
-        self.problems.append(Problem("charged", f"draw {self.at + 1}", found, allowed))
+        self.problems.append(("charged", f"draw {self.at + 1}", found, allowed))
         raise _Mismatch
 
     def spend(self, used: float, allowed: float, unit: str, *, since: int) -> None:
@@ -138,7 +123,7 @@ class _Walk:
         if self.at == since + 1:
             where = f"draw {self.at}"
         found, may_move = f"{used:.6g} {unit}", f"{allowed:.6g} {unit}"
-        self.problems.append(Problem("moved", where, found, may_move))
+        self.problems.append(("moved", where, found, may_move))
 
 
 def judge(
@@ -148,10 +133,12 @@ def judge(
     *,
     unit_rows: int,
     adjacency: Adjacency,
-) -> ReplayVerdict:
+) -> tuple[list[Difference], float]:
     """Compare two recorded runs of one mechanism, call by call, with the event that it charges.
 
-    `unit_rows` is the number of rows of the unit by which the tables differ.
+    Returns draws that no charge pays for (`charged`), or that one pays too little for (`moved`),
+    and the largest part of an allowance that was used. `unit_rows` is the number of rows of the
+    unit by which the tables differ.
     """
     walk = _Walk(
         list(zip(first, second, strict=True)),
@@ -168,10 +155,10 @@ def judge(
             walk.refuse("no further draw: all charges are used")
         if owed := walk.owed.total():
             found = f"{owed} more of the largest scores are told"
-            walk.problems.append(Problem("charged", f"draw {walk.at}", found, "a charge for each"))
+            walk.problems.append(("charged", f"draw {walk.at}", found, "a charge for each"))
     except _Mismatch:
         pass
-    return ReplayVerdict(tuple(walk.problems), walk.share)
+    return walk.problems, walk.share
 
 
 def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
@@ -391,9 +378,6 @@ def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
 # --- comparison of two recorded runs on neighbours: everything that could distinguish them ---
 
 
-Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowed
-
-
 @dataclass
 class RecordedRun:
     """One recorded run.
@@ -437,11 +421,10 @@ def compare(
     share = 0.0
     if not differences:
         differences += _contents(first, second)
-        verdict = judge(
+        problems, share = judge(
             event, first.calls, second.calls, unit_rows=pair.unit_rows, adjacency=adjacency
         )
-        differences += [(p.differs, p.where, p.found, p.allowed) for p in verdict.problems]
-        share = verdict.largest_share
+        differences += problems
         if pair.held_out and share and not sees_held_out:
             found = f"{share:.3g} of the allowance"
             differences.append(("moved", "a unit that is held out", found, "nothing"))
