@@ -271,11 +271,11 @@ class _Attack:
     @classmethod
     def on(cls, game: Game, public: Public, extractor: str, seed: int) -> _Attack:
         if extractor in game.shadow_scores:
-            scores = (game.shadow_scores[extractor], game.challenge_scores[extractor])
-            return cls(game, *(own[:, None] for own in scores), seed)
+            shadows, asked = game.shadow_scores[extractor], game.challenge_scores[extractor]
+            return cls(game, shadows[:, None], asked[:, None], seed)
         extract = EXTRACTORS[extractor](public, game.target, np.random.default_rng(seed))
-        features = (feature_matrix(extract, sets) for sets in (game.shadows, game.challenges))
-        return cls(game, *features, seed)
+        shadows, asked = (feature_matrix(extract, s) for s in (game.shadows, game.challenges))
+        return cls(game, shadows, asked, seed)
 
     def outcome(self, classifier: str) -> GameOutcome:
         """Fit on the shadows, score the challenges, let the game reveal."""

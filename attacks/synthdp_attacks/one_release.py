@@ -445,7 +445,7 @@ class OnlineLira:
     def decision_function(self, scores: FloatArray) -> FloatArray:
         """Log-likelihood ratio of each score, in nats; shape `[models]`."""
         own = scores[:, 0]
-        return norm.logpdf(own, *self._inside) - norm.logpdf(own, *self._outside)
+        return np.asarray(norm.logpdf(own, *self._inside) - norm.logpdf(own, *self._outside))
 
 
 class OfflineLira:
@@ -467,7 +467,7 @@ class OfflineLira:
     def decision_function(self, scores: FloatArray) -> FloatArray:
         """Standard deviations above the level of `FALSE_ALARMS`; shape `[models]`."""
         centre, spread = self._outside
-        return (scores[:, 0] - centre) / spread - norm.isf(FALSE_ALARMS)
+        return np.asarray((scores[:, 0] - centre) / spread - norm.isf(FALSE_ALARMS))
 
 
 LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {

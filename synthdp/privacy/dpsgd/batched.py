@@ -118,8 +118,8 @@ class _StackedTrainer:
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
         self.optimizer.step()
         clamp_weights(self.params)
-        part = 1 - self.settings.average_decay_at(step)
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], part)
+        weight = 1 - self.settings.average_decay_at(step)
+        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], weight)
 
     def averaged(self) -> list[Weights]:
         """The averaged weights of each model by name (the last ones where averaging is off)."""
