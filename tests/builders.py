@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from synthdp.bundle.audit_record import Audit
 from synthdp.spec.model import ReleaseSpec, Shares
 
 
@@ -111,6 +112,23 @@ def mostly_trained(spec: ReleaseSpec) -> ReleaseSpec:
 
 
 @cache
+def one_audit(*, refuted: bool = False) -> Audit:
+    """What an audit with canaries finds, without making one."""
+    return Audit(
+        mechanism="m",
+        method="x",
+        unit_rows=1,
+        runs=100,
+        epsilon=1.0,
+        delta=1e-5,
+        epsilon_lower=0.1,
+        epsilon_provable=3.0,
+        fault="half the noise",
+        power=0.9,
+        refuted=refuted,
+    )
+
+
 def lacks_r(*packages: str) -> str:
     """What this machine lacks to run R with some packages, in words; nothing where it lacks none.
 

@@ -16,7 +16,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from synthdp_attacks.errors import AttackError
 from synthdp_attacks.one_release import MINIMUM_ROWS
-from synthdp_attacks.report import CAVEAT
+from synthdp_attacks.report import CAVEAT, CONFIDENTIAL
 from synthdp_attacks.statistics import CONFIDENCE, Counts, Interval, advantage, clopper_pearson
 from synthdp_attacks.threat import (
     BoolArray,
@@ -29,10 +29,6 @@ from synthdp_attacks.threat import (
 )
 
 # --- risk ---
-#
-# The risk that a release adds for its training rows.
-#
-# It compares the success on them with the success on control rows.
 #
 # Giomi, Boenisch, Wehmeyer, Tasnadi (2023), "A unified framework for quantifying privacy risk in
 # synthetic data" (Anonymeter), whose risk is R = (r_attack - r_control) / (1 - r_control). What an
@@ -80,13 +76,13 @@ class Risk:
     """
 
     question: str
-    guesses: int
-    attack: Interval | None
-    control: Interval | None
-    naive: Interval | None
-    risk: Interval | None
-    beats_naive: bool
-    warnings: tuple[str, ...]
+    guesses: int = 0
+    attack: Interval | None = None
+    control: Interval | None = None
+    naive: Interval | None = None
+    risk: Interval | None = None
+    beats_naive: bool = False
+    warnings: tuple[str, ...] = ("nothing to guess",)
 
     @property
     def shown(self) -> bool:
@@ -102,20 +98,11 @@ class Risk:
 
 
 def risk_of(
-    question: str, *, attack: Trials, control: Trials, naive: Trials, confidence: float = CONFIDENCE
+    question: str, attack: Trials, control: Trials, naive: Trials, *, confidence: float = CONFIDENCE
 ) -> Risk:
     """The risk with its intervals, and what must be known before believing it."""
     if not min(attack.guesses, control.guesses, naive.guesses):
-        return Risk(
-            question=question,
-            guesses=0,
-            attack=None,
-            control=None,
-            naive=None,
-            risk=None,
-            beats_naive=False,
-            warnings=("nothing to guess",),
-        )
+        return Risk(question=question)
     rates = [
         clopper_pearson(t.right, t.guesses, confidence=confidence) for t in (attack, control, naive)
     ]
@@ -124,12 +111,8 @@ def risk_of(
         warnings.append(
             f"{fewest} guesses are few: about {ENOUGH_GUESSES} are needed for a stable result"
         )
-    beats_naive = (
-        advantage(
-            Counts(attack.right, attack.guesses, naive.right, naive.guesses), confidence=confidence
-        ).lower
-        > 0
-    )
+    counts = Counts(attack.right, attack.guesses, naive.right, naive.guesses)
+    beats_naive = advantage(counts, confidence=confidence).lower > 0
     if not beats_naive:
         warnings.append(
             "the attack does not beat the naive guess: a low risk may only mean a weak attack"
@@ -169,16 +152,10 @@ def _root(a: float, a_limit: float, c: float, c_limit: float, *, sign: int) -> f
     a_limit (2a - a_limit) = 0.
     """
     square, constant = c_limit * (2 * c - c_limit), a_limit * (2 * a - a_limit)
-    half = a * c + sign * sqrt(max(0.0, (a * c) ** 2 - square * constant))
+    greater = a * c + sqrt(max(0.0, (a * c) ** 2 - square * constant))
     if sign > 0:
-        return half / square if square > 0 else inf
-    other = a * c + sqrt(
-        max(0.0, (a * c) ** 2 - square * constant)
-    )  # the smaller root without cancellation
-    return constant / other if other > 0 else 0.0
-
-
-# --- anonymity ---
+        return greater / square if square > 0 else inf
+    return constant / greater if greater > 0 else 0.0  # without cancellation
 
 
 @dataclass(frozen=True)
@@ -193,42 +170,33 @@ class AnonymityReport:
     @property
     def shown(self) -> tuple[Risk, ...]:
         """Risks whose interval lies above 0, the greatest lower limit first."""
-        return tuple(
-            sorted(
-                (r for r in self.risks if r.shown), key=lambda r: -(r.risk.lower if r.risk else 0)
-            )
-        )
+        shown = (r for r in self.risks if r.shown)
+        return tuple(sorted(shown, key=lambda r: -(r.risk.lower if r.risk else 0)))
 
     @property
     def conclusion(self) -> str:
         """What was shown, how many attacks were too weak to show anything, and the caveat."""
         if not self.shown:
             weak = sum(not risk.beats_naive for risk in self.risks)
-            told = (
+            return (
                 f"None of {len(self.risks)} attacks was seen to learn more about the rows behind"
-                " the release than about control rows"
+                f" the release than about control rows; {weak} of them beat no naive guess, and so"
+                f" say nothing. {CAVEAT}"
             )
-            return f"{told}; {weak} of them beat no naive guess, and so say nothing. {CAVEAT}"
         worst = self.shown[0]
         assert worst.risk is not None
-        numbers = (
-            f"risk {worst.risk.value:.3f}, 95% interval {worst.risk.lower:.3f} to"
-            f" {worst.risk.upper:.3f}"
-        )
-        rest = (
+        risk = worst.risk
+        return (
             f"{len(self.shown)} of {len(self.risks)} attacks learned more about the rows behind the"
-            " release than about control rows"
+            f" release than about control rows, the worst by {worst.question} (risk"
+            f" {risk.value:.3f}, 95% interval {risk.lower:.3f} to {risk.upper:.3f}). {CAVEAT}"
         )
-        return f"{rest}, the worst by {worst.question} ({numbers}). {CAVEAT}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
-            "confidential": (
-                "computed on the rows given to the attack; publish only if those were public or"
-                " simulated"
-            ),
+            "confidential": CONFIDENTIAL,
             "risks": [risk.to_json() for risk in self.risks],
         }
 
@@ -253,12 +221,9 @@ def attack_anonymity(
     Raises:
         AttackError: a table outside the domain or too small, or columns that cannot be asked for.
     """
-    tables = (
-        public.checked(synthetic, "synthetic"),
-        public.checked(members, "members"),
-        public.checked(control, "control"),
-    )
-    for name, table in zip(("synthetic", "members", "control"), tables, strict=True):
+    given = {"synthetic": synthetic, "members": members, "control": control}
+    tables = [public.checked(table, name) for name, table in given.items()]
+    for name, table in zip(given, tables, strict=True):
         if len(table) < MINIMUM_ROWS:
             raise AttackError(
                 f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and some"
@@ -267,19 +232,16 @@ def attack_anonymity(
     columns = len(public.sizes)
     if columns < 2:
         raise AttackError("a table of one column has nothing to link or infer from")
-    guesses, secrets = (
-        whole("guesses", guesses, least=1),
-        columns_asked("secrets", secrets, columns) if len(secrets) else (),
-    )
+    guesses = whole("guesses", guesses, least=1)
+    secrets = columns_asked("secrets", secrets, columns) if len(secrets) else ()
     if parties is not None:
         parties = parties_asked(parties, columns)
     shuffled = [int(c) for c in rng.permutation(columns)]
+    parties = parties or (shuffled[::2], shuffled[1::2])
     risks = [
         singling_out(*tables, public=public, rng=rng, width=1, guesses=guesses),
         singling_out(*tables, public=public, rng=rng, guesses=guesses),
-        linkability(
-            *tables, parties=parties or (shuffled[::2], shuffled[1::2]), rng=rng, guesses=guesses
-        ),
+        linkability(*tables, parties=parties, rng=rng, guesses=guesses),
     ]
     risks += [
         inference(*tables, public=public, secret=c, rng=rng, guesser=how, guesses=guesses)
@@ -289,9 +251,7 @@ def attack_anonymity(
     return AnonymityReport(tuple(risks))
 
 
-# --- singling out ---
-#
-# Singling out: a predicate of one synthetic row is true of exactly one original row.
+# --- singling out: a predicate of one synthetic row is true of exactly one original row ---
 #
 # Giomi et al. (2023), the singling-out attack, for codes: univariate predicates are levels that
 # one synthetic row alone has, multivariate ones are levels that one synthetic row alone has
@@ -301,7 +261,6 @@ def attack_anonymity(
 # more false alarms than promised.
 
 
-TRIES = 10  # sets of columns for each synthetic row, until one singles it out
 Predicate = tuple[tuple[int, ...], tuple[int, ...]]
 """Columns, and the level that each must have."""
 
@@ -331,24 +290,16 @@ def singling_out(
     guesses = whole("guesses", guesses, least=1)
     size = min(len(members), len(control))
     own, other = (table[rng.permutation(len(table))[:size]] for table in (members, control))
-    found = (
-        _levels_of_one(synthetic, guesses, rng)
-        if width == 1
-        else _combinations_of_one(synthetic, width, guesses, rng)
-    )
+    if width == 1:
+        found, by = _levels_of_one(synthetic, guesses, rng), "one column"
+    else:
+        found = _combinations_of_one(synthetic, width, guesses, rng)
+        by = "several columns" if width is None else f"{width} columns"
     blind: list[Predicate] = [
         (where, tuple(int(rng.integers(public.sizes[c])) for c in where)) for where, _ in found
     ]
-    name = (
-        "singling out by"
-        f" {'one column' if width == 1 else 'several columns' if width is None else f'{width} columns'}"  # noqa: E501
-    )
-    return risk_of(
-        name,
-        attack=_singled(found, own),
-        control=_singled(found, other),
-        naive=_singled(blind, own),
-    )
+    trials = (_singled(found, own), _singled(found, other), _singled(blind, own))
+    return risk_of(f"singling out by {by}", *trials)
 
 
 def _levels_of_one(synthetic: Codes, guesses: int, rng: np.random.Generator) -> list[Predicate]:
@@ -370,10 +321,10 @@ def _combinations_of_one(
     found: list[Predicate] = []
     columns = synthetic.shape[1]
     for row in synthetic[rng.permutation(len(synthetic))]:
-        for _ in range(TRIES):
+        for _ in range(10):  # sets of columns, until one singles the row out
             size = width or int(rng.integers(2, columns + 1))
             where = np.sort(rng.choice(columns, size=size, replace=False))
-            if _selected(synthetic, where, row[where]).sum() == 1:
+            if (synthetic[:, where] == row[where]).all(axis=1).sum() == 1:
                 found.append((tuple(map(int, where)), tuple(map(int, row[where]))))
                 break
         if len(found) == guesses:
@@ -383,26 +334,13 @@ def _combinations_of_one(
 
 def _singled(predicates: list[Predicate], table: Codes) -> Trials:
     """How many predicates are true of exactly one row."""
-    return Trials.of(
-        np.array(
-            [
-                _selected(table, np.array(where), np.array(levels)).sum() == 1
-                for where, levels in predicates
-            ],
-            dtype=bool,
-        )
-    )
+    right = [
+        (table[:, list(where)] == levels).all(axis=1).sum() == 1 for where, levels in predicates
+    ]
+    return Trials.of(np.array(right, dtype=bool))
 
 
-def _selected(table: Codes, where: Codes, levels: Codes) -> BoolArray:
-    return np.asarray((table[:, where] == levels).all(axis=1))
-
-
-# --- linkability ---
-#
-# Linkability: the release tells which records of two parties are of the same person.
-#
-# The parties have different columns of the same people.
+# --- linkability: the release tells which records of two parties are of the same person ---
 #
 # Giomi et al. (2023), the linkability attack: both look for the synthetic rows closest to a record
 # in the columns they hold. If the same synthetic row is among both, the record's two halves are
@@ -436,10 +374,13 @@ def linkability(
 
     def linked(targets: Codes) -> Trials:
         chosen = targets[rng.permutation(len(targets))[:guesses]]
-        sides = [
-            _nearest(chosen[:, held], synthetic[:, held], neighbours, rng)
-            for held in (first, second)
-        ]
+        sides = []
+        for held in (first, second):
+            parts = [
+                np.argpartition(d + rng.random(d.shape), neighbours - 1, axis=1)[:, :neighbours]
+                for _, d in hamming(chosen[:, held], synthetic[:, held])
+            ]
+            sides.append(np.concatenate(parts))
         return _meet(*sides)
 
     attack, others = linked(members), linked(control)
@@ -447,21 +388,8 @@ def linkability(
     blind = [
         np.argpartition(rng.random(shape), neighbours - 1, axis=1)[:, :neighbours] for _ in range(2)
     ]
-    return risk_of(
-        f"linking {len(first)} columns with {len(second)}",
-        attack=attack,
-        control=others,
-        naive=_meet(*blind),
-    )
-
-
-def _nearest(asked: Codes, rows: Codes, neighbours: int, rng: np.random.Generator) -> Codes:
-    """Places of the rows closest to each record, `[records, neighbours]`, ties broken by chance."""
-    parts = [
-        np.argpartition(d + rng.random(d.shape), neighbours - 1, axis=1)[:, :neighbours]
-        for _, d in hamming(asked, rows)
-    ]
-    return np.concatenate(parts)
+    question = f"linking {len(first)} columns with {len(second)}"
+    return risk_of(question, attack, others, _meet(*blind))
 
 
 def _meet(first: Codes, second: Codes) -> Trials:
@@ -469,9 +397,7 @@ def _meet(first: Codes, second: Codes) -> Trials:
     return Trials.of((first[:, :, None] == second[:, None, :]).any(axis=(1, 2)))
 
 
-# --- inference ---
-#
-# Attribute inference: guess one column of a record from the others and the release.
+# --- inference: guess one column of a record from the others and the release ---
 #
 # Giomi et al. (2023), the inference attack. A release that teaches how columns hang together in
 # the population makes such guesses right for everybody; that is what it is for, and shows in the
@@ -499,10 +425,8 @@ def forest(known: Codes, secret: Codes, asked: Codes, seed: int) -> Codes:
 
     Its trees are fully grown, so that they remember copies.
     """
-    fitted = RandomForestClassifier(
-        n_estimators=100, min_samples_leaf=1, random_state=seed, n_jobs=1
-    ).fit(known, secret)
-    return np.asarray(fitted.predict(asked))
+    forest = RandomForestClassifier(n_estimators=100, random_state=seed, n_jobs=1)
+    return np.asarray(forest.fit(known, secret).predict(asked))
 
 
 GUESSERS: dict[str, Guess] = {"closest": closest_rows, "forest": forest}
@@ -526,13 +450,10 @@ def inference(
 
     The naive guess is the release's most frequent level, which needs no knowledge of the record.
     """
-    columns = range(len(public.sizes))
-    (secret,) = columns_asked("secret", [secret], len(columns))
-    held = list(
-        columns_asked(
-            "known", [c for c in columns if c != secret] if known is None else known, len(columns)
-        )
-    )
+    columns = len(public.sizes)
+    (secret,) = columns_asked("secret", [secret], columns)
+    known = [c for c in range(columns) if c != secret] if known is None else known
+    held = list(columns_asked("known", known, columns))
     if secret in held:
         raise AttackError(
             f"secret={secret} is one of the columns known={held}: leave it out there, or guess"
@@ -545,15 +466,10 @@ def inference(
     own, other = (table[rng.permutation(len(table))[:guesses]] for table in (members, control))
 
     def right(targets: Codes) -> Trials:
-        return Trials.of(
-            GUESSERS[guesser](synthetic[:, held], synthetic[:, secret], targets[:, held], seed)
-            == targets[:, secret]
-        )
+        guess = GUESSERS[guesser]
+        guessed = guess(synthetic[:, held], synthetic[:, secret], targets[:, held], seed)
+        return Trials.of(guessed == targets[:, secret])
 
-    usual = np.bincount(synthetic[:, secret]).argmax()
-    return risk_of(
-        f"inferring column {secret} by {guesser}",
-        attack=right(own),
-        control=right(other),
-        naive=Trials.of(own[:, secret] == usual),
-    )
+    blind = Trials.of(own[:, secret] == np.bincount(synthetic[:, secret]).argmax())
+    question = f"inferring column {secret} by {guesser}"
+    return risk_of(question, right(own), right(other), blind)

@@ -67,7 +67,11 @@ def public_of(columns: Mapping[str, Column]) -> Public:
             "no columns are declared: give {name: categories or Bins(edges)} for each column that"
             " the attack shall see"
         )
-    return Public(tuple(_size(name, column) for name, column in columns.items()))
+    sizes = (
+        column.size if isinstance(column, Bins) else len(_texts(name, column))
+        for name, column in columns.items()
+    )
+    return Public(tuple(sizes))
 
 
 def encode(frame: pd.DataFrame, columns: Mapping[str, Column]) -> Codes:
@@ -112,10 +116,6 @@ def decode(codes: Codes, columns: Mapping[str, Column]) -> pd.DataFrame:
         else:
             frame[name] = pd.Series(np.array(_texts(name, column), dtype=object)[own], dtype=object)
     return pd.DataFrame(frame)
-
-
-def _size(name: str, column: Column) -> int:
-    return column.size if isinstance(column, Bins) else len(_texts(name, column))
 
 
 def _texts(name: str, column: Sequence[str | None]) -> list[str | None]:

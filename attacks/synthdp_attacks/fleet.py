@@ -1,10 +1,8 @@
-"""Many small trainings, each with one atomic result file.
+"""Many small trainings, each with one atomic result file: what has no file is run.
 
-A crash loses only the trainings that were running.
-
-What has no file is run, after the death of a worker as after Ctrl-C or `kill -9` of the whole
-program. A group of tasks that was running when a worker died is run again *alone*, so that blame is
-exact, and in halves where it dies once more; a task that kills is given up after `attempts` deaths.
+That holds after the death of a worker as after Ctrl-C or `kill -9` of the whole program: only what
+was running is lost. Tasks that were running when a worker died are run again one at a time, each
+*alone*, so that blame is exact; a task that kills is given up after `attempts` deaths.
 """
 
 from __future__ import annotations
@@ -15,14 +13,13 @@ import inspect
 import math
 import os
 import socket
-import threading
 import time
 import warnings
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -35,12 +32,197 @@ import numpy.typing as npt
 from synthdp_attacks.errors import AttackError, FleetError
 from synthdp_attacks.runners import Dask, Group, Loky, Runner, Serial, WorkerDied
 
-# --- results ---
-#
-# The result files of a fleet: one for each task, atomic, of one computation.
-
-
 Arrays = Mapping[str, npt.NDArray[Any]]
+Work = Callable[[int], Arrays]
+RUNNERS: dict[str, Callable[..., Runner]] = {
+    "serial": lambda *, workers, address: Serial(),
+    "loky": lambda *, workers, address: Loky(workers),
+    "dask": lambda *, workers, address: Dask(address),
+}  # from the number of tasks at a time and the address of a cluster
+SHARED = "workers on other machines need a folder that all machines share at the same path"
+VISIBLE_WITHIN_S = 60.0  # a file of another machine may take that long to show in a shared folder
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a fleet.
+
+    `remaining_s` is None until a task of this run, or a group of them, has finished.
+    """
+
+    finished: int
+    failed: int
+    total: int
+    elapsed_s: float
+    remaining_s: float | None
+
+
+@runtime_checkable
+class GroupWork(Protocol):
+    """Work that may be done several tasks at a time, in less time than one after the other."""
+
+    @property
+    def group(self) -> int:
+        """Most tasks that are worth doing together, at least 1."""
+        ...
+
+    def many(self, indices: Sequence[int]) -> Iterator[Arrays]:
+        """The results of each task, in the order of `indices`, as they are ready."""
+        ...
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """Results by task, and the tasks that always killed their worker."""
+
+    results: dict[int, dict[str, npt.NDArray[Any]]] = field(repr=False)
+    failed: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """Where and how tasks run.
+
+    `folder` holds what was derived from rows: keep it with the private data.
+
+    `attempts`: how often a task may kill its worker before it is given up and reported. `progress`
+    is called as tasks, or groups of them, finish. `identity`: a name of the trainer and its
+    settings, by which results are found again, in place of the one that `identity_of` makes;
+    whoever gives it sees to it that another trainer has another name.
+    """
+
+    folder: Path
+    runner: Runner = field(default_factory=Serial)
+    attempts: int = 3
+    progress: Callable[[Progress], None] | None = None
+    identity: str | None = None
+
+    def __post_init__(self) -> None:
+        """Make the folder absolute: a worker of an earlier run may have another working folder."""
+        object.__setattr__(self, "folder", Path(self.folder).absolute())
+        if self.identity is not None:
+            checked_identity(self.identity)
+
+    def within(self, name: str) -> Fleet:
+        """The same fleet on a sub-folder."""
+        return replace(self, folder=self.folder / name)
+
+    def run(self, work: Work, count: int, *, fingerprint: str) -> Harvest:
+        """Run tasks `0 .. count-1`, of which those with a result file are not run again.
+
+        `work(index)` returns named arrays (no object arrays); `GroupWork` is handed out in groups
+        of at most its `group`. `fingerprint` names the whole computation: results of another one
+        are refused rather than mixed in. A result file that cannot be read, after a full disk
+        perhaps, is removed with a warning and its task run again. An exception of `work` comes
+        through with a note that says which task it is from.
+
+        Raises:
+            FleetError: the folder holds results of another computation or is not shared with the
+                workers, or these die before any task starts.
+        """
+        results = Results(self.folder, fingerprint)
+        if broken := results.prepare(count):
+            warnings.warn(
+                f"{broken} result files in {self.folder} could not be read; their models are"
+                " trained again",
+                stacklevel=2,
+            )
+        begin, before, failed = time.monotonic(), len(results.missing(range(count))), set[int]()
+
+        def tell() -> None:
+            if self.progress is None:
+                return
+            missing, elapsed = len(results.missing(range(count))), time.monotonic() - begin
+            remaining = None
+            if missing < before:
+                remaining = (missing - len(failed)) * elapsed / (before - missing)
+            done = count - missing
+            self.progress(Progress(done, len(failed), count, elapsed, remaining))
+
+        tell()
+        self._finish(_Job(results, work), range(count), failed, tell)
+        return Harvest(
+            {i: results.read(i) for i in range(count) if i not in failed}, tuple(sorted(failed))
+        )
+
+    def _finish(self, job: _Job, tasks: range, failed: set[int], tell: Callable[[], None]) -> None:
+        """Run what is missing until nothing is, or only tasks that kill: `failed` gets these."""
+        deaths: Counter[int] = Counter()
+        barren = 0
+        while missing := job.results.missing(i for i in tasks if i not in failed):
+            suspects = [(i,) for i in missing if deaths[i]]
+            begun = self._submit(job, suspects[:1] or self._groups(job.work, missing), tell)
+            barren = 0 if begun or job.results.missing(missing) != missing else barren + 1
+            if barren >= self.attempts:
+                raise FleetError(
+                    f"workers died {barren} times before any task started: run with the serial"
+                    " runner to see why"
+                )
+            deaths.update(begun)
+            # The first death may be another task's fault.
+            failed.update(i for i in begun if deaths[i] >= max(2, self.attempts))
+            if begun:
+                tell()
+
+    def _groups(self, work: Work, missing: Sequence[int]) -> list[Group]:
+        """The missing tasks in groups of nearly the same size.
+
+        There are as many groups as keep all slots of the runner busy to the end.
+        """
+        most = work.group if isinstance(work, GroupWork) else 1
+        if most <= 1:
+            return [(index,) for index in missing]
+        slots = self.runner.slots()
+        rounds = math.ceil(len(missing) / (most * slots))
+        parts = np.array_split(np.asarray(missing), min(rounds * slots, len(missing)))
+        return [tuple(part.tolist()) for part in parts]
+
+    def _submit(
+        self, job: _Job, groups: Sequence[Group], tell: Callable[[], None]
+    ) -> tuple[int, ...]:
+        """Run groups where the runner does; the tasks that had begun when a worker died."""
+        tasks = [index for group in groups for index in group]
+        for index in tasks:
+            job.results.mark(index).unlink(missing_ok=True)
+        # An exception keeps a generator alive as long as somebody looks at its traceback, and a
+        # cluster must hear of it, or of Ctrl-C, at once.
+        with suppress(WorkerDied), closing(self.runner(job, groups)) as running:
+            for group in running:
+                job.results.wait_for(group)
+                tell()
+        return job.results.begun(tasks)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Runs a group of tasks in a worker.
+
+    Each task leaves a mark when the group begins, and a result when it is done.
+    """
+
+    results: Results
+    work: Work
+
+    def __call__(self, group: Group) -> Group:
+        if not self.results.folder.is_dir():
+            raise FleetError(
+                f"the worker on {socket.gethostname()} sees no folder {self.results.folder}:"
+                f" {SHARED}"
+            )
+        left = self.results.missing(group)
+        if self.results.begun(left):
+            return group  # a cluster runs it again after a death, which is the fleet's to judge
+        for index in left:
+            self.results.mark(index).touch()
+        together = self.work if len(left) > 1 and isinstance(self.work, GroupWork) else None
+        try:
+            done = together.many(left) if together else map(self.work, left)
+            for index, arrays in zip(left, done, strict=True):
+                self.results.write(index, arrays)
+        except Exception as error:
+            error.add_note(f"in task {', '.join(map(str, self.results.missing(left)))} of a fleet")
+            raise
+        return group
 
 
 class UnreadableResult(FleetError):
@@ -49,7 +231,7 @@ class UnreadableResult(FleetError):
 
 @dataclass(frozen=True)
 class Results:
-    """The results of the computation `fingerprint` in `folder`.
+    """The results of the computation `fingerprint` in `folder`, a file for each task.
 
     >>> Results(Path("attack"), "a name of the game").path(7).name
     'model-000007.npz'
@@ -74,6 +256,21 @@ class Results:
     def begun(self, indices: Iterable[int]) -> tuple[int, ...]:
         """Those of the tasks that have begun and not ended."""
         return tuple(i for i in self.missing(indices) if self.mark(i).exists())
+
+    def wait_for(self, group: Group) -> None:
+        """Wait until the files of a group that has ended show, or the marks of its death.
+
+        Raises:
+            FleetError: they do not.
+        """
+        deadline = time.monotonic() + VISIBLE_WITHIN_S
+        while hidden := set(self.missing(group)) - set(self.begun(group)):
+            if time.monotonic() > deadline:
+                raise FleetError(
+                    f"task {min(hidden)} has finished, and its result file did not appear in"
+                    f" {self.folder}: {SHARED}"
+                )
+            time.sleep(0.1)
 
     def prepare(self, count: int) -> int:
         """Make the folder, for its owner alone, and clear what a killed run left.
@@ -139,319 +336,22 @@ class Results:
         return arrays
 
 
-# --- progress ---
-#
-# How far a fleet is, told as models finish, also while a runner is busy with a group of them.
-
-
-LOOK_EVERY_S = 1.0  # how often result files are counted while the runner is silent
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a fleet.
-
-    `remaining_s` is None until a task of this run, or a group of them, has finished.
-    """
-
-    finished: int
-    failed: int
-    total: int
-    elapsed_s: float
-    remaining_s: float | None
-
-
-@dataclass
-class Teller:
-    """Tells `listener` how many of `total` tasks have left a file, by `count`.
-
-    There are never two calls at a time; they may come from a separate thread.
-
-    Time left is judged when the runner reports only: of a group that is trained side by side the
-    first models come late and the others at once.
-    """
-
-    listener: Callable[[Progress], None] | None
-    count: Callable[[], int]
-    total: int
-    failed: int = 0
-    _rate: float | None = None
-    _told: int = -1
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _error: BaseException | None = None
-
-    def __post_init__(self) -> None:
-        """Start the clock."""
-        self._begin, self._before = time.monotonic(), self.count()
-
-    def tell(self) -> None:
-        """A task or group has ended, or nothing has begun."""
-        if self.listener is None:
-            return
-        with self._lock:
-            if self._error is not None:  # of the listener, when the thread told it
-                raise self._error
-            finished, elapsed = self.count(), time.monotonic() - self._begin
-            self._rate = (finished - self._before) / elapsed if elapsed > 0 else None
-            self._say(finished, elapsed)
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Tell of new files in between."""
-        ended = threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(ended,), name="fleet progress", daemon=True
-        )
-        if self.listener is not None:
-            thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            if self.listener is not None:
-                thread.join()
-
-    def _watch(self, ended: threading.Event) -> None:
-        while not ended.wait(LOOK_EVERY_S):
-            with self._lock:
-                try:
-                    finished = self.count()
-                except OSError:  # a shared folder that is away for a moment
-                    continue
-                try:
-                    if finished > self._told:
-                        self._say(finished, time.monotonic() - self._begin)
-                except BaseException as error:  # the run's own thread raises it
-                    self._error = error
-                    return
-
-    def _say(self, finished: int, elapsed: float) -> None:
-        assert self.listener is not None
-        self._told = finished
-        left = self.total - finished - self.failed
-        self.listener(
-            Progress(
-                finished,
-                self.failed,
-                self.total,
-                elapsed,
-                left / self._rate if self._rate else None,
-            )
-        )
-
-
-# --- fleet ---
-
-
-Work = Callable[[int], Arrays]
-RUNNERS: dict[str, Callable[..., Runner]] = {
-    "serial": lambda *, workers, address: Serial(),
-    "loky": lambda *, workers, address: Loky(workers),
-    "dask": lambda *, workers, address: Dask(address),
-}  # from the number of tasks at a time and the address of a cluster
-SHARED = "workers on other machines need a folder that all machines share at the same path"
-VISIBLE_WITHIN_S = 60.0  # a file of another machine may take that long to show in a shared folder
-
-
-@runtime_checkable
-class GroupWork(Protocol):
-    """Work that may be done several tasks at a time, in less time than one after the other."""
-
-    @property
-    def group(self) -> int:
-        """Most tasks that are worth doing together, at least 1."""
-        ...
-
-    def many(self, indices: Sequence[int]) -> Iterator[Arrays]:
-        """The results of each task, in the order of `indices`, as they are ready."""
-        ...
-
-
-@dataclass(frozen=True)
-class Harvest:
-    """Results by task, and the tasks that always killed their worker."""
-
-    results: dict[int, dict[str, npt.NDArray[Any]]] = field(repr=False)
-    failed: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fleet:
-    """Where and how tasks run.
-
-    `folder` holds what was derived from rows: keep it with the private data.
-
-    `attempts`: how often a task may kill its worker before it is given up and reported. `progress`
-    is called as models finish, perhaps from another thread, never twice at a time. `identity`: a
-    name of the trainer and its settings, by which results are found again, in place of the one that
-    `synthdp_attacks.fleet` makes; whoever gives it sees to it that another trainer has another
-    name.
-    """
-
-    folder: Path
-    runner: Runner = field(default_factory=Serial)
-    attempts: int = 3
-    progress: Callable[[Progress], None] | None = None
-    identity: str | None = None
-
-    def __post_init__(self) -> None:
-        """Make the folder absolute: a worker of an earlier run may have another working folder."""
-        object.__setattr__(self, "folder", Path(self.folder).absolute())
-        if self.identity is not None:
-            checked_identity(self.identity)
-
-    def within(self, name: str) -> Fleet:
-        """The same fleet on a sub-folder."""
-        return replace(self, folder=self.folder / name)
-
-    def run(self, work: Work, count: int, *, fingerprint: str) -> Harvest:
-        """Run tasks `0 .. count-1`, of which those with a result file are not run again.
-
-        `work(index)` returns named arrays (no object arrays); `GroupWork` is handed out in groups
-        of at most its `group`. `fingerprint` names the whole computation: results of another one
-        are refused rather than mixed in. A result file that cannot be read, after a full disk
-        perhaps, is removed with a warning and its task run again. An exception of `work` comes
-        through with a note that says which task it is from.
-
-        Raises:
-            FleetError: the folder holds results of another computation or is not shared with the
-                workers, or these die before any task starts.
-        """
-        job = _Job(results := Results(self.folder, fingerprint), work)
-        if broken := results.prepare(count):
-            warnings.warn(
-                f"{broken} result files in {self.folder} could not be read; their models are"
-                " trained again",
-                stacklevel=2,
-            )
-        tasks = range(count)
-        teller = Teller(self.progress, lambda: count - len(results.missing(tasks)), count)
-        teller.tell()
-        with teller.watching():
-            failed = self._finish(job, tasks, teller)
-        return Harvest(
-            {i: results.read(i) for i in tasks if i not in failed}, tuple(sorted(failed))
-        )
-
-    def _finish(self, job: _Job, tasks: range, teller: Teller) -> set[int]:
-        """Run what is missing until nothing is, or only tasks that kill: these are returned."""
-        failed: set[int] = set()
-        deaths: Counter[Group] = Counter()
-        suspects: list[Group] = []  # had begun when a worker died
-        barren = 0
-        while missing := job.results.missing(i for i in tasks if i not in failed):
-            suspects = [left for group in suspects if (left := job.results.missing(group))]
-            alone = bool(suspects)
-            groups = [suspects.pop()] if alone else self._groups(job.work, missing)
-            begun = self._submit(job, groups, teller)
-            barren = 0 if begun or job.results.missing(missing) != missing else barren + 1
-            if barren >= self.attempts:
-                raise FleetError(
-                    f"workers died {barren} times before any task started: run with the serial"
-                    " runner to see why"
-                )
-            for left in begun:
-                half = len(left) // 2 if alone else 0
-                deaths[left] += alone
-                if len(left) == 1 and deaths[left] >= max(1, self.attempts - 1):
-                    failed.update(left)
-                else:
-                    suspects += [part for part in (left[:half], left[half:]) if part]
-            teller.failed = len(failed)
-            if begun:
-                teller.tell()
-        return failed
-
-    def _groups(self, work: Work, missing: Sequence[int]) -> list[Group]:
-        """The missing tasks in groups of nearly the same size.
-
-        There are as many groups as keep all slots of the runner busy to the end.
-        """
-        most = work.group if isinstance(work, GroupWork) else 1
-        if most <= 1:
-            return [(index,) for index in missing]
-        slots = self.runner.slots()
-        rounds = math.ceil(len(missing) / (most * slots))
-        parts = np.array_split(np.asarray(missing), min(rounds * slots, len(missing)))
-        return [tuple(part.tolist()) for part in parts]
-
-    def _submit(self, job: _Job, groups: Sequence[Group], teller: Teller) -> list[Group]:
-        """Run groups where the runner does; what of them had begun when a worker died."""
-        results = job.results
-        for index in (i for group in groups for i in group):
-            results.mark(index).unlink(missing_ok=True)
-        # An exception keeps a generator alive as long as somebody looks at its traceback, and a
-        # cluster must hear of it, or of Ctrl-C, at once.
-        with suppress(WorkerDied), closing(self.runner(job, groups)) as running:
-            for group in running:
-                self._await(results, group)
-                teller.tell()
-        return [left for group in groups if (left := results.begun(group))]
-
-    def _await(self, results: Results, group: Group) -> None:
-        """Wait until the files of a group that has ended show, or the marks of its death."""
-        deadline = time.monotonic() + VISIBLE_WITHIN_S
-        while hidden := set(results.missing(group)) - set(results.begun(group)):
-            if time.monotonic() > deadline:
-                raise FleetError(
-                    f"task {min(hidden)} has finished, and its result file did not appear in"
-                    f" {self.folder}: {SHARED}"
-                )
-            time.sleep(0.1)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """Runs a group of tasks in a worker.
-
-    Each task leaves a mark when the group begins, and a result when it is done.
-    """
-
-    results: Results
-    work: Work
-
-    def __call__(self, group: Group) -> Group:
-        if not self.results.folder.is_dir():
-            raise FleetError(
-                f"the worker on {socket.gethostname()} sees no folder {self.results.folder}:"
-                f" {SHARED}"
-            )
-        left = self.results.missing(group)
-        if self.results.begun(left):
-            return group  # a cluster runs it again after a death, which is the fleet's to judge
-        for index in left:
-            self.results.mark(index).touch()
-        together = self.work if len(left) > 1 and isinstance(self.work, GroupWork) else None
-        try:
-            done = together.many(left) if together else map(self.work, left)
-            for index, arrays in zip(left, done, strict=True):
-                self.results.write(index, arrays)
-        except Exception as error:
-            error.add_note(f"in task {', '.join(map(str, self.results.missing(left)))} of a fleet")
-            raise
-        return group
-
-
-# --- identity ---
-#
-# A digest of a trainer, so that only the trainer that began a game continues it.
-#
-# It is the same in every process, and differs where settings or code of the trainer differ.
-#
-# A digest of its class or function - name, source, what a function closes over - and of its
-# fields. Not seen are the functions that it calls, other modules, files, services. For these, and
-# where a name should outlive a change of the code, a trainer has an attribute `identity`, or
-# `Fleet(identity=...)` says it.
-
-
 def identity_of(trainer: object) -> str:
     """The trainer's own `identity` if it has one, else a digest of what can be seen of it.
+
+    It is the same in every process, and differs where settings or code of the trainer differ: its
+    class or function - name, source, what a function closes over - and its fields. Not seen are the
+    functions that it calls, other modules, files, services. For these, and where a name should
+    outlive a change of the code, a trainer has an attribute `identity`, or `Fleet(identity=...)`
+    says it.
 
     Raises:
         AttackError: its `identity` is an empty text.
     """
     given = getattr(trainer, "identity", None)
-    return checked_identity(given) if isinstance(given, str) else str(joblib.hash(_told(trainer)))
+    if isinstance(given, str):
+        return checked_identity(given)
+    return str(joblib.hash(_content(trainer, own=True)))
 
 
 def checked_identity(identity: str) -> str:
@@ -468,54 +368,42 @@ def checked_identity(identity: str) -> str:
     return identity
 
 
-def _told(trainer: Any) -> object:
-    """What of a trainer, or of one that it holds, goes into its name, as plain values."""
-    if isinstance(given := getattr(trainer, "identity", None), str):
-        return ("named", given)
-    if isinstance(trainer, functools.partial):
-        return [_told(trainer.func), _setting(trainer.args), _setting(trainer.keywords)]
-    if inspect.ismethod(trainer):
-        return [_told(trainer.__func__), _told(trainer.__self__)]
-    if inspect.isfunction(trainer):
-        held = dict(inspect.getclosurevars(trainer).nonlocals)
-        settings = (held, trainer.__defaults__, trainer.__kwdefaults__)
-        return [_code(trainer), _setting(settings)]
-    if inspect.isclass(trainer):
-        return [_code(cls) for cls in inspect.getmro(trainer) if cls is not object]
-    if dataclasses.is_dataclass(trainer):
-        names = [f.name for f in dataclasses.fields(trainer) if f.compare]
-    else:  # no caches
-        cached = functools.cached_property
-        names = [
-            name
-            for name in getattr(trainer, "__dict__", ())
-            if not isinstance(getattr(type(trainer), name, None), cached)
-        ]
-    return [_told(type(trainer)), _setting({name: getattr(trainer, name) for name in names})]
-
-
-def _setting(value: object) -> object:
-    """The attributes of a trainer as plain values or a digest.
+def _content(value: Any, *, own: bool = False) -> object:
+    """What of a trainer (`own`), or of what it holds, goes into its name, as plain values.
 
     What has no readable content, such as a lock, is described by its type.
     """
+    kind = type(value)
+    if isinstance(given := getattr(value, "identity", None), str):
+        return ("named", given)
     if isinstance(value, dict):
-        return sorted((str(name), str(_setting(held))) for name, held in value.items())
+        return sorted((str(name), str(_content(held))) for name, held in value.items())
     if isinstance(value, list | tuple):
-        return [type(value).__name__, *map(_setting, value)]
+        return [kind.__name__, *map(_content, value)]
     if isinstance(value, set | frozenset):  # in an order that is not another in each process
-        return sorted(str(_setting(part)) for part in value)
-    if (
-        inspect.isroutine(value)
-        or inspect.isclass(value)
-        or isinstance(value, functools.partial)
-        or dataclasses.is_dataclass(value)
-    ):
-        return _told(value)
+        return sorted(str(_content(part)) for part in value)
+    if isinstance(value, functools.partial):
+        return [_content(value.func, own=True), _content((value.args, value.keywords))]
+    if inspect.ismethod(value):
+        return [_content(value.__func__), _content(value.__self__, own=True)]
+    if inspect.isfunction(value):
+        held = dict(inspect.getclosurevars(value).nonlocals)
+        return [_code(value), _content((held, value.__defaults__, value.__kwdefaults__))]
+    if inspect.isclass(value):
+        return [_code(cls) for cls in inspect.getmro(value) if cls is not object]
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
+        return [_content(kind), _content(fields)]
+    if own:  # without caches
+        cached, attributes = functools.cached_property, getattr(value, "__dict__", {})
+        kept = {
+            n: a for n, a in attributes.items() if not isinstance(getattr(kind, n, None), cached)
+        }
+        return [_content(kind), _content(kept)]
     try:
         return str(joblib.hash(value))
     except Exception:  # whatever its own code raises
-        return f"{type(value).__module__}.{type(value).__qualname__}"
+        return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _code(made: Any) -> tuple[str, str, str]:

@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -33,9 +32,7 @@ from synthdp_attacks.threat import (
     whole,
 )
 
-# --- units ---
-#
-# Rows by unit of privacy: the rows of one unit come and go together.
+# --- units: the rows of one unit come and go together ---
 #
 # Where a person has several rows, the neighbours of differential privacy differ in all of them,
 # and they give the person away together. `units` has a whole number for each row: rows of one
@@ -97,9 +94,6 @@ def checked_units(units: Sequence[int] | Codes | None, rows: Codes) -> Codes | N
     return numbers
 
 
-# --- game ---
-
-
 MINIMUM_PAIRS = 4
 _SCORE = "score "  # before a white-box score's name in a result file
 
@@ -117,10 +111,8 @@ class GameOutcome:
     @classmethod
     def together(cls, outcomes: list[GameOutcome]) -> GameOutcome:
         """Outcomes of several games as one."""
-        return cls(
-            np.concatenate([o.scores for o in outcomes]),
-            np.concatenate([o.members for o in outcomes]),
-        )
+        scores, members = zip(*((o.scores, o.members) for o in outcomes), strict=True)
+        return cls(np.concatenate(scores), np.concatenate(members))
 
 
 @dataclass(frozen=True)
@@ -177,14 +169,8 @@ class Game:
             )
         used = outs[: 2 * pairs]
         scores = {name: values[used] for name, values in self.shadow_scores.items()}
-        return _split(
-            self.target,
-            [self.shadows[i] for i in used],
-            scores,
-            rng.integers(2, size=pairs).astype(bool),
-            lost=0,
-            rng=rng,
-        )
+        sets, bits = [self.shadows[i] for i in used], rng.integers(2, size=pairs).astype(bool)
+        return _split(self.target, sets, scores, bits, lost=0, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -236,9 +222,8 @@ class _Work:
     def _rows(self, index: int) -> Codes:
         """What model `index` is trained on, in an order that says nothing."""
         pair, second = divmod(index, 2)
-        rows = self._training_rows(
-            pair, bool(self.first_has_target[pair]) != bool(second) and not self.control
-        )
+        member = bool(self.first_has_target[pair]) != bool(second) and not self.control
+        rows = self._training_rows(pair, member)
         shuffled: Codes = rows[np.random.default_rng(self._seed(1, index)).permutation(len(rows))]
         return shuffled
 
@@ -315,19 +300,9 @@ def play(
     others = Others(rows, checked_units(units, rows))
     threat.size(others.count)
     entropy = tuple(int(word) for word in rng.integers(2**32, size=4))
-    first_has_target = rng.integers(2, size=pairs).astype(bool)
-    work = _Work(
-        others,
-        target,
-        trainer,
-        threat,
-        entropy,
-        first_has_target,
-        control,
-        fleet.identity or identity_of(trainer),
-        public,
-        tuple(score_names),
-    )
+    first = rng.integers(2, size=pairs).astype(bool)
+    identity, names = fleet.identity or identity_of(trainer), tuple(score_names)
+    work = _Work(others, target, trainer, threat, entropy, first, control, identity, public, names)
     harvest = fleet.run(work, 2 * pairs, fingerprint=work.fingerprint())
     kept = [p for p in range(pairs) if not {2 * p, 2 * p + 1} & set(harvest.failed)]
     if len(kept) < MINIMUM_PAIRS:
@@ -336,25 +311,17 @@ def play(
             " mend the trainer"
         )
     seen = [harvest.results[2 * p + s] for p in kept for s in (0, 1)]
-    return _split(
-        target,
-        [s["synthetic"] for s in seen],
-        _scores_by_name(seen),
-        first_has_target[kept],
-        lost=pairs - len(kept),
-        rng=rng,
-    )
-
-
-def _scores_by_name(seen: Sequence[Mapping[str, Any]]) -> dict[str, FloatArray]:
-    """The white-box scores of all models of a game, `[models]` for each name."""
-    names = sorted(seen[0].keys() - {"synthetic"})
     if any(s.keys() != seen[0].keys() for s in seen):
         raise AttackError(
             "models of one game have white-box scores of different names: let the trainer return"
             " the same for all rows"
         )
-    return {name.removeprefix(_SCORE): np.array([float(s[name]) for s in seen]) for name in names}
+    scores = {
+        name.removeprefix(_SCORE): np.array([float(s[name]) for s in seen])
+        for name in sorted(seen[0].keys() - {"synthetic"})
+    }
+    sets = [s["synthetic"] for s in seen]
+    return _split(target, sets, scores, first[kept], lost=pairs - len(kept), rng=rng)
 
 
 def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatArray]:
@@ -417,15 +384,10 @@ def _split(
     )
 
 
-# --- targets ---
-#
-# Whom to attack: at random, the most isolated rows or units, or those that are named.
+# --- targets: whom to attack ---
 #
 # The choice matters more than the classifier (Meeus, Guepin, Cretu, de Montjoye, 2023, "Achilles'
 # heels"): an average row hides in its neighbours, an isolated one does not.
-
-
-NEIGHBOURS = 5
 
 
 def random_targets(
@@ -484,9 +446,7 @@ SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]
 }
 
 
-def isolation(
-    rows: Codes, *, neighbours: int = NEIGHBOURS, units: Codes | None = None
-) -> FloatArray:
+def isolation(rows: Codes, *, neighbours: int = 5, units: Codes | None = None) -> FloatArray:
     """Mean Hamming distance of each row to its nearest others, of other units: `[rows]`.
 
     The distance is the share of columns that differ, in 0 .. 1.
@@ -499,9 +459,8 @@ def isolation(
     result = np.empty(total)
     for part, distance in hamming(rows, rows):
         distance[own[part][:, None] == own] = columns + 1  # not its own neighbour
-        result[part] = (
-            np.partition(distance, nearest - 1, axis=1)[:, :nearest].mean(axis=1) / columns
-        )
+        closest = np.partition(distance, nearest - 1, axis=1)[:, :nearest]
+        result[part] = closest.mean(axis=1) / columns
     return result
 
 

@@ -43,31 +43,22 @@ from synthdp_attacks.report import AttackVerdict, MembershipReport, attack_row, 
 from synthdp_attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
 from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public, ThreatModel, Trainer
 
-# --- classifiers ---
-#
-# The classifiers of the base paper (section 5.4) as scikit-learn pipelines.
-#
-# They share one scale of scores: above 0 is "member".
-#
-# The likelihood ratios of white-box scores go by the same road, being classifiers of one feature.
-
-
-# Regularised: there are often more features than models, and few models.
+# The classifiers of the base paper (section 5.4) as scikit-learn pipelines, which share one scale
+# of scores: above 0 is "member". Regularised: there are often more features than models, and few
+# models. The likelihood ratios of white-box scores are classifiers of one feature.
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {
-    "kernel_svc": lambda seed: make_pipeline(
-        StandardScaler(), SVC(kernel="rbf", C=1.0, gamma="scale")
-    ),
-    "linear_svc": lambda seed: make_pipeline(
-        StandardScaler(), LinearSVC(C=1e-3, max_iter=50_000, random_state=seed)
-    ),
-    "logistic": lambda seed: make_pipeline(
-        StandardScaler(), LogisticRegression(C=1e-2, max_iter=5_000)
-    ),
+    "kernel_svc": lambda seed: _scaled(SVC(kernel="rbf", C=1.0, gamma="scale")),
+    "linear_svc": lambda seed: _scaled(LinearSVC(C=1e-3, max_iter=50_000, random_state=seed)),
+    "logistic": lambda seed: _scaled(LogisticRegression(C=1e-2, max_iter=5_000)),
     "random_forest": lambda seed: RandomForestClassifier(
         n_estimators=200, min_samples_leaf=2, random_state=seed, n_jobs=1
     ),
-    "knn": lambda seed: make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors=5)),
+    "knn": lambda seed: _scaled(KNeighborsClassifier(n_neighbors=5)),
 }
+
+
+def _scaled(classifier: Any) -> Any:
+    return make_pipeline(StandardScaler(), classifier)
 
 
 def scores_after_fit(
@@ -77,10 +68,8 @@ def scores_after_fit(
 
     Scores have shape `[asked models]`; above 0 is "member".
     """
-    if (
-        len(members) < 2 * 5 and name == "knn"
-    ):  # fewer models than neighbours: the nearest one decides
-        model = make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors=1))
+    if len(members) < 2 * 5 and name == "knn":  # fewer models than neighbours: the nearest decides
+        model = _scaled(KNeighborsClassifier(n_neighbors=1))
     elif name in LIKELIHOODS:
         model = LIKELIHOODS[name]()
     else:
@@ -99,18 +88,15 @@ def held_out_scores(
     Each model is scored by a classifier that saw neither it nor the other model of its pair.
     """
     scores = np.empty(len(members))
-    for kept, held in GroupKFold(n_splits=min(folds, len(np.unique(pairs)))).split(
-        features, members, groups=pairs
-    ):
+    split = GroupKFold(n_splits=min(folds, len(np.unique(pairs))))
+    for kept, held in split.split(features, members, groups=pairs):
         scores[held] = scores_after_fit(
             name, features[kept], members[kept], features[held], seed=seed
         )
     return scores
 
 
-# --- features ---
-#
-# What the adversary reads off a synthetic set: a vector of numbers for the classifier.
+# --- features: what the adversary reads off a synthetic set, for the classifier ---
 #
 # Naive, Histogram, Correlation and Ensemble follow Stadler et al. (2022) and the causally
 # constrained synthesis paper, section 5.3; they describe the table as a whole and are nearly blind
@@ -119,7 +105,6 @@ def held_out_scores(
 
 
 Extractor = Callable[[Codes], FloatArray]
-Factory = Callable[[Public, Codes, np.random.Generator], Extractor]
 
 QUERIES = 256
 _CHUNK = 4096
@@ -196,7 +181,7 @@ def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extract
     return extract
 
 
-EXTRACTORS: dict[str, Factory] = {
+EXTRACTORS: dict[str, Callable[[Public, Codes, np.random.Generator], Extractor]] = {
     "naive": naive,
     "histogram": histogram,
     "correlation": correlation,
@@ -245,17 +230,14 @@ def _column_counts(synthetic: Codes, public: Public) -> list[FloatArray]:
 
 
 def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
-    """Cramer's V of every two columns, in 0 .. 1: `[columns, columns]`.
-
-    It is 0 where one of them is constant.
+    """Cramer's V of every two columns, in 0 .. 1, 0 where one is constant: `[columns, columns]`.
 
     All tables of pairs are blocks of one product of indicators, and chi-square is summed over
     blocks.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    shown = np.zeros(
-        (len(synthetic), int(np.sum(sizes))), dtype=np.float32
-    )  # whole counts up to 2^24 are exact
+    # Whole counts up to 2^24 are exact.
+    shown = np.zeros((len(synthetic), int(np.sum(sizes))), dtype=np.float32)
     shown[np.arange(len(synthetic))[:, None], synthetic + starts] = 1
     joint = (shown.T @ shown).astype(np.float64)
     margins = joint.diagonal()
@@ -266,13 +248,9 @@ def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
     square = np.add.reduceat(np.add.reduceat(share, starts, axis=0), starts, axis=1)
     present = np.add.reduceat((margins > 0).astype(np.int64), starts)
     degrees = np.minimum.outer(present, present) - 1
-    v: FloatArray = np.sqrt(
-        np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0)
-    )
+    most = len(synthetic) * degrees
+    v: FloatArray = np.sqrt(np.divide(square, most, out=np.zeros_like(square), where=degrees > 0))
     return v
-
-
-# --- membership ---
 
 
 MAIN = ("targeted", "random_forest")
@@ -293,27 +271,17 @@ class _Attack:
     @classmethod
     def on(cls, game: Game, public: Public, extractor: str, seed: int) -> _Attack:
         if extractor in game.shadow_scores:
-            return cls(
-                game,
-                game.shadow_scores[extractor][:, None],
-                game.challenge_scores[extractor][:, None],
-                seed,
-            )
+            shadows, asked = game.shadow_scores[extractor], game.challenge_scores[extractor]
+            return cls(game, shadows[:, None], asked[:, None], seed)
         extract = EXTRACTORS[extractor](public, game.target, np.random.default_rng(seed))
-        return cls(
-            game,
-            feature_matrix(extract, game.shadows),
-            feature_matrix(extract, game.challenges),
-            seed,
-        )
+        shadows, asked = (feature_matrix(extract, s) for s in (game.shadows, game.challenges))
+        return cls(game, shadows, asked, seed)
 
     def outcome(self, classifier: str) -> GameOutcome:
         """Fit on the shadows, score the challenges, let the game reveal."""
-        return self.game.reveal(
-            scores_after_fit(
-                classifier, self.shadows, self.game.shadow_members, self.challenges, seed=self.seed
-            )
-        )
+        members, seed = self.game.shadow_members, self.seed
+        scores = scores_after_fit(classifier, self.shadows, members, self.challenges, seed=seed)
+        return self.game.reveal(scores)
 
     def threshold(self, classifier: str, delta: float) -> float:
         """The guess for the bound on epsilon, fixed on the shadows alone."""
@@ -408,11 +376,8 @@ def _check_arguments(
     _known(extractors, EXTRACTORS, "extractor")
     _known(classifiers, CLASSIFIERS, "classifier")
     for extractor, judged_by in declared:
-        _known(
-            [judged_by],
-            CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS,
-            f"judge of {extractor}",
-        )
+        judges = CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS
+        _known([judged_by], judges, f"judge of {extractor}")
     if control_pairs and control_pairs < MINIMUM_PAIRS:
         raise AttackError(
             f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or"
@@ -436,28 +401,20 @@ def judge(
 ) -> MembershipReport:
     """Attack games that were played; `target` is the word for what was asked about.
 
-    Models of all games are judged together, each game by its own classifier.
-
-    A ceiling and a bound on epsilon hold for the mean over targets as they do for one.
+    Models of all games are judged together, each game by its own classifier. A ceiling and a bound
+    on epsilon hold for the mean over targets as they do for one.
     """
     seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
     scores = _white_box(games, [main[0], *(extractor for extractor, _ in also)])
-    listed = [(extractor, classifiers) for extractor in extractors] + [
-        (score, tuple(LIKELIHOODS)) for score in scores
-    ]
+    listed = [(extractor, tuple(classifiers)) for extractor in extractors]
+    listed += [(score, tuple(LIKELIHOODS)) for score in scores]
     rows = [
         attack_row(e, c, GameOutcome.together(o))
         for e, names in listed
         for c, o in _outcomes(games, seeds, public, e, *names).items()
     ]
-    arena = _Arena(
-        games,
-        controls,
-        seeds,
-        public,
-        claim,
-        confidence=shared_confidence(1 + len(also) + elsewhere),
-    )
+    confidence = shared_confidence(1 + len(also) + elsewhere)
+    arena = _Arena(games, controls, seeds, public, claim, confidence)
     verdict, outcomes = arena.verdict(main)
     pooled = GameOutcome.together(outcomes)
     return MembershipReport(
@@ -466,11 +423,9 @@ def judge(
         table=tuple(rows),
         baseline=_gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]]),
         epsilon_provable=provable_epsilon(
-            verdict.row.models, delta=claim.delta if claim else 0.0, confidence=arena.confidence
+            verdict.row.models, delta=claim.delta if claim else 0.0, confidence=confidence
         ),
-        roc=tuple(
-            (float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)
-        ),
+        roc=tuple((float(fpr), float(tpr)) for fpr, tpr in roc(pooled.scores, pooled.members)),
         remarks=_remarks(games),
         dropped=sum(game.lost for game in games),
         others=tuple(arena.verdict(attack)[0] for attack in also),
@@ -501,28 +456,16 @@ class _Arena:
             for game, seed in zip(self.games, self.seeds, strict=False)
         ]
         outcomes = [own.outcome(classifier) for own in attacks]
-        counts = _pooled([own.threshold(classifier, delta) for own in attacks], outcomes)
-        others = self.seeds[len(self.games) :]
-        control = (
-            _counts(
-                _outcomes(self.controls, others, self.public, extractor, classifier)[classifier]
-            )
-            if self.controls
-            else None
-        )
+        thresholds = [own.threshold(classifier, delta) for own in attacks]
+        moved = zip(thresholds, outcomes, strict=True)
+        counts = _counts([GameOutcome(o.scores - t, o.members) for t, o in moved])
+        others, control = self.seeds[len(self.games) :], None
+        if self.controls:
+            played = _outcomes(self.controls, others, self.public, extractor, classifier)
+            control = _counts(played[classifier])
+        settings: dict[str, Any] = {"claim": self.claim, "confidence": self.confidence}
         pooled = GameOutcome.together(outcomes)
-        return (
-            judged(
-                extractor,
-                classifier,
-                pooled,
-                counts,
-                control,
-                claim=self.claim,
-                confidence=self.confidence,
-            ),
-            outcomes,
-        )
+        return judged(extractor, classifier, pooled, counts, control, **settings), outcomes
 
 
 def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
@@ -550,13 +493,6 @@ def _outcomes(
     return {
         classifier: [attack.outcome(classifier) for attack in attacks] for classifier in classifiers
     }
-
-
-def _pooled(thresholds: Sequence[float], outcomes: Sequence[GameOutcome]) -> Counts:
-    """Counts of all games, each at its own threshold."""
-    return _counts(
-        [GameOutcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)]
-    )
 
 
 def _counts(outcomes: list[GameOutcome]) -> Counts:

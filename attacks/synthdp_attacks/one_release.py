@@ -26,7 +26,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.preprocessing import OneHotEncoder
 
 from synthdp_attacks.errors import AttackError
-from synthdp_attacks.report import CAVEAT, LOW_RATES
+from synthdp_attacks.report import CAVEAT, CONFIDENTIAL, LowRates, low_rates, row_json
 from synthdp_attacks.statistics import (
     Counts,
     Interval,
@@ -34,20 +34,15 @@ from synthdp_attacks.statistics import (
     auc,
     models_needed,
     roc,
-    tpr_at_fpr,
 )
 from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public, hamming
 
-# --- shadow free ---
-#
-# Membership scores from one release, without shadow models.
-#
-# A score says how much likelier it is that the record was trained on.
+# --- scores ---
 #
 # Each takes what the adversary holds - the synthetic rows, `reference` rows of the same population
 # that were not trained on, and the records he asks about - and gives one number for each record,
 # greater for a likelier member. None of them is told who is a member, so their AUC needs no split;
-# only a threshold does (`synthdp_attacks.one_release`).
+# only a threshold does.
 
 
 # Around synthetic rows the kernel is narrow, for what is looked for are copies; around the
@@ -75,9 +70,8 @@ def domias(view: View, asked: Codes) -> FloatArray:
     data through overfitting detection": a record is suspect where the release is denser than the
     population, not where both are.
     """
-    return CategoricalKernel(view.public, view.synthetic, COPY_BANDWIDTH).log_density(
-        asked
-    ) - population(view, asked)
+    released = CategoricalKernel(view.public, view.synthetic, COPY_BANDWIDTH).log_density(asked)
+    return released - population(view, asked)
 
 
 def distance(view: View, asked: Codes) -> FloatArray:
@@ -180,19 +174,11 @@ class ScoreRow:
     non_members: int
     advantage: Interval
     auc: Interval
-    tpr_at: tuple[tuple[float, Interval | None], ...]
+    tpr_at: LowRates
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; a rate that the rows are too few for says so."""
-        rates = {
-            f"tpr_at_fpr_{rate:g}": (
-                asdict(tpr)
-                if tpr
-                else f"too few control rows: needs {models_needed(rate)}, has {self.non_members}"
-            )
-            for rate, tpr in self.tpr_at
-        }
-        return {key: value for key, value in asdict(self).items() if key != "tpr_at"} | rates
+        return row_json(self, f"too few control rows: needs {{needed}}, has {self.non_members}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,13 +199,10 @@ class ShadowFreeReport:
     def conclusion(self) -> str:
         """One plain sentence and the caveats."""
         row = self.main
+        area, gap = row.auc, row.advantage
         numbers = (
-            f"{row.attack}: AUC {row.auc.value:.3f}, 95% interval {row.auc.lower:.3f} to"
-            f" {row.auc.upper:.3f}"
-        )
-        numbers += (
-            f"; advantage {row.advantage.value:.3f}, {row.advantage.lower:.3f} to"
-            f" {row.advantage.upper:.3f}"
+            f"{row.attack}: AUC {area.value:.3f}, 95% interval {area.lower:.3f} to"
+            f" {area.upper:.3f}; advantage {gap.value:.3f}, {gap.lower:.3f} to {gap.upper:.3f}"
         )
         if not self.control.contains(0.5):
             finding = (
@@ -238,10 +221,7 @@ class ShadowFreeReport:
         """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
-            "confidential": (
-                "computed on the rows given to the attack; publish only if those were public or"
-                " simulated"
-            ),
+            "confidential": CONFIDENTIAL,
             "main": self.main.to_json(),
             "control_auc": asdict(self.control),
             "warnings": list(self.warnings),
@@ -272,13 +252,9 @@ def attack_release(
     """
     if unknown := sorted(set(attacks) - set(SCORES)):
         raise AttackError(f"unknown attack {', '.join(unknown)}; known: {', '.join(SCORES)}")
-    given = {
-        "synthetic": synthetic,
-        "members": members,
-        "non_members": non_members,
-        "reference": reference,
-    }
-    tables = {name: public.checked(table, name) for name, table in given.items()}
+    names = ("synthetic", "members", "non_members", "reference")
+    given = zip(names, (synthetic, members, non_members, reference), strict=True)
+    tables = {name: public.checked(table, name) for name, table in given}
     for name, table in tables.items():
         if len(table) < MINIMUM_ROWS:
             raise AttackError(
@@ -288,7 +264,9 @@ def attack_release(
     view = View(public, tables["synthetic"], tables["reference"], seed=int(rng.integers(2**31)))
     asked = np.concatenate([tables["members"], tables["non_members"]])
     is_member = np.arange(len(asked)) < len(tables["members"])
-    calibration = _half(is_member, rng)
+    calibration = np.zeros(len(asked), dtype=bool)  # half of the members, and of the others
+    for side in (np.flatnonzero(is_member), np.flatnonzero(~is_member)):
+        calibration[rng.permutation(side)[: len(side) // 2]] = True
     rows = {
         name: _row(name, SCORES[name](view, asked), is_member, calibration)
         for name in dict.fromkeys([MAIN_SCORE, *attacks])
@@ -318,26 +296,15 @@ def best_threshold(scores: FloatArray, members: BoolArray) -> float:
 def _row(name: str, scores: FloatArray, members: BoolArray, calibration: BoolArray) -> ScoreRow:
     """All statistics of one attack."""
     threshold = best_threshold(scores[calibration], members[calibration])
+    counts = Counts.at(scores[~calibration], members[~calibration], threshold=threshold)
     return ScoreRow(
         attack=name,
         members=int(members.sum()),
         non_members=int((~members).sum()),
-        advantage=advantage(
-            Counts.at(scores[~calibration], members[~calibration], threshold=threshold)
-        ),
+        advantage=advantage(counts),
         auc=auc(scores, members),
-        tpr_at=tuple(
-            (rate, tpr_at_fpr(scores, members, false_positive_rate=rate)) for rate in LOW_RATES
-        ),
+        tpr_at=low_rates(scores, members),
     )
-
-
-def _half(members: BoolArray, rng: np.random.Generator) -> BoolArray:
-    """A random half of the members and a random half of the others."""
-    chosen = np.zeros(len(members), dtype=bool)
-    for side in (np.flatnonzero(members), np.flatnonzero(~members)):
-        chosen[rng.permutation(side)[: len(side) // 2]] = True
-    return chosen
 
 
 def _warnings(view: View, main: ScoreRow, control: Interval) -> tuple[str, ...]:
@@ -408,9 +375,8 @@ class CategoricalKernel:
 
     def log_likelihood(self) -> float:
         """Mean log-density of the rows, each under all others (leave one out); needs two rows."""
-        return float(
-            (self._log_sums(self.rows, leave_out=True) - np.log(len(self.rows) - 1)).mean()
-        )
+        sums = self._log_sums(self.rows, leave_out=True)
+        return float((sums - np.log(len(self.rows) - 1)).mean())
 
     def _log_sums(self, asked: Codes, *, leave_out: bool) -> FloatArray:
         """Log of the sum of the kernels at each record.
@@ -418,9 +384,7 @@ class CategoricalKernel:
         With `leave_out`, record i is row i and its own kernel is left out.
         """
         sizes = np.asarray(self.public.sizes)
-        others = np.log(
-            np.maximum(sizes - 1, 1)
-        )  # a column of one level always agrees, and says nothing
+        others = np.log(np.maximum(sizes - 1, 1))  # of one level: always agrees, says nothing
         disagree = np.where(sizes > 1, np.log(self.bandwidth) - others, 0.0)
         gain = np.where(sizes > 1, np.log1p(-self.bandwidth) - disagree, 0.0)
         encoder = OneHotEncoder(
@@ -432,9 +396,8 @@ class CategoricalKernel:
             part = slice(start, start + _CHUNK)
             exponent = encoder.transform(asked[part]) @ weighted
             if leave_out:
-                exponent[
-                    np.arange(len(exponent)), np.arange(start, start + len(exponent))
-                ] = -np.inf
+                own = np.arange(len(exponent))
+                exponent[own, start + own] = -np.inf
             sums[part] = logsumexp(exponent, axis=1)
         return sums + float(disagree.sum())
 
@@ -481,10 +444,8 @@ class OnlineLira:
 
     def decision_function(self, scores: FloatArray) -> FloatArray:
         """Log-likelihood ratio of each score, in nats; shape `[models]`."""
-        return np.asarray(
-            norm.logpdf(scores[:, 0], *self._inside) - norm.logpdf(scores[:, 0], *self._outside),
-            dtype=np.float64,
-        )
+        own = scores[:, 0]
+        return np.asarray(norm.logpdf(own, *self._inside) - norm.logpdf(own, *self._outside))
 
 
 class OfflineLira:
@@ -506,9 +467,7 @@ class OfflineLira:
     def decision_function(self, scores: FloatArray) -> FloatArray:
         """Standard deviations above the level of `FALSE_ALARMS`; shape `[models]`."""
         centre, spread = self._outside
-        return np.asarray(
-            (scores[:, 0] - centre) / spread - norm.isf(FALSE_ALARMS), dtype=np.float64
-        )
+        return np.asarray((scores[:, 0] - centre) / spread - norm.isf(FALSE_ALARMS))
 
 
 LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {
@@ -519,6 +478,5 @@ LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {
 
 def _gaussian(scores: FloatArray) -> tuple[float, float]:
     """Mean and standard deviation of the Gaussian that is likeliest to give the scores."""
-    return float(scores.mean()), max(
-        float(scores.std()), _MIN_SPREAD * (1 + float(np.abs(scores).max()))
-    )
+    least = _MIN_SPREAD * (1 + float(np.abs(scores).max()))
+    return float(scores.mean()), max(float(scores.std()), least)

@@ -31,15 +31,30 @@ from synthdp_attacks.statistics import (
     true_negative_rate,
     true_positive_rate,
 )
-
-# --- verdict ---
-#
-# The verdict on one membership attack: its statistics, its bound on epsilon, and its control.
-#
-# It is confidential when the rows were.
-
+from synthdp_attacks.threat import BoolArray, FloatArray
 
 LOW_RATES = (0.01, 0.001)
+CAVEAT = "This is a sanity check, not a proof of privacy: another attack may do better."
+CONFIDENTIAL = (
+    "computed on the rows given to the attack; publish only if those were public or simulated"
+)
+# A false-positive rate and the true-positive rate there; None where models or rows are too few.
+LowRates = tuple[tuple[float, Interval | None], ...]
+
+
+def low_rates(scores: FloatArray, members: BoolArray) -> LowRates:
+    """The true-positive rate at each of `LOW_RATES`."""
+    return tuple((r, tpr_at_fpr(scores, members, false_positive_rate=r)) for r in LOW_RATES)
+
+
+def row_json(row: Any, few: str) -> dict[str, Any]:
+    """The plain values of a row of statistics; `few` says what a rate has too little of."""
+    values = asdict(row)
+    rates = {
+        f"tpr_at_fpr_{rate:g}": tpr or few.format(needed=models_needed(rate))
+        for rate, tpr in values.pop("tpr_at")
+    }
+    return values | rates
 
 
 @dataclass(frozen=True)
@@ -65,22 +80,12 @@ class AttackRow:
     advantage: Interval
     advantage_best: float
     auc: Interval
-    tpr_at: tuple[tuple[float, Interval | None], ...]
+    tpr_at: LowRates
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; a rate that the models are too few for says so."""
-        rates = {
-            f"tpr_at_fpr_{rate:g}": (
-                asdict(tpr)
-                if tpr
-                else (
-                    f"too few models: needs {models_needed(rate)} without the target, has"
-                    f" {self.models}"
-                )
-            )
-            for rate, tpr in self.tpr_at
-        }
-        return {key: value for key, value in asdict(self).items() if key != "tpr_at"} | rates
+        few = f"too few models: needs {{needed}} without the target, has {self.models}"
+        return row_json(self, few)
 
 
 def attack_row(extractor: str, classifier: str, outcome: GameOutcome) -> AttackRow:
@@ -98,9 +103,7 @@ def attack_row(extractor: str, classifier: str, outcome: GameOutcome) -> AttackR
         advantage=advantage(counts),
         advantage_best=best_advantage(scores, members),
         auc=auc(scores, members),
-        tpr_at=tuple(
-            (rate, tpr_at_fpr(scores, members, false_positive_rate=rate)) for rate in LOW_RATES
-        ),
+        tpr_at=low_rates(scores, members),
     )
 
 
@@ -203,12 +206,6 @@ def judged(
     )
 
 
-# --- report ---
-
-
-CAVEAT = "This is a sanity check, not a proof of privacy: another attack may do better."
-
-
 @dataclass(frozen=True, kw_only=True)
 class MembershipReport:
     """The verdict, its context, the `others` declared beforehand, and the table of all attacks.
@@ -276,38 +273,25 @@ class MembershipReport:
             v for v in self.declared if v.advantage.lower > 0
         ]
         verdict = telling[0] if telling else self.verdict
-        gap, models, sure = (
-            verdict.advantage,
-            verdict.row.models,
-            f"{100 * verdict.confidence:.3g}%",
-        )
+        gap, sure = verdict.advantage, f"{100 * verdict.confidence:.3g}%"
         numbers = (
             f"advantage {gap.value:.3f}, {sure} interval {gap.lower:.3f} to {gap.upper:.3f}, on"
-            f" {models} test models in each world"
+            f" {verdict.row.models} test models in each world"
         )
-        ceiling = (
-            f"; the claim allows at most {self.ceiling:.3f}" if self.ceiling is not None else ""
-        )
+        if self.ceiling is not None:
+            numbers += f"; the claim allows at most {self.ceiling:.3f}"
+        worlds = f"releases made with the target {self.target} from releases made without it"
         who = f"The attack {verdict.name}" if self.others else "The attack"
         if verdict.refutes_claim:
             finding = f"{who} refutes the claim: {verdict.refutation}"
         elif gap.lower > 0:
-            finding = (
-                f"{who} tells releases made with the target {self.target} from releases made"
-                " without it"
-            )
+            finding = f"{who} tells {worlds}"
         elif self.others:
             attacks = ", ".join(v.name for v in self.declared)
-            finding = (
-                f"None of {len(self.declared)} attacks ({attacks}) told releases made with the"
-                f" target {self.target} from releases made without it"
-            )
+            finding = f"None of {len(self.declared)} attacks ({attacks}) told {worlds}"
         else:
-            finding = (
-                f"The attack did not tell releases made with the target {self.target} from"
-                " releases made without it"
-            )
-        return f"{finding} ({numbers}{ceiling}). {CAVEAT}"
+            finding = f"The attack did not tell {worlds}"
+        return f"{finding} ({numbers}). {CAVEAT}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -341,10 +325,7 @@ class MembershipReport:
         """Plain values, without infinities, for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
-            "confidential": (
-                "computed on the rows given to the attack; publish only if those were public or"
-                " simulated"
-            ),
+            "confidential": CONFIDENTIAL,
             "main": self.main.to_json(),
             "per_target_advantage": [asdict(gap) for gap in self.per_target],
             "baseline_advantage": asdict(self.baseline),

@@ -1,9 +1,8 @@
-"""Where the groups of tasks of a fleet run: in this process, or in joblib's workers."""
+"""Where the groups of tasks of a fleet run: here, in joblib's workers, or on a Dask cluster."""
 
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -44,12 +43,9 @@ class Serial:
     """One group after another in this process: for tests and debugging."""
 
     def __call__(self, job: Job, groups: Sequence[Group]) -> Generator[Group, None, None]:
-        """Run the job on `groups`, in order."""
-        for group in groups:
-            yield job(group)
+        yield from map(job, groups)
 
     def slots(self) -> int:
-        """One."""
         return 1
 
 
@@ -63,7 +59,6 @@ class Loky:
     workers: int = 2
 
     def __call__(self, job: Job, groups: Sequence[Group]) -> Generator[Group, None, None]:
-        """Run the job on `groups`, in the pool's order."""
         from joblib import Parallel, delayed, parallel_config
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
@@ -75,31 +70,22 @@ class Loky:
             max_nbytes=None,  # joblib spills large arrays, which are rows, into temporary files
         )
         try:
-            with (
-                parallel_config(backend="loky", inner_max_num_threads=1),
-                warnings.catch_warnings(),
-            ):
-                warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
+            with parallel_config(backend="loky", inner_max_num_threads=1), catch_warnings():
+                filterwarnings("ignore", message="A worker stopped while some jobs")
                 yield from parallel(delayed(job)(group) for group in groups)
         except BrokenProcessPool as error:  # TerminatedWorkerError is one, too
             raise WorkerDied(type(error).__name__) from None
 
     def slots(self) -> int:
-        """The workers."""
         return max(1, self.workers)
-
-
-# --- dask runner ---
-#
-# Groups of tasks on a Dask cluster, which Dask itself hands out, and again when a worker dies.
-#
-# Rows travel to the workers inside the job. Its `repr` shows nothing, and its exceptions, which
-# may quote rows, come home sealed: scheduler and worker log the names of tasks and nothing else.
 
 
 @dataclass(frozen=True)
 class Dask:
     """As many groups at a time as the cluster at `address` has threads, such as `tcp://host:8786`.
+
+    Rows travel to the workers inside the job. Its `repr` shows nothing, and its exceptions, which
+    may quote rows, come home sealed: scheduler and worker log the names of tasks and nothing else.
 
     `timeout_s`: how long the scheduler may take to answer, and how long the cluster may be without
     any worker. The result folder must be one that all machines share at one path. Start workers
@@ -114,14 +100,12 @@ class Dask:
     timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be an address."""
         if not self.address:
             raise FleetError(
                 "the dask runner needs the address of a scheduler, such as tcp://host:8786"
             )
 
     def __call__(self, job: Job, groups: Sequence[Group]) -> Generator[Group, None, None]:
-        """Run the job on `groups`."""
         landed = SimpleQueue[Any]()
         with self._connect() as client, catch_warnings():  # closed, it calls off what is left
             filterwarnings("ignore", message="Sending large graph")  # it is the table
@@ -140,14 +124,8 @@ class Dask:
                 yield flying.pop(future)
 
     def slots(self) -> int:
-        """Threads of the workers that the cluster has now.
-
-        Raises:
-            FleetError: it does not answer.
-        """
         with self._connect() as client:
-            threads: dict[str, int] = client.nthreads()
-            return max(1, sum(threads.values()))
+            return int(max(1, sum(client.nthreads().values())))
 
     def check(self) -> None:
         """See whether a scheduler answers, before anything depends on it."""

@@ -62,12 +62,8 @@ class Counts:
             raise AttackError(
                 "scores of one world only: an attack needs models with and without the target"
             )
-        return cls(
-            int((guess & members).sum()),
-            int(members.sum()),
-            int((guess & ~members).sum()),
-            int((~members).sum()),
-        )
+        counts = (guess & members, members, guess & ~members, ~members)
+        return cls(*(int(each.sum()) for each in counts))
 
     @property
     def precision(self) -> float | None:
@@ -182,15 +178,10 @@ def auc(scores: FloatArray, members: BoolArray, *, confidence: float = CONFIDENC
     if variance < 1e-12 or not 0 < value < 1:
         trials = min(len(inside), len(outside))
         low, high = int(np.floor(value * trials + 1e-9)), int(np.ceil(value * trials - 1e-9))
-        bounds = (
-            clopper_pearson(low, trials, confidence=confidence),
-            clopper_pearson(high, trials, confidence=confidence),
-        )
-        return Interval(value, bounds[0].lower, bounds[1].upper)
-    logit, reach = (
-        np.log(value / (1 - value)),
-        norm.ppf((1 + confidence) / 2) * np.sqrt(variance) / (value * (1 - value)),
-    )
+        least, most = (clopper_pearson(n, trials, confidence=confidence) for n in (low, high))
+        return Interval(value, least.lower, most.upper)
+    logit = np.log(value / (1 - value))
+    reach = norm.ppf((1 + confidence) / 2) * np.sqrt(variance) / (value * (1 - value))
     lower, upper = 1 / (1 + np.exp(-np.clip([logit - reach, logit + reach], -700, 700)))
     return Interval(value, float(lower), float(upper))
 
@@ -231,24 +222,19 @@ def tpr_at_fpr(
     """
     inside, outside = scores[members], np.sort(scores[~members])[::-1]
     side, models = (1 - confidence) / 2, len(outside)
-    highest = int(
-        binom.ppf(side / 2, models, false_positive_rate)
-    )  # greatest k with P(Bin < k) <= s / 2, as below
-    lowest = (
-        int(binom.isf(side / 2, models, false_positive_rate)) + 1
-    )  # least k with P(Bin >= k) <= s / 2
+    # The greatest k with P(Bin < k) <= s / 2, and the least with P(Bin >= k) <= s / 2.
+    highest = int(binom.ppf(side / 2, models, false_positive_rate))
+    lowest = int(binom.isf(side / 2, models, false_positive_rate)) + 1
     if models < models_needed(false_positive_rate) or (highest < 1 and lowest > models):
         return None
     value = float((inside > outside[int(np.floor(false_positive_rate * models + 1e-9))]).mean())
     lower, upper = 0.0, 1.0
     if highest >= 1:
         left = side - binom.cdf(highest - 1, models, false_positive_rate)
-        lower = clopper_pearson(
-            int((inside > outside[highest - 1]).sum()), len(inside), confidence=1 - 2 * left
-        ).lower
+        hits = int((inside > outside[highest - 1]).sum())
+        lower = clopper_pearson(hits, len(inside), confidence=1 - 2 * left).lower
     if lowest <= models:
         left = side - binom.sf(lowest - 1, models, false_positive_rate)
-        upper = clopper_pearson(
-            int((inside > outside[lowest - 1]).sum()), len(inside), confidence=1 - 2 * left
-        ).upper
+        hits = int((inside > outside[lowest - 1]).sum())
+        upper = clopper_pearson(hits, len(inside), confidence=1 - 2 * left).upper
     return Interval(value, lower, upper)

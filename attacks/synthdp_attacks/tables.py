@@ -92,13 +92,11 @@ def table_ratio(tables: Sequence[NoisyCounts], rest: Codes) -> Score:
     _some(tables)
 
     def ratio(record: Codes) -> float:
-        others = [(t.levels(rest) == t.levels(record)).all(axis=1).sum() for t in tables]
-        return float(
-            sum(
-                (t.cell(record) - count - 0.5) / t.sigma**2
-                for t, count in zip(tables, others, strict=True)
-            )
-        )
+        total = 0.0
+        for t in tables:
+            others = (t.levels(rest) == t.levels(record)).all(axis=1).sum()
+            total += (t.cell(record) - others - 0.5) / t.sigma**2
+        return float(total)
 
     return ratio
 
@@ -121,11 +119,7 @@ def _some(tables: Sequence[NoisyCounts]) -> None:
         raise AttackError("no noisy tables: give those that were released")
 
 
-# --- table attack ---
-#
-# The membership game on noisy tables alone, by an adversary who knows all other rows.
-#
-# It is the strongest attack on them, and is played on thousands of releases.
+# --- the game on noisy tables alone, by an adversary who knows all other rows ---
 #
 # Tables need no training, so that many more releases can be had than models. The two worlds are
 # two known tables of rows, and what is released of either is a draw from one of two known
@@ -140,8 +134,7 @@ def _some(tables: Sequence[NoisyCounts]) -> None:
 # the target. A factor common to all s_t does not move its sign, so an impostor who states the
 # noise he should have added gains nothing by it.]
 #
-# Where the other rows are not known, `synthdp_attacks.table_score` with shadow models comes close
-# to it (see `noisy_tables`).
+# Where the other rows are not known, `table_score` with shadow models comes close to it.
 
 
 NAME = ("tables", "exact_ratio")
@@ -178,9 +171,7 @@ def attack_tables(
     scores = np.array(
         [[ratio(measurer(rows)) for rows in (outside, inside)] for _ in range(releases)]
     )
-    outcome = GameOutcome(
-        np.concatenate([scores[:, 0], scores[:, 1]]), np.repeat([False, True], releases)
-    )
+    outcome = GameOutcome(scores.T.ravel(), np.repeat([False, True], releases))
     counts = Counts.at(outcome.scores, outcome.members)
     control = Counts.at(scores[:, 0], np.arange(releases) % 2 == 0)
     return judged(*NAME, outcome, counts, control, claim=claim, confidence=confidence)
@@ -195,8 +186,7 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[FloatArray, FloatArray]] = {}
 
     def ratio(tables: Sequence[NoisyCounts]) -> float:
-        if not tables:
-            raise AttackError("no noisy tables: give those that were released")
+        _some(tables)
         total = 0.0
         for table in tables:
             key = (table.columns, table.counts.shape)
@@ -204,13 +194,8 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
                 known[key] = (_counted(outside, table), _counted(inside, table))
             without, with_ = known[key]
             cells = np.flatnonzero(with_ != without)
-            change = (with_ - without)[cells]
-            total += (
-                float(
-                    ((np.ravel(table.counts)[cells] - (with_ + without)[cells] / 2) * change).sum()
-                )
-                / table.sigma**2
-            )
+            above = np.ravel(table.counts)[cells] - (with_ + without)[cells] / 2
+            total += float((above * (with_ - without)[cells]).sum()) / table.sigma**2
         return total
 
     return ratio

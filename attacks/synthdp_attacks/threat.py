@@ -172,11 +172,7 @@ class ThreatModel:
         return size
 
 
-# --- checks ---
-#
-# Checks of an attack's arguments, before anything is trained or counted.
-#
-# Messages quote arguments, never values of rows.
+# --- checks of arguments, whose messages never quote values of rows ---
 
 
 def whole(name: str, value: object, *, least: int) -> int:
@@ -235,23 +231,15 @@ def parties_asked(
     return first, second
 
 
-# --- hamming ---
-#
-# Hamming distances between two tables of codes, in chunks so that memory stays bounded.
-
-
-Distances = npt.NDArray[np.unsignedinteger[Any]]
-
-_CELLS = 1 << 22  # of a chunk: at two bytes each, 8 MiB
-
-
-def hamming(queries: Codes, rows: Codes) -> Iterator[tuple[slice, Distances]]:
+def hamming(
+    queries: Codes, rows: Codes, *, cells: int = 1 << 22
+) -> Iterator[tuple[slice, npt.NDArray[np.unsignedinteger[Any]]]]:
     """Hamming distances (number of columns that differ) from each query to each row, by chunks.
 
-    Yields `[chunk, rows]`, and the place of the chunk among the queries.
+    Yields `[chunk, rows]`, of about `cells` of two bytes, and the chunk's place among the queries.
     """
     by_column = np.ascontiguousarray(rows.T)
-    step = max(1, _CELLS // max(1, len(rows)))
+    step = max(1, cells // max(1, len(rows)))
     for start in range(0, len(queries), step):
         part = slice(start, min(start + step, len(queries)))
         distance = np.zeros((part.stop - part.start, len(rows)), dtype=np.uint16)

@@ -605,7 +605,6 @@ def audit_release(
     df: pd.DataFrame | None = None,
     *,
     rows: Literal["none", "simulated", "real"] = "simulated",
-    runs: int = 5000,
     pairs: int = 100,
     out: str | Path | None = None,
 ) -> AuditRecord:
@@ -614,10 +613,9 @@ def audit_release(
     Args:
         what: a spec, whose planned mechanisms are audited, or a bundle.
         df: the real rows, for `rows="real"` of a spec whose rows are given from Python.
-        rows: `none` replays the mechanisms alone, which takes seconds. `simulated` also runs the
-            statistical audits on a simulated twin; the result is public. `real` takes the spec's
-            own rows; the result is for the steward alone. A bundle has no real rows.
-        runs: runs of each mechanism in the statistical audits.
+        rows: `none` replays the mechanisms alone, which takes seconds. `simulated` also plants
+            canaries in a simulated twin and attacks it; the result is public. `real` takes the
+            spec's own rows; the result is for the steward alone. A bundle has no real rows.
         pairs: random pairs of neighbours in the replay, beside the corner cases.
         out: where the record is kept [default: `releases/<dataset id>`, for a bundle
             `audits/<dataset id>`]. The next release into the same folder publishes a simulated one.
@@ -642,16 +640,12 @@ def audit_release(
             raise OutputError(
                 "a bundle holds no real rows to audit", hint="audit the spec that made it"
             )
-        record, _ = audit_bundle(
-            what.path, replay_only=rows == "none", out=target, runs=runs, pairs=pairs
-        )
+        record, _ = audit_bundle(what.path, replay_only=rows == "none", out=target, pairs=pairs)
         check_unrefuted(record, hint=DO_NOT_USE)
         return record
     given = None if df is None else seal_dataframe(df)
     spec = what if df is None else what.of_dataframe()
     target = target or Path("releases").absolute() / spec.content.dataset.id
-    record, _ = audit(
-        spec.path, rows=rows, out=target, runs=runs, pairs=pairs, text=spec.text, given=given
-    )
+    record, _ = audit(spec.path, rows=rows, out=target, pairs=pairs, text=spec.text, given=given)
     check_unrefuted(record, hint=DO_NOT_RELEASE)
     return record

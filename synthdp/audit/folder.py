@@ -55,9 +55,8 @@ class AttackFolder:
             OutputError: `path` cannot be written.
         """
         with _writing(path):
-            path.mkdir(
-                exist_ok=True, mode=0o700
-            )  # in a folder that is there: a run's may have been taken by another run
+            # In a folder that is there: a run's may have been taken by another run.
+            path.mkdir(exist_ok=True, mode=0o700)
             key = _kept(path / KEY, r"[0-9a-f]{32}")
             if key is None:
                 key = secrets.token_hex(16)
@@ -92,9 +91,7 @@ class AttackFolder:
                     shutil.rmtree(models)
                 write_whole(self.path / GAME, name.hexdigest())
             for file in models.rglob("*.npz"):
-                if not zipfile.is_zipfile(
-                    file
-                ):  # cut short: the directory of the archive stands at its end
+                if not zipfile.is_zipfile(file):  # cut short: its directory stands at its end
                     file.unlink()
         return models
 
@@ -156,11 +153,7 @@ def _kept(path: Path, form: str) -> str | None:
     return text if re.fullmatch(form, text) else None
 
 
-# --- power ---
-#
-# What the membership attack of a spec takes and could show at most: known before it runs.
-#
-# It reads no row and trains nothing, so that `plan` can say it.
+# --- what the attack of a spec takes and could show at most, which `plan` says ---
 
 
 TARGETS = 1  # the most isolated unit: which target is chosen matters more than how many

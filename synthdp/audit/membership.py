@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +37,7 @@ from synthdp_attacks import (
     Dask,
     Fleet,
     FleetError,
-    Interval,
     MembershipReport,
-    Progress,
     Public,
     Runner,
     ThreatModel,
@@ -102,7 +100,11 @@ def attack_rows(
             targets=targets,
             pairs=spec.attacks.membership.pairs,
             rng=rng,
-            fleet=Fleet(folder=models, runner=_runner(spec), progress=_progress(progress)),
+            fleet=Fleet(
+                folder=models,
+                runner=_runner(spec),
+                progress=lambda state: progress(state.finished, state.total),
+            ),
             threat=ThreatModel(relation=spec.privacy.adjacency),
             claim=claim,
             extractors=(),
@@ -165,7 +167,7 @@ def attack_facts(report: MembershipReport, *, pairs: int, unit: str | None = Non
         advantage=gap.value,
         lower=gap.lower,
         upper=gap.upper,
-        baseline=_advantage(report.baseline),
+        baseline=Advantage(**asdict(report.baseline)),
         ceiling=1.0 if report.ceiling is None else report.ceiling,
         epsilon_provable=report.epsilon_provable,
         refuted=report.refutes_claim,
@@ -174,18 +176,13 @@ def attack_facts(report: MembershipReport, *, pairs: int, unit: str | None = Non
     )
 
 
-def _advantage(gap: Interval) -> Advantage:
-    return Advantage(value=gap.value, lower=gap.lower, upper=gap.upper)
-
-
 def declared_facts(report: MembershipReport) -> tuple[DeclaredAttack, ...]:
     """Each declared attack of a report, the black box first."""
-    confidence = shared_confidence(len(report.declared))
+    confidence = shared_confidence(len(report.declared))  # of each one's bound on epsilon alone
     return tuple(_declared(verdict, confidence=confidence) for verdict in report.declared)
 
 
 def _declared(verdict: AttackVerdict, *, confidence: float) -> DeclaredAttack:
-    """One attack; `confidence` is that of its bound on epsilon alone."""
     gap, tpr = verdict.row.advantage, dict(verdict.row.tpr_at)[LOW_RATES[0]]
     return DeclaredAttack(
         attack=verdict.name,
@@ -202,7 +199,7 @@ def _declared(verdict: AttackVerdict, *, confidence: float) -> DeclaredAttack:
             delta=verdict.claim.delta if verdict.claim else 0.0,
             confidence=confidence,
         ),
-        control=_advantage(verdict.control) if verdict.control else None,
+        control=Advantage(**asdict(verdict.control)) if verdict.control else None,
         refuted=verdict.refutes_claim,
     )
 
@@ -228,7 +225,3 @@ def _runner(spec: ReleaseSpec) -> Runner:
     """
     workers = spec.compute.threads or os.cpu_count() or 1
     return RUNNERS[spec.compute.backend](workers=workers, address=spec.compute.address)
-
-
-def _progress(progress: Callable[[int, int], None]) -> Callable[[Progress], None]:
-    return lambda state: progress(state.finished, state.total)

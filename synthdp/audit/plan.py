@@ -4,8 +4,7 @@ There are three kinds of evidence, from the sharpest to the bluntest:
 
 - Record and replay of every planned mechanism on constructed neighbouring tables. It finds bugs and
   needs no rows.
-- Statistical audits. A strong adversary tries to distinguish two neighbours from many runs of a
-  mechanism, or from one training run with canaries.
+- Canaries. A strong adversary tries to tell which of them were among the rows of one training.
 - A membership attack on the whole pipeline.
 
 On a simulated twin everything is public, and a release of the same plan publishes it in its
@@ -15,8 +14,7 @@ budget.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -31,9 +29,7 @@ import torch
 from synthdp import __version__
 from synthdp.audit.folder import AttackFolder, audit_folder
 from synthdp.audit.mechanisms.canaries import audit_canaries
-from synthdp.audit.mechanisms.examples import replay_plan
-from synthdp.audit.mechanisms.f_curve import AuditResult
-from synthdp.audit.mechanisms.worst_case import audit_plan, unaudited
+from synthdp.audit.mechanisms.planned import replay_plan
 from synthdp.audit.membership import attack_facts, attack_rows
 from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,
@@ -54,14 +50,13 @@ from synthdp.model.fit import architecture_for, causal_vae, target_regression
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
 from synthdp.model.synthesizer import MODEL_FILE, Synthesizer, arrays
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Reporter
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.verify.checks import verify_bundle
@@ -69,7 +64,6 @@ from synthdp.verify.rows import noise_of
 
 Rows = Literal["none", "simulated", "real"]
 
-RUNS = 5000  # of each mechanism in the statistical audits
 PAIRS = 100  # random neighbours beside the corner cases, in the replay
 # An audit of a true claim raises the alarm with probability at most 5%, three independent ones in a
 # row with at most .0125%.
@@ -123,7 +117,6 @@ def audit(
     *,
     rows: Rows,
     out: Path | None = None,
-    runs: int = RUNS,
     pairs: int = PAIRS,
     reporter: Reporter | None = None,
     text: str | None = None,
@@ -136,10 +129,8 @@ def audit(
     that runs now.
 
     Args:
-        rows: `none` replays only; `simulated` and `real` also run the statistical audits and the
-            attack.
+        rows: `none` replays only; `simulated` and `real` also plant canaries and attack.
         out: as for a release; the record is left there for the release to find.
-        runs: of each mechanism, in the statistical audits.
         pairs: random neighbours beside the corner cases, in the replay.
         reporter: shows the stages.
         text: the spec's, where no file holds it.
@@ -157,10 +148,11 @@ def audit(
         domain, out = Domain.from_spec(spec.columns), out or Path("releases") / spec.dataset.id
         job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
     with audit_folder(job.out, rows) as folder:
-        record = without_rows(job, rows, runs=runs, pairs=pairs)
+        record = without_rows(job, rows, pairs=pairs)
         if rows == "simulated":
-            bundle, rng = released_model(job.out), folder.coins("twin")
-            twin = simulated_twin(spec, domain, bundle=bundle, rng=rng)
+            released = job.out / "bundle"
+            bundle = released if (released / MODEL_FILE).exists() else None
+            twin = simulated_twin(spec, domain, bundle=bundle, rng=folder.coins("twin"))
             record = with_rows(job, record, twin, folder, twin_units(spec, twin))
         if rows == "real":
             record = _with_real_rows(
@@ -215,18 +207,13 @@ def write_record(record: AuditRecord, path: Path) -> Path:
     return path
 
 
-def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRecord:
-    """The replay and, unless `rows` is `none`, worst-case audits: both on constructed tables."""
+def without_rows(job: AuditJob, rows: Rows, *, pairs: int) -> AuditRecord:
+    """The replay, on constructed tables; `rows` says what the other audits will be made on."""
     with job.reporter.stage("replay") as progress:
         replayed = replay_plan(
             job.plan, job.domain, module=job.network, random_pairs=pairs, progress=progress
         )
-    audits: Sequence[Audit] = ()
-    if rows != "none":
-        with job.reporter.stage("worst case") as progress:
-            audits = confirmed(
-                lambda: audit_plan(job.plan, job.domain, runs=runs, progress=progress)
-            )
+    canaries_miss = [s.mechanism.name for s in job.plan.spends if s.purpose != TRAIN]
     return AuditRecord(
         program=f"synthdp {__version__}",
         day=datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -238,8 +225,7 @@ def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRe
             largest_share=replayed.largest_share,
             findings=tuple(map(str, replayed.findings)),
         ),
-        audits=tuple(audits),
-        replay_only=unaudited(job.plan, job.domain) if rows != "none" else (),
+        replay_only=tuple(canaries_miss) if rows != "none" else (),
     )
 
 
@@ -256,17 +242,19 @@ def with_rows(
     canaries. `codes` are levels `[rows, columns]`, `units` the number of each row's unit.
     """
 
-    def canaries(training: DpSgd, progress: Advance) -> Sequence[AuditResult]:
-        module = job.network(TRAIN, job.domain)
-        result = audit_canaries(
-            training, rows=codes, module=module, delta=job.plan.delta, progress=progress
-        )
-        return (result,)
-
     audits, attack, planned = record.audits, None, job.plan.train
     if planned is not None:
         with job.reporter.stage("canaries") as progress:
-            audits += tuple(confirmed(lambda: canaries(planned, progress)))
+            result = confirmed(
+                lambda: audit_canaries(
+                    planned,
+                    rows=codes,
+                    module=job.network(TRAIN, job.domain),
+                    delta=job.plan.delta,
+                    progress=progress,
+                )
+            )
+            audits += (result,)
     if job.spec.attacks.membership.enabled:
         with job.reporter.stage("membership attack") as progress:
             report = attack_rows(
@@ -283,43 +271,17 @@ def with_rows(
     return record.model_copy(update={"audits": audits, "membership": attack})
 
 
-def confirmed(run: Callable[[], Sequence[AuditResult]]) -> Sequence[Audit]:
-    """The results of `run`, repeated independently after an alarm.
+def confirmed(run: Callable[[], Audit]) -> Audit:
+    """The result of `run`, repeated independently after an alarm.
 
     A claim counts as refuted if every repetition raises its alarm.
     """
-    results = list(run())
-    refuted = [r.alarm for r in results]
-    for _ in range(CONFIRMATIONS):
-        if any(refuted):
-            refuted = [alarm and again.alarm for alarm, again in zip(refuted, run(), strict=True)]
-    return [_facts(result, refuted=alarm) for result, alarm in zip(results, refuted, strict=True)]
+    result = run()
+    refuted = result.refuted and all(run().refuted for _ in range(CONFIRMATIONS))
+    return result.model_copy(update={"refuted": refuted})
 
 
-def _facts(result: AuditResult, *, refuted: bool) -> Audit:
-    return Audit(
-        mechanism=result.mechanism,
-        method=result.method,
-        unit_rows=result.unit_rows,
-        runs=result.runs,
-        epsilon=result.epsilon_claimed if math.isfinite(result.epsilon_claimed) else None,
-        delta=result.delta,
-        epsilon_lower=result.epsilon_lower,
-        epsilon_provable=result.epsilon_provable,
-        fault=result.fault,
-        power=result.detects_fault,
-        refuted=refuted,
-    )
-
-
-# --- bundle ---
-#
-# `synthdp audit BUNDLE`: everything that its recipient can audit, without a row of the source.
-#
-# The bundle is verified. Its plan is replayed from its spec. Its noisy tables are compared with
-# each other, since they all count the same rows. Unless only a replay is asked for, the worst-case
-# audits run as well, and canaries and the membership attack run on rows drawn from its model. What
-# needs the real rows stays with the steward.
+# --- `synthdp audit BUNDLE` ---
 
 
 NEEDS_ROWS = (
@@ -335,17 +297,21 @@ def audit_bundle(
     *,
     replay_only: bool,
     out: Path | None = None,
-    runs: int = RUNS,
     pairs: int = PAIRS,
     reporter: Reporter | None = None,
 ) -> tuple[AuditRecord, Path]:
     """Audit the bundle in `folder`; return the record and the file that holds it.
 
+    The bundle is verified. Its plan is replayed from its spec. Its noisy tables are compared with
+    each other, since they all count the same rows. Unless only a replay is asked for, canaries and
+    the membership attack run on rows drawn from its model. What needs the real rows stays with the
+    steward.
+
     The file is by default `audits/<dataset id>/audit.json`.
 
     Args:
-        replay_only: leaves out what takes many runs or trainings.
-        runs, pairs: as for the audit of a spec.
+        replay_only: leaves out what trains models.
+        pairs: as for the audit of a spec.
 
     Raises:
         VerifyError: it is no bundle, or not what it claims to be.
@@ -359,15 +325,15 @@ def audit_bundle(
         domain, out = Domain.from_spec(spec.columns), out or Path("audits") / spec.dataset.id
         job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
     with audit_folder(job.out, "bundle") as kept:
-        record = _without_source(folder, job, kept, replay_only=replay_only, runs=runs, pairs=pairs)
+        record = _without_source(folder, job, kept, replay_only=replay_only, pairs=pairs)
         return record, write_record(record, job.out / PUBLIC_FILE)
 
 
 def _without_source(
-    folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, runs: int, pairs: int
+    folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, pairs: int
 ) -> AuditRecord:
     """All audits that need no row of the source."""
-    record = without_rows(job, "none" if replay_only else "simulated", runs=runs, pairs=pairs)
+    record = without_rows(job, "none" if replay_only else "simulated", pairs=pairs)
     ledger = parse_json(read_text(folder / "privacy" / "ledger.json"))
     charges = [entry["body"] for entry in ledger["entries"] if entry["kind"] == "charge"]
     if not record.covers((charge["purpose"], charge["event"]) for charge in charges):
@@ -383,16 +349,7 @@ def _without_source(
     return with_rows(job, record, twin, kept, twin_units(job.spec, twin))
 
 
-# --- simulate ---
-#
-# The simulated twin of a spec: rows over the declared columns that depend on no real row.
-#
-# The rows are drawn from a bundle's released model where there is one. Otherwise they are drawn
-# from a causal network over the spec's columns and given arrows, with random effects. Both are
-# functions of public values, so everything computed on the twin may be published.
-
-
-EFFECT = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
+# --- the simulated twin of a spec ---
 
 
 def simulated_twin(
@@ -400,7 +357,8 @@ def simulated_twin(
 ) -> Codes:
     """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network.
 
-    The random network is used where `bundle` is None.
+    The random network, over the spec's columns and given arrows, is used where `bundle` is None.
+    Either is a function of public values, so everything computed on the twin may be published.
 
     Raises:
         VerifyError: the bundle's model is damaged.
@@ -438,20 +396,15 @@ def public_graph(spec: ReleaseSpec, domain: Domain) -> CausalGraph:
     return CausalGraph(domain.names, tuple(arrows))
 
 
-def released_model(out: Path) -> Path | None:
-    """The bundle in the output folder `out`, if it contains a model."""
-    bundle = out / "bundle"
-    return bundle if (bundle / MODEL_FILE).exists() else None
-
-
 def _random_network(spec: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
     """The spec's network with independent Gaussian weights."""
+    effect = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
     architecture = architecture_for(spec, domain, public_graph(spec, domain))
     generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
     model = CausalVae(architecture, generator=generator)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            scale = EFFECT / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
+            scale = effect / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
             values = rng.standard_normal(tuple(p.shape), dtype=np.float32)
             p.copy_(torch.from_numpy(scale * values))
     return Synthesizer(domain.names, architecture, arrays(model.state_dict()))

@@ -65,7 +65,6 @@ class ShadowTrainer:
 
     @property
     def identity(self) -> str:
-        """Everything that determines the models, but not where they are trained."""
         return f"shadow releases {self.white_box} {game_text(self.spec, self.plan, self.graph)}"
 
     def __call__(
@@ -102,25 +101,20 @@ class ShadowTrainer:
     def _released(
         self, fitted: Fitted, seed_sequence: np.random.SeedSequence
     ) -> AnyCodes | WhiteBox:
-        """The synthetic table; with `white_box` also the scores that the bundle allows."""
-        synthetic = self._sampled(fitted, np.random.default_rng(seed_sequence))
-        return (
-            WhiteBox(synthetic, released_scores(fitted, self.domain))
-            if self.white_box
-            else synthetic
-        )
-
-    def _sampled(self, fitted: Fitted, rng: np.random.Generator) -> AnyCodes:
-        """The synthetic table.
+        """The synthetic table; with `white_box` also the scores that the bundle allows.
 
         A model of so few rows may meet no constraint. It is then sampled without constraints, so
         that no release fails for it.
         """
+        rng = np.random.default_rng(seed_sequence)
         try:
-            return sample(fitted, self.spec, rng=rng, progress=_quiet).value
+            synthetic = sample(fitted, self.spec, rng=rng, progress=_quiet).value
         except ConstraintsUnmet:
             unconstrained = self.spec.model_copy(update={"constraints": ()})
-            return sample(fitted, unconstrained, rng=rng, progress=_quiet).value
+            synthetic = sample(fitted, unconstrained, rng=rng, progress=_quiet).value
+        if not self.white_box:
+            return synthetic
+        return WhiteBox(synthetic, released_scores(fitted, self.domain))
 
 
 def released_scores(fitted: Fitted, domain: Domain) -> dict[str, Score]:
@@ -229,23 +223,6 @@ def game_text(shadow: ReleaseSpec, plan: ReleasePlan, graph: CausalGraph) -> str
         (s.purpose, event_to_json(s.mechanism.event(plan.rows_per_unit))) for s in plan.spends
     ]
     return "\n".join([trained_by, json.dumps(spends, sort_keys=True), repr(graph)])
-
-
-def shadows(
-    rows: Sequence[Codes],
-    spec: ReleaseSpec,
-    domain: Domain,
-    plan: ReleasePlan,
-    graph: CausalGraph,
-    *,
-    rngs: Sequence[np.random.Generator],
-) -> Iterator[Codes]:
-    """The synthetic table of a shadow release on each of `rows`, levels `[rows, columns]`.
-
-    `rngs` feed the sampling, one for each. All models are trained before the first is sampled.
-    """
-    for fitted, rng in zip(fitted_shadows(rows, spec, domain, plan, graph), rngs, strict=True):
-        yield sample(fitted, spec, rng=rng, progress=_quiet).value
 
 
 def fitted_shadows(

@@ -151,7 +151,7 @@ class TableNoise(Model):
 class AuditRecord(Model):
     """All that one audit found. `rows`: `none` or `simulated` (public), or `real` (confidential).
 
-    `replay_only` are mechanisms for which there is no statistical audit yet.
+    `replay_only` are mechanisms that only the replay audited.
     """
 
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")

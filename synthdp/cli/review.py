@@ -134,9 +134,7 @@ def audit(
             " result is public.",
         ),
     ] = False,
-    runs: Annotated[
-        int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)
-    ] = 5000,
+    runs: Annotated[int | None, typer.Option(hidden=True)] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -146,6 +144,14 @@ def audit(
     from synthdp.api.text import audit_text
     from synthdp.audit import plan
 
+    if runs is not None:
+        raise OutputError(
+            "--runs: games of many runs are tests now, not a part of `synthdp audit`",
+            hint=(
+                "leave it out; in synthdp's source `pytest tests/audit/test_worst_case.py` plays"
+                " them, and the pytest fixture `replay` tests a mechanism of your own"
+            ),
+        )
     if replay and simulated:
         hint = "give one of --replay and --simulated"
         raise OutputError("--replay needs no rows, real or simulated", hint=hint)
@@ -153,12 +159,10 @@ def audit(
     of_bundle = what.is_dir()
     with working():
         if of_bundle:
-            record, path = plan.audit_bundle(
-                what, replay_only=replay, out=out, runs=runs, reporter=current()
-            )
+            record, path = plan.audit_bundle(what, replay_only=replay, out=out, reporter=current())
         else:
             rows = "none" if replay else rows
-            record, path = plan.audit(what, rows=rows, out=out, runs=runs, reporter=current())
+            record, path = plan.audit(what, rows=rows, out=out, reporter=current())
     not_audited = {"not_audited": plan.NEEDS_ROWS} if of_bundle else {}
     facts = record.model_dump() | {"record": str(path)} | not_audited
     text = audit_text(record, path)

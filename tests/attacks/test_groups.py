@@ -139,61 +139,6 @@ def test_groups_are_cut_for_the_slots_and_each_task_has_its_file(
     assert [p.finished for p in seen] == [0, 4, 7, 10] and {p.total for p in seen} == {10}
 
 
-@dataclass(frozen=True)
-class Slowly:
-    """A group whose models come one after the other; each waits until somebody was told of the one
-    before.
-    """
-
-    told: list[Progress]
-    group: int = 5
-
-    def __call__(self, index: int) -> Arrays:
-        raise AssertionError("one by one")
-
-    def many(self, indices: Sequence[int]) -> Iterator[Arrays]:
-        for index in indices:
-            deadline = time.monotonic() + 30
-            while not any(p.finished >= index for p in self.told):
-                assert time.monotonic() < deadline, "nobody was told"
-                time.sleep(0.001)
-            yield {"square": np.array([index * index])}
-
-
-def test_models_are_told_as_they_finish_not_by_the_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("synthdp_attacks.fleet.LOOK_EVERY_S", 0.005)
-    seen: list[Progress] = []
-    Fleet(folder=tmp_path / "f", progress=seen.append).run(Slowly(seen), 10, fingerprint="a")
-    finished = [p.finished for p in seen]
-    assert finished == sorted(finished) and set(finished) >= set(range(10)) and finished[-1] == 10
-    assert all(
-        p.remaining_s is None for p in seen if p.finished < 5
-    )  # nothing is known of time before a group has ended
-    left = [p.remaining_s for p in seen if p.finished > 5]
-    assert None not in left and left[-1] == 0
-    assert "fleet progress" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_an_error_of_the_listener_ends_the_run_also_from_its_thread(
-    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("synthdp_attacks.fleet.LOOK_EVERY_S", 0.005)
-    seen: list[Progress] = []
-
-    def listen(progress: Progress) -> None:
-        seen.append(progress)
-        if progress.finished == 2:
-            raise ArithmeticError("the listener's")
-
-    with pytest.raises(ArithmeticError, match="the listener's"):
-        Fleet(folder=tmp_path / "f", progress=listen).run(
-            Squares(runs, group=5, pause_s=0.03), 20, fingerprint="a"
-        )
-    assert len(list((tmp_path / "f").glob("*.npz"))) == 5  # its group was finished, and kept
-
-
 def test_all_slots_get_work(tmp_path: Path) -> None:
     fleet = Fleet(folder=tmp_path, runner=Loky(3))
     for count, sizes in (
@@ -241,9 +186,7 @@ def test_a_worker_that_dies_in_a_group_loses_no_finished_model(
     assert begun[victim] == 2 and all(
         begun[i] == 1 for i in range(4, victim)
     )  # those before it were written
-    assert (
-        tuple(range(victim, 8)) in noted(runs, "together") or victim == 7
-    )  # the rest of its group ran together once more
+    assert set(noted(runs, "alone")) >= {(i,) for i in range(victim, 8)}
     assert (
         sum(times - 1 for times in begun.values()) <= 1 + 4
     )  # beside it at most the group in flight

@@ -88,12 +88,11 @@ def test_bandwidth_is_narrow_where_rows_repeat_and_wide_where_they_do_not() -> N
     )
 
 
-def test_distances_by_brute_force_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp_attacks.threat._CELLS", 100)
+def test_distances_by_brute_force_over_chunks() -> None:
     rng = np.random.default_rng(4)
     asked, rows = rng.integers(3, size=(50, 6)), rng.integers(3, size=(30, 6))
     brute = np.array([[(a != b).sum() for b in rows] for a in asked])
-    parts = list(hamming(asked, rows))
+    parts = list(hamming(asked, rows, cells=100))
     assert len(parts) > 1 and (np.concatenate([d for _, d in parts]) == brute).all()
     assert (closest(asked, rows) == brute.min(axis=1)).all()
 

@@ -14,6 +14,7 @@ from scipy.stats import binom
 
 from synthdp.audit.mechanisms import canaries
 from synthdp.audit.mechanisms.canaries import (
+    CurveClaim,
     Guesses,
     SimulatedCanaries,
     audit_canaries,
@@ -21,14 +22,13 @@ from synthdp.audit.mechanisms.canaries import (
     judge_canaries,
     right_guesses,
 )
-from synthdp.audit.mechanisms.examples import SmallModel
-from synthdp.audit.mechanisms.f_curve import CurveClaim
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.spec.load.loader import load_spec
+from tests.audit.mechanism_examples import SmallModel
 from tests.builders import mostly_trained
 from tests.chance import fails_so_often
 
@@ -56,7 +56,7 @@ def test_the_true_kernel_passes() -> None:
     def passes() -> bool:
         true = audit_canaries(SETTINGS, canaries=8000)
         assert true.epsilon_lower < true.epsilon_provable
-        return true.passed and 0 < true.epsilon_lower <= true.epsilon_claimed
+        return not true.refuted and 0 < true.epsilon_lower <= true.epsilon
 
     assert not fails_so_often(passes, 5)
 
@@ -65,7 +65,7 @@ def test_the_true_kernel_passes() -> None:
 def test_half_the_noise_is_found() -> None:
     def found() -> bool:
         half = audit_canaries(SETTINGS, canaries=8000, fresh=HalfNoise.fresh)
-        return half.alarm and half.detects_fault > 0.9
+        return half.refuted and half.power > 0.9
 
     assert not fails_so_often(found, 6)
 
@@ -78,7 +78,7 @@ def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         "norms",
         lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()},
     )
-    assert not fails_so_often(lambda: audit_canaries(SETTINGS, canaries=8000).alarm, 6)
+    assert not fails_so_often(lambda: audit_canaries(SETTINGS, canaries=8000).refuted, 6)
 
 
 @pytest.mark.check
@@ -100,7 +100,7 @@ def test_canaries_among_rows_that_train_a_model() -> None:
             module=module,
             progress=progress,
             fresh=HalfNoise.fresh,
-        ).alarm
+        ).refuted
 
     assert not fails_so_often(found, 6)
     assert any(not p.equal(before[name]) for name, p in module.named_parameters())
@@ -163,15 +163,13 @@ def test_real_one_run_audits_with_the_settings_of_adult(figure: Callable[..., No
     assert train is not None
     honest = [audit_canaries(train, delta=plan.delta) for _ in range(5)]
     half = [audit_canaries(train, delta=plan.delta, fresh=HalfNoise.fresh) for _ in range(5)]
-    assert (
-        np.mean([r.detects_fault for r in half]) >= 0.7
-    )  # about .8 of each, which is itself simulated
+    assert np.mean([r.power for r in half]) >= 0.7  # about .8 of each, which is itself simulated
     below, found = (
-        sum(r.epsilon_lower <= r.epsilon_claimed for r in honest),
-        sum(r.alarm for r in half),
+        sum(r.epsilon_lower <= r.epsilon for r in honest),
+        sum(r.refuted for r in half),
     )
     assert below == len(honest)
-    assert sum(r.alarm for r in honest) <= 1
+    assert sum(r.refuted for r in honest) <= 1
     assert found >= 2  # at that power fewer in one of 150 runs; of true noise so many in one of 150
     figure(
         "canaries: one-run audits of true noise whose lower bound is at most the claim",

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthdp.audit.mechanisms.calls import Pair, Side
-from synthdp.audit.mechanisms.examples import upper_half
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -31,6 +30,7 @@ from synthdp.privacy.noise import Randomness
 from synthdp.privacy.session import CellsOf, tables_for
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Integer
+from tests.audit.mechanism_examples import upper_half
 from tests.privacy.engines.tables import Here
 
 MOST = 2

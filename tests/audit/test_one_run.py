@@ -14,13 +14,26 @@ from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from synthdp.audit.mechanisms.canaries import (
+    CurveClaim,
     curve_allows,
-    curve_p_value,
     epsilon_lower_bound,
     epsilon_p_value,
     right_guesses,
 )
-from synthdp.audit.mechanisms.f_curve import CurveClaim
+
+
+def curve_p_value(claim: CurveClaim, *, canaries: int, guesses: int, right: int) -> float:
+    """Greatest probability of `right` or more right guesses that the claimed curve allows."""
+    low, high = 0.0, 1.0
+    if curve_allows(claim, 1.0, canaries=canaries, guesses=guesses, right=right):
+        return 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        if curve_allows(claim, middle, canaries=canaries, guesses=guesses, right=right):
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def pure_claim(epsilon: float, delta: float = 0.0) -> CurveClaim:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec, shadows
+from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -129,8 +129,7 @@ def test_each_set_is_drawn_from_the_model_of_its_rows() -> None:
     other = rows.copy()
     other[:, 1] = 1 - rows[:, 1]
     clear = quieter(shadow.plan, 0.01)
-    rngs = [np.random.default_rng(k) for k in range(2)]
-    one, two = shadows([rows, other], shadow.spec, shadow.domain, clear, shadow.graph, rngs=rngs)
+    one, two = replace(shadow, plan=clear).many([rows, other], seed_sequences=seeds(2))
     assert (one[:, 0] == one[:, 1]).mean() > 0.75 and (two[:, 0] == two[:, 1]).mean() < 0.25
 
 
@@ -187,15 +186,8 @@ def test_the_law_is_that_of_models_one_by_one(targets: tuple[str, ...]) -> None:
     rows = rows_of(0.4, np.random.default_rng(1))
 
     def together(plan: ReleasePlan) -> Floats:
-        rngs = [np.random.default_rng(seed) for seed in seeds(models)]
-        return np.array(
-            [
-                figures(codes)
-                for codes in shadows(
-                    [rows] * models, shadow.spec, shadow.domain, plan, shadow.graph, rngs=rngs
-                )
-            ]
-        )
+        sets = replace(shadow, plan=plan).many([rows] * models, seed_sequences=seeds(models))
+        return np.array([figures(codes) for codes in sets])
 
     alone = np.array([figures(shadow(rows, seed_sequence=seed)) for seed in seeds(models)])
     assert smallest_p(alone, together(shadow.plan)) > 1e-4

@@ -11,10 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms import worst_case
-from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores, judge
-from synthdp.audit.mechanisms.worst_case import (
-    HALF_NOISE,
+from synthdp.audit.mechanisms import directions
+from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim
+from synthdp.audit.mechanisms.directions import Scores
+from synthdp.bundle.audit_record import Audit
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy.calibration import make_plan
+from synthdp.privacy.dpsgd import layers
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.spec.load.loader import load_spec
+from tests.audit.statistical import worst_case
+from tests.audit.statistical.f_curve import judge
+from tests.audit.statistical.worst_case import (
     BatchGame,
     GradientGame,
     MechanismGame,
@@ -25,15 +37,6 @@ from synthdp.audit.mechanisms.worst_case import (
     power,
     unaudited,
 )
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy.calibration import make_plan
-from synthdp.privacy.dpsgd import layers
-from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
-from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.load.loader import load_spec
 from tests.builders import mostly_trained
 from tests.chance import fails_so_often, seeded
 
@@ -71,7 +74,7 @@ def audit(
     runs: int,
     fresh: Callable[[], Streams] = Streams.fresh,
     adjacency: Adjacency = "add_remove",
-) -> AuditResult:
+) -> Audit:
     return audit_game(game, delta=1e-5, adjacency=adjacency, runs=runs, fresh=fresh)
 
 
@@ -101,11 +104,11 @@ def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: Adja
 
     def passes() -> bool:
         true = audit(game, runs=runs, adjacency=adjacency)
-        return not true.alarm and true.epsilon_lower <= true.epsilon_claimed
+        return not true.refuted and true.epsilon_lower <= true.epsilon
 
     def found() -> bool:
         half = audit(game, runs=runs, fresh=HalfNoise.fresh, adjacency=adjacency)
-        return half.alarm and half.detects_fault > 0.9
+        return half.refuted and half.power > 0.9
 
     assert not fails_so_often(passes, 5)
     assert not fails_so_often(found, 6)
@@ -117,11 +120,11 @@ def test_units_of_several_rows(name: str) -> None:
     def passes() -> bool:
         result = audit(game_of(name, rows=3), runs=2000)
         assert result.unit_rows == 3
-        return not result.alarm
+        return not result.refuted
 
     assert not fails_so_often(passes, 5)
     assert not fails_so_often(
-        lambda: audit(game_of(name, rows=3), runs=2000, fresh=HalfNoise.fresh).alarm, 6
+        lambda: audit(game_of(name, rows=3), runs=2000, fresh=HalfNoise.fresh).refuted, 6
     )
 
 
@@ -130,9 +133,9 @@ def test_batches_of_fixed_size_are_found_and_poisson_batches_are_not() -> None:
     def found() -> bool:
         broken = audit(BatchGame(TRAINING), runs=4000, fresh=FixedBatches.fresh)
         assert broken.fault == "batches of fixed size"
-        return broken.alarm
+        return broken.refuted
 
-    assert not fails_so_often(lambda: not audit(BatchGame(TRAINING), runs=1000).alarm, 5)
+    assert not fails_so_often(lambda: not audit(BatchGame(TRAINING), runs=1000).refuted, 5)
     assert not fails_so_often(found, 6)
 
 
@@ -163,7 +166,7 @@ def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         "norms",
         lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()},
     )
-    assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).alarm, 6)
+    assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).refuted, 6)
 
 
 def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +182,7 @@ def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None
             p.grad = value
 
     monkeypatch.setattr(LatticeOptimizer, "add_noise", forgetful)
-    assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).alarm, 6)
+    assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).refuted, 6)
 
 
 @pytest.mark.check
@@ -190,25 +193,25 @@ def test_the_unit_grows_until_the_fault_would_be_seen() -> None:
         result = audit(faint, runs=2000)
         assert power(faint, alone, runs=2000, repeats=50) < 0.5
     assert result.unit_rows > 1
-    assert result.detects_fault > 0.9
+    assert result.power > 0.9
 
 
 def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=3, noise_multiplier=1e-3)
     codes = np.array(
         [
-            worst_case.row_of(0),
-            worst_case.row_of(2, sign=-1),
-            worst_case.row_of(2, sign=-1),
-            worst_case.ORDINARY,
+            directions.row_of(0),
+            directions.row_of(2, sign=-1),
+            directions.row_of(2, sign=-1),
+            directions.ORDINARY,
         ],
         dtype=np.uint16,
     )[:, None]
     seen: list[Scores] = []
-    worst_case.train(
+    directions.train(
         settings,
         codes,
-        worst_case.DirectionLoss(4, clip=settings.clip),
+        directions.DirectionLoss(4, clip=settings.clip),
         Streams.fresh(),
         seen.append,
     )
@@ -222,11 +225,11 @@ def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
 
 def test_ordinary_rows_without_a_module_pull_nowhere() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=1, noise_multiplier=1e-4)
-    module = worst_case.DirectionLoss(2, clip=settings.clip)
+    module = directions.DirectionLoss(2, clip=settings.clip)
     seen: list[Scores] = []
-    worst_case.train(
+    directions.train(
         settings,
-        np.full((50, 1), worst_case.ORDINARY, dtype=np.uint16),
+        np.full((50, 1), directions.ORDINARY, dtype=np.uint16),
         module,
         Streams.fresh(),
         seen.append,
@@ -241,10 +244,10 @@ def test_likelihood_ratio_of_a_sampled_step() -> None:
     q, s = TRAINING.rate, TRAINING.noise_multiplier
     one = np.log(1 - q + q * np.exp((2 * x - 1) / (2 * s**2)))
     np.testing.assert_allclose(
-        worst_case.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one
+        directions.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one
     )
     np.testing.assert_allclose(
-        worst_case.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one
+        directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one
     )
     two = np.log(
         (1 - q) ** 2
@@ -252,16 +255,16 @@ def test_likelihood_ratio_of_a_sampled_step() -> None:
         + q**2 * np.exp((4 * x - 4) / (2 * s**2))
     )
     np.testing.assert_allclose(
-        worst_case.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two
+        directions.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two
     )
     assert not np.allclose(
-        worst_case.log_likelihood(x, settings=TRAINING, rows=1), one
+        directions.log_likelihood(x, settings=TRAINING, rows=1), one
     )  # by default with the noise suspected
 
 
 def test_too_many_directions_are_refused() -> None:
     with pytest.raises(ValueError, match="directions"):
-        worst_case.DirectionLoss(40_000, clip=1.0)
+        directions.DirectionLoss(40_000, clip=1.0)
 
 
 @pytest.mark.check
@@ -285,7 +288,7 @@ def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
         assert [(r.mechanism, r.runs) for r in results] == [
             (name, 1000) for name in (TABLES.name, PAIRS.name, TRAINING.name, TRAINING.name)
         ]
-        return all(r.passed for r in results)
+        return all(not r.refuted for r in results)
 
     assert not fails_so_often(passes, 10)  # four audits at once
     assert ticks[-1] == (4000, 4000)
@@ -332,13 +335,13 @@ def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(
     alarms = true = below = 0
     for game in adult_games():
         for _ in range(10):
-            found[game.fault] += audit(game, runs=5000, fresh=faults[game.fault]).alarm
+            found[game.fault] += audit(game, runs=5000, fresh=faults[game.fault]).refuted
             audits[game.fault] += 1
             honest = audit(game, runs=5000)
             alarms, true, below = (
-                alarms + honest.alarm,
+                alarms + honest.refuted,
                 true + 1,
-                below + (honest.epsilon_lower <= honest.epsilon_claimed),
+                below + (honest.epsilon_lower <= honest.epsilon),
             )
     assert found[HALF_NOISE] >= 0.8 * audits[HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
     assert found["batches of fixed size"] >= 9

@@ -34,7 +34,6 @@ import yaml
 
 import synthdp.cli.options
 import synthdp.release.run
-import synthdp_attacks.fleet
 from synthdp.api.spec import Spec
 from synthdp.api.text import outcome_facts, outcome_text
 from synthdp.audit.mechanisms.calls import Fingerprint, fingerprint
@@ -234,7 +233,6 @@ def run(
         patch.setenv("DIFFERENTIAL_DATABASE", f"sqlite:///{folder / 'table.db'}")
         patch.setenv("COLUMNS", "200")
         patch.setitem(RUNNERS, "loky", RUNNERS["serial"])
-        patch.setattr(synthdp_attacks.fleet, "LOOK_EVERY_S", 1e6)  # a clock of its own
         logging.getLogger("synthdp").setLevel(logging.DEBUG)
         root.addHandler(listener)
         os.chdir(folder)

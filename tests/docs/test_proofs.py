@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from synthdp.audit.mechanisms.examples import mechanism_classes
+from tests.audit.mechanism_examples import mechanism_classes
 from tests.docs.pages import ROOT, prose
 
 PAGE = ROOT / "docs" / "privacy-model.md"

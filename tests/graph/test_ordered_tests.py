@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import binom, spearmanr
 
 from benchmarks.random_tables import RandomTable, random_table
-from synthdp.audit.mechanisms.examples import SmallModel
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
@@ -31,6 +30,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Graph
+from tests.audit.mechanism_examples import SmallModel
 from tests.chance import seeded
 
 pytestmark = pytest.mark.usefixtures("seeded")

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from synthdp.audit.mechanisms.calls import neighbours
-from synthdp.audit.mechanisms.examples import EXAMPLES
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -36,6 +35,7 @@ from synthdp.privacy.mechanisms.ranks import (
 )
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
+from tests.audit.mechanism_examples import EXAMPLES
 
 DomainOf = Callable[..., Domain]
 TableOf = Callable[[Domain, Codes], Table]

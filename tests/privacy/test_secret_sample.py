@@ -18,7 +18,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from synthdp.audit.mechanisms.examples import SmallModel
 from synthdp.audit.mechanisms.replay import Kept
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import BudgetError
@@ -37,6 +36,7 @@ from synthdp.privacy.events.kinds import (
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table
+from tests.audit.mechanism_examples import SmallModel
 from tests.privacy.test_noise import DRAWS, RATE, ROWS, departures
 
 Floats = npt.NDArray[np.float64]

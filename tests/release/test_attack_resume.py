@@ -34,6 +34,7 @@ from synthdp.release.run_folder import RunFolder
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp_attacks import Serial
+from tests.builders import one_audit
 
 pytestmark = pytest.mark.check
 
@@ -79,9 +80,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr(plan, "without_rows", nothing)
-    monkeypatch.setattr(plan, "without_rows", nothing)
-    monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: None)
-    monkeypatch.setattr(plan, "confirmed", lambda run: ())
+    monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: one_audit())
 
 
 def interrupt(trained: Trained, after: int, run: Callable[[], Any]) -> None:

@@ -28,6 +28,7 @@ from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Serial
+from tests.builders import one_audit
 
 UNIT = {"kind": "id", "column": "person", "max_rows": 3, "meaning": "one *person*"}
 ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
@@ -96,8 +97,7 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     found = judge.Judge(**parts).attacked(judge.Judgement(None))  # type: ignore[arg-type]
     assert found.absent_for_steward() == {judge.ATTACK: "not judged: Stop"}
     monkeypatch.setattr(plan, "attack_rows", attack)
-    monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: None)
-    monkeypatch.setattr(plan, "confirmed", lambda run: ())
+    monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: one_audit())
     monkeypatch.setattr(plan, "read_private", lambda *_, **__: table)
     monkeypatch.setattr(plan, "inspect", lambda private, fn, reason: fn(private))
     job = plan.AuditJob(own, domain, plan.plan_for(own, domain), tmp_path, plan.Reporter())

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from synthdp.audit import plan
-from synthdp.audit.mechanisms.f_curve import AuditResult
 from synthdp.audit.plan import confirmed
 from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,
@@ -30,6 +29,7 @@ from synthdp.release.run import release
 from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
+from tests.builders import one_audit
 
 pytestmark = pytest.mark.check
 
@@ -49,7 +49,7 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     audited = narrow(tiny)
     table = tiny.folder / "table.csv"
     table.rename(tiny.folder / "hidden.csv")  # neither reads rows nor opens a ledger
-    plan.audit(tiny.spec, rows="simulated", out=tiny.out, runs=400, pairs=2)
+    plan.audit(tiny.spec, rows="simulated", out=tiny.out, pairs=2)
     assert not (tiny.folder / ".synthdp").exists()
     (tiny.folder / "hidden.csv").rename(table)
     release(tiny.spec, out=tiny.out)
@@ -62,7 +62,8 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     stated = json.loads((audited.bundle / "privacy" / "certificate.json").read_text())["audit"]
     assert (
         stated["rows"] == "simulated"
-        and len(stated["audits"]) >= 3
+        and [a["method"] for a in stated["audits"]] == ["one run, 5000 canaries in the gradient"]
+        and len(stated["replay_only"]) == 1
         and stated["replay"]["findings"] == []
     )
     assert verify_bundle(audited.bundle).ok
@@ -89,7 +90,7 @@ def test_no_budget_is_spent_and_no_row_read_without_rows(
 @pytest.mark.slow
 def test_an_audit_on_real_rows_stays_inside(tiny: Any) -> None:
     tiny.write()
-    record, path = plan.audit(tiny.spec, rows="real", out=tiny.out, runs=400, pairs=1)
+    record, path = plan.audit(tiny.spec, rows="real", out=tiny.out, pairs=1)
     assert (
         path == tiny.out / CONFIDENTIAL_FILE
         and record.rows == "real"
@@ -153,7 +154,7 @@ def test_a_record_on_real_rows_is_no_public_one(tiny: Any) -> None:
 
 
 def test_every_figure_of_an_audit_has_its_heading() -> None:
-    (fact,) = confirmed(lambda: [result(False)])
+    fact = confirmed(lambda: one_audit())
     (table,) = audit_tables(
         [
             {
@@ -229,22 +230,18 @@ def test_every_declared_attack_is_told() -> None:
     assert "elbo" not in audit_markdown(older)  # a record of an earlier version
 
 
-def result(alarm: bool) -> AuditResult:
-    return AuditResult("m", "x", 1, 100, 1.0, 1e-5, 0.1, 3.0, "half the noise", 0.9, alarm, 0.0)
-
-
 @pytest.mark.parametrize(
     ("alarms", "refuted"),
     [
-        ([[False]], False),
-        ([[True], [False]], False),
-        ([[True], [True], [False]], False),
-        ([[True]] * 3, True),
+        ([False], False),
+        ([True, False], False),
+        ([True, True, False], False),
+        ([True] * 3, True),
     ],
 )
-def test_one_alarm_is_not_a_refutation(alarms: list[list[bool]], refuted: bool) -> None:
+def test_one_alarm_is_not_a_refutation(alarms: list[bool], refuted: bool) -> None:
     rounds = iter(alarms)
-    (fact,) = confirmed(lambda: [result(a) for a in next(rounds)])
+    fact = confirmed(lambda: one_audit(refuted=next(rounds)))
     assert fact.refuted is refuted
     assert list(rounds) == []
 

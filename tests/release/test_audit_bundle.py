@@ -167,6 +167,14 @@ def test_noise_that_was_not_there_refutes_the_bundle() -> None:
     assert "The claim is refuted" in audit_markdown(record)
 
 
+def test_games_of_many_runs_are_refused_with_what_plays_them(
+    tiny: Any, synthdp: Callable[..., Any]
+) -> None:
+    asked = synthdp("audit", tiny.write().spec, "--replay", "--runs", 400)
+    assert asked.code == 2 and "tests/audit/test_worst_case.py" in asked.err
+    assert "--runs" not in synthdp("audit", "--help").out
+
+
 def test_what_is_no_bundle_is_told(released: Any, synthdp: Callable[..., Any]) -> None:
     folder = synthdp("audit", released.out, "--replay")
     assert folder.code == 6 and f"did you mean {released.bundle}?" in folder.err
@@ -178,10 +186,8 @@ def test_what_is_no_bundle_is_told(released: Any, synthdp: Callable[..., Any]) -
 
 @pytest.mark.slow
 def test_all_that_needs_no_real_rows(released: Any, synthdp: Callable[..., Any]) -> None:
-    """The tiny spec has its membership attack off, so that canaries and worst cases are left."""
-    printed = synthdp(
-        "audit", released.bundle, "--runs", 400, "--out", released.folder / "elsewhere", "--json"
-    )
+    """The tiny spec has its membership attack off, so that canaries are left."""
+    printed = synthdp("audit", released.bundle, "--out", released.folder / "elsewhere", "--json")
     assert printed.code == 0, printed.err
     facts = json.loads(printed.out)
     assert facts["rows"] == "simulated" and any("canaries" in a["method"] for a in facts["audits"])

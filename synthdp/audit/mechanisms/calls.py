@@ -1,7 +1,4 @@
-"""What was asked of the randomness of a run, call by call: what a replay compares.
-
-`recording` writes them down; `verdict` and `comparison` read them.
-"""
+"""What a replay compares on neighbours: what a run asked of its randomness, call by call."""
 
 from __future__ import annotations
 
@@ -89,13 +86,6 @@ class KeysCall:
 Call = NoiseCall | CoinCall | SampleCall | KeysCall
 
 
-# --- fingerprint ---
-#
-# Fingerprints: a value as named pieces of exact bytes.
-#
-# Two fingerprints are compared to the last bit, and a difference has a name.
-
-
 Fingerprint = dict[str, tuple[str, bytes]]  # piece -> what it is (type, shape), and its bytes
 
 
@@ -132,9 +122,7 @@ def _pieces(where: str, value: Any) -> Iterator[tuple[str, tuple[str, bytes]]]:
         yield where, (kind, repr(value).encode())
 
 
-# --- findings ---
-#
-# Findings of a replay: values of constructed public tables only, so all of them may be printed.
+# Findings are values of constructed public tables only, so all of them may be printed.
 
 
 Differs = Literal[
@@ -196,24 +184,8 @@ class Replayed:
     largest_share: float
     findings: tuple[ReplayFinding, ...]
 
-    @property
-    def passed(self) -> bool:
-        """Whether there are no findings."""
-        return not self.findings
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON for reports."""
-        return {
-            "mechanisms": len(self.mechanisms),
-            "pairs": self.pairs,
-            "largest_share": self.largest_share,
-            "findings": [str(f) for f in self.findings],
-        }
-
-
-# --- neighbours ---
-#
-# Neighbouring tables that are likely to reveal a leak, constructed from public facts alone.
+# --- neighbouring tables that are likely to reveal a leak, made of public facts alone ---
 #
 # Corner cases come first. A leak is a branch that one row takes, and branches are at the edges:
 # the first row, the first of a rare category, a lone extreme, a row count on either side of a
@@ -283,9 +255,8 @@ class Pair:
 
 def _values(domain: Domain, codes: Codes) -> pd.DataFrame:
     """Values of levels; a row's values depend on that row alone."""
-    each = _value_of_level(domain)
-    columns = {name: values[codes[:, i]] for i, (name, values) in enumerate(each.items())}
-    return pd.DataFrame(columns, copy=False)
+    each = enumerate(_value_of_level(domain).items())
+    return pd.DataFrame({name: values[codes[:, i]] for i, (name, values) in each}, copy=False)
 
 
 @cache
@@ -398,8 +369,7 @@ def _lone_extremes(domain: Domain, rng: np.random.Generator, i: int) -> Iterator
 
 def _row_counts(domain: Domain, rng: np.random.Generator, batch: int) -> Iterator[Case]:
     """Numbers of rows at multiples of the batch."""
-    ends = (batch - 1, batch, 2 * batch - 1, 2 * batch, 3 * batch)
-    for rows in sorted({max(0, n) for n in ends}):
+    for rows in sorted({max(0, batch - 1), batch, 2 * batch - 1, 2 * batch, 3 * batch}):
         name = f"{rows} rows where batches end and one more"
         yield name, _rows(domain, rng, rows), _rows(domain, rng, 1)
 

@@ -14,30 +14,66 @@ probability of a false alarm is therefore at most 5%.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
+import dp_accounting
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 from scipy.stats import binom
 
-from synthdp.audit.mechanisms import worst_case
-from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores
-from synthdp.audit.mechanisms.worst_case import HALF_NOISE
+from synthdp.audit.mechanisms import directions
+from synthdp.audit.mechanisms.directions import Scores
+from synthdp.bundle.audit_record import Audit
 from synthdp.data.encoding import Codes
+from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Progress
+from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator
 
 CANARIES = 5000
+HALF_NOISE = "half the noise"
+PROFILE_POINTS = 80
 SIGNIFICANCE = 0.025  # of each of the two statements
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the canaries that may be guessed
 SIMULATED, REPEATS = 20_000, 100  # scores in each world, and audits made of them
 
 Coins = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CurveClaim:
+    """(epsilon, delta) and the profile on which it lies.
+
+    `profile` has pairs (eps, delta(eps)) that all hold, in both directions.
+    """
+
+    epsilon: float
+    delta: float
+    profile: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(
+        cls, events: Iterable[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency
+    ) -> CurveClaim:
+        """The accountant's curve of `events` on a finite grid.
+
+        The grid claims no more than the accountant does.
+        """
+        composed = accounting.compose(events, adjacency)
+        epsilon = float(composed.get_epsilon_for_delta(delta))
+        if math.isfinite(epsilon):
+            grid = np.append(np.linspace(0, max(epsilon, 0.1), PROFILE_POINTS), epsilon)
+        else:
+            grid = np.linspace(0, 30.0, PROFILE_POINTS)
+        profile = tuple(
+            (float(e), max(0.0, float(composed.get_delta_for_epsilon(e)))) for e in np.unique(grid)
+        )
+        return cls(epsilon, delta, profile)
 
 
 @dataclass(frozen=True)
@@ -57,7 +93,7 @@ def audit_canaries(
     delta: float = 1e-5,
     progress: Progress = lambda done, total: None,
     fresh: Callable[[], Randomness] = Streams.fresh,
-) -> AuditResult:
+) -> Audit:
     """Train once with `canaries` canaries among `rows` `[rows, columns]` and test the claim.
 
     The claim is that of one row under add/remove. `module` gives the rows their losses; without one
@@ -67,7 +103,6 @@ def audit_canaries(
     Raises:
         ValueError: too few canaries to guess any, or more than there are directions.
     """
-    begun = time.monotonic()
     if canaries < round(1 / SHARES[0]):
         raise ValueError(f"{canaries} canaries; at least {round(1 / SHARES[0])} are needed")
     claim = CurveClaim.of([settings.event(1)], delta=delta, adjacency="add_remove")
@@ -77,19 +112,18 @@ def audit_canaries(
     others = np.zeros((0, 0), dtype=np.uint16) if rows is None else rows
     scores = _train(settings, coins, others, module, fresh(), progress)
     lower, alarm = judge_canaries(scores, coins, claim, guesses)
-    return AuditResult(
+    return Audit(
         mechanism=settings.name,
         method=f"one run, {canaries} canaries in the gradient",
         unit_rows=1,
         runs=canaries,
-        epsilon_claimed=claim.epsilon,
+        epsilon=claim.epsilon if math.isfinite(claim.epsilon) else None,
         delta=delta,
         epsilon_lower=lower,
         epsilon_provable=_bound(canaries, guesses.bound, guesses.bound, delta),
         fault=HALF_NOISE,
-        detects_fault=faulty.detection_rate(claim, canaries, guesses),
-        alarm=alarm,
-        seconds=time.monotonic() - begun,
+        power=faulty.detection_rate(claim, canaries, guesses),
+        refuted=alarm,
     )
 
 
@@ -123,13 +157,10 @@ class SimulatedCanaries:
     @classmethod
     def of(cls, settings: DpSgd, *, noise_factor: float) -> SimulatedCanaries:
         """Canaries of a training whose noise is multiplied by `noise_factor`."""
-
-        def ratio(seen: Scores) -> Scores:
-            return worst_case.log_likelihood(seen, settings=settings, rows=1)
-
+        ratio = partial(directions.log_likelihood, settings=settings, rows=1)
         rng = fresh_generator()
         out, inside = (
-            worst_case.simulate(
+            directions.simulate(
                 settings,
                 rows=rows,
                 sign=1,
@@ -204,7 +235,7 @@ def _train(
     progress: Progress,
 ) -> Scores:
     """Scores `[canaries]` of one training on `rows` and the canaries that are in."""
-    inserted = worst_case.row_of(np.flatnonzero(coins))
+    inserted = directions.row_of(np.flatnonzero(coins))
     codes = np.zeros((len(rows) + len(inserted), rows.shape[1] + 1), dtype=np.uint16)
     codes[: len(rows), :-1] = rows
     codes[len(rows) :, -1] = inserted
@@ -212,22 +243,17 @@ def _train(
 
     def observe(seen: Scores) -> None:
         nonlocal scores, done
-        scores, done = scores + worst_case.log_likelihood(seen, settings=settings, rows=1), done + 1
+        scores, done = scores + directions.log_likelihood(seen, settings=settings, rows=1), done + 1
         progress(done, settings.steps)
 
-    worst_case.train(
-        settings,
-        codes,
-        worst_case.DirectionLoss(len(coins), clip=settings.clip, inner=module),
-        randomness,
-        observe,
-    )
+    losses = directions.DirectionLoss(len(coins), clip=settings.clip, inner=module)
+    directions.train(settings, codes, losses, randomness, observe)
     return scores
 
 
-# --- one run ---
+# --- what one run proves ---
 #
-# What one run proves: m random coins are inserted into the data, and r of them are guessed.
+# m random coins are inserted into the data, and r of them are guessed.
 #
 # v of the guesses are right. Both bounds need fair and independent coins, one unit of data for
 # each, and r fixed before looking at the output.
@@ -252,12 +278,9 @@ def _train(
 #
 #     sum_{j in T} j p_j / m  <=  g( sum_{j in T} (r - j + 1) p_{j-1} / m ).            (1)
 #
-# `curve_p_value` takes T = {i, i+1, ...}: given P[C >= v] = p, (1) forces mass below v, at i =
-# v-1, v-2, ...; where all that mass exceeds 1, p was impossible. The largest possible p is the
+# `curve_allows` takes T = {i, i+1, ...}: given P[C >= v] = p, (1) forces mass below v, at i =
+# v-1, v-2, ...; where all that mass exceeds 1, p is impossible. The largest possible p is the
 # p-value.
-
-
-BISECTIONS = 30
 
 
 def epsilon_p_value(
@@ -293,34 +316,17 @@ def epsilon_lower_bound(
     low, high = 0.0, 1.0
     while refuted(high):
         low, high = high, 2 * high
-    for _ in range(BISECTIONS):
+    for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
-
-
-def curve_p_value(claim: CurveClaim, *, canaries: int, guesses: int, right: int) -> float:
-    """Greatest probability of `right` or more right guesses under the claimed curve.
-
-    `guesses` of the `canaries` coins are guessed.
-    """
-    _check(canaries, guesses, right)
-    low, high = 0.0, 1.0
-    if curve_allows(claim, 1.0, canaries=canaries, guesses=guesses, right=right):
-        return 1.0
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        if curve_allows(claim, middle, canaries=canaries, guesses=guesses, right=right):
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def curve_allows(
     claim: CurveClaim, probability: float, *, canaries: int, guesses: int, right: int
 ) -> bool:
     """Whether P[C >= right] = `probability` leaves a total mass of at most 1; see (1)."""
+    _check(canaries, guesses, right)
     profile = np.array(claim.profile)
     delta, grown = profile[:, 1], np.exp(np.minimum(profile[:, 0], 700.0))
     # Sums of (1): `hit` over j >= i of j p_j / m, `miss` of (r - j) p_j / m. The mass is least

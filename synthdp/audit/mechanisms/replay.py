@@ -4,6 +4,17 @@ Everything in which the runs differ must be paid for by the mechanism's event. T
 deterministic where attacks are statistical: it sees a leak on a pair of tables whatever the leak's
 size. It cannot see a leak on pairs that were not tried, and not whether the noise has its
 distribution (that is tested with `noise`).
+
+A `Recorder` answers all calls for randomness. On the first table it answers with real noise and
+records the exact values that the noise hides. On the neighbour it answers with the noisy values of
+the first run. Given the same noisy values, everything that follows is post-processing and must be
+equal to the last bit.
+
+Coins, places and latents are coupled by row. A shared row has the same in both runs, and the unit's
+rows take free places. `UNIT_IN_BATCH` sets how many of the unit's rows are in a batch: that
+probability belongs to the accounting. The replay tests how far they move a sum when they are in the
+batch, and that nothing moves when they are not. So it is with a secret sample: a pair is replayed
+with the unit in it, and without (`Coupling.joins`).
 """
 
 from __future__ import annotations
@@ -13,10 +24,10 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,15 +117,15 @@ def _both(
     before, after = pair.sides(domain)
     shared = len(pair.shared)
     coupling = Coupling(streams, shared, shared + len(pair.before) + len(pair.after), joins=joins)
-    first = _run(mechanism, before, coupling, RealNoise(streams))
-    return first, _run(mechanism, after, coupling, RecordedNoise(first.calls))
+    first = _run(mechanism, before, coupling, None)
+    return first, _run(mechanism, after, coupling, first.calls)
 
 
 def _run(
-    mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Answers
+    mechanism: Mechanism[Any], side: Side, coupling: Coupling, first: Sequence[Call] | None
 ) -> RecordedRun:
     """One recorded run of the mechanism."""
-    recorder = Recorder(side, coupling, answers)
+    recorder = Recorder(side, coupling, first)
     ticks: list[tuple[object, ...]] = []
     said: list[str] = []
     kept = Kept() if getattr(mechanism, "checkpoints", None) is not None else None
@@ -189,22 +200,6 @@ def _overheard(said: list[str]) -> Iterator[None]:
     finally:
         logging.getLogger().removeHandler(listener)
     said += [f"warning: {w.message}" for w in warned]
-
-
-# --- recording ---
-#
-# Recording of the randomness of a run, and its replay on a neighbour.
-#
-# A `Recorder` answers all calls for randomness. On the first table it answers with real noise and
-# records the exact values that the noise hides. On the neighbour it answers with the noisy values
-# of the first run. Given the same noisy values, everything that follows is post-processing and
-# must be equal to the last bit.
-#
-# Coins, places and latents are coupled by row. A shared row has the same in both runs, and the
-# unit's rows take free places. `UNIT_IN_BATCH` sets how many of the unit's rows are in a batch:
-# that probability belongs to the accounting. The replay tests how far they move a sum when they
-# are in the batch, and that nothing moves when they are not. So it is with a secret sample: a pair
-# is replayed with the unit in it, and without (`Coupling.joins`).
 
 
 # Of discrete Laplace noise only comparisons are charged (the sparse vector). The neighbour's run
@@ -282,162 +277,94 @@ class Coupling:
         return self.pools[key][identity]
 
 
-class Answers(Protocol):
-    """Where the noisy values of a run come from."""
-
-    def noisy(
-        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
-    ) -> Array:
-        """The noisy values for call `number` of the run."""
-        ...
-
-    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
-        """The positions of the largest noisy scores for call `number`."""
-        ...
-
-    def kept(
-        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
-    ) -> dict[Key, int]:
-        """The keys that are told for call `number`, with their noisy counts."""
-        ...
-
-
-@dataclass(frozen=True)
-class RealNoise:
-    """Answers of a first run: fresh noise."""
-
-    streams: Randomness
-
-    def noisy(
-        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
-    ) -> Array:
-        """Fresh noise."""
-        return np.asarray(DRAWS[kind](self.streams, exact, sigma, spacing))
-
-    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
-        """By fresh noise."""
-        return self.streams.noisy_top(scores, scale=scale, count=count)
-
-    def kept(
-        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
-    ) -> dict[Key, int]:
-        """By fresh noise."""
-        return self.streams.kept_counts(counts, sigma=sigma, threshold=threshold)
-
-
-@dataclass(frozen=True)
-class RecordedNoise:
-    """Answers of the run on the neighbour: the noisy values of the first run."""
-
-    calls: list[Call]
-
-    def noisy(
-        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
-    ) -> Array:
-        """The noisy values of the same call of the first run.
-
-        Raises:
-            Diverged: the first run drew something else there.
-        """
-        call = self.calls[number] if number < len(self.calls) else None
-        if not isinstance(call, NoiseCall) or call.kind != kind or call.exact.shape != exact.shape:
-            raise Diverged
-        return call.noisy + SHIFT if kind == "laplace" else call.noisy
-
-    def top(self, number: int, scores: Array, scale: float, count: int) -> Array:
-        """Those of the same call of the first run.
-
-        Raises:
-            Diverged: the first run drew something else there, or told another number.
-        """
-        told = self.noisy(number, "maximum", scores, scale, 1.0)
-        if told.shape != (count,):
-            raise Diverged
-        return told
-
-    def kept(
-        self, number: int, counts: Mapping[Key, int], sigma: float, threshold: int
-    ) -> dict[Key, int]:
-        """Those of the same call of the first run.
-
-        Raises:
-            Diverged: the first run drew something else there.
-        """
-        call = self.calls[number] if number < len(self.calls) else None
-        if not isinstance(call, KeysCall):
-            raise Diverged
-        return dict(call.kept)
-
-
 class Recorder:
-    """All randomness of a run; every call is recorded."""
+    """All randomness of a run; every call is recorded.
 
-    def __init__(self, side: Side, coupling: Coupling, answers: Answers) -> None:
+    Noise is fresh, or for the run on the neighbour that of the calls of the `first` run.
+    """
+
+    def __init__(self, side: Side, coupling: Coupling, first: Sequence[Call] | None) -> None:
         self.calls: list[Call] = []
         self.latent_calls: list[LatentCall] = []
-        self._identity, self._coupling, self._answers = side.identity, coupling, answers
+        self._identity, self._coupling, self._first = side.identity, coupling, first
         self._batches, self._in_batch = 0, side.identity
         self._units = _first_rows(side)
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        """Noisy counts."""
         return self._noise("discrete", counts, sigma, 1.0)
 
     def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        """Noisy counts."""
         return self._noise("rounded", counts, sigma, 1.0)
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
-        """Noisy values."""
         return self._noise("lattice", values, sigma, spacing)
 
     def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:
-        """Noisy counts."""
         return self._noise("laplace", counts, scale, 1.0)
 
     def noisy_max(self, scores: Integers, *, scale: float) -> int:
-        """Position of the noisy maximum."""
         return int(self._noise("maximum", scores, scale, 1.0))
 
     def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
-        """Positions of the largest noisy scores."""
-        exact, told = scores.copy(), np.zeros(count, dtype=np.int64)
-        try:
-            told = self._answers.top(len(self.calls), exact, scale, count)
-        finally:
-            self.calls.append(NoiseCall("maximum", exact, scale, 1.0, told))
-        return told.copy()
+        def fresh(exact: Array) -> Array:
+            return self._coupling.streams.noisy_top(exact, scale=scale, count=count)
 
-    def _noise(self, kind: NoiseKind, exact: Array, sigma: float, spacing: float) -> Array:
-        """Ask for the noisy values of one call, and record the call."""
-        exact = exact.copy()
-        try:
-            noisy = self._answers.noisy(len(self.calls), kind, exact, sigma, spacing)
-        except Diverged:
-            self.calls.append(NoiseCall(kind, exact, sigma, spacing, np.zeros_like(exact)))
-            raise
+        return self._noise("maximum", scores, scale, 1.0, shape=(count,), fresh=fresh)
+
+    def _noise(
+        self,
+        kind: NoiseKind,
+        exact: Array,
+        sigma: float,
+        spacing: float,
+        *,
+        shape: tuple[int, ...] | None = None,
+        fresh: Callable[[Array], Array] | None = None,
+    ) -> Array:
+        """The noisy values of one call, which is recorded; of places that are told, their `shape`.
+
+        Raises:
+            Diverged: the first run drew something else there, or told another number.
+        """
+        exact, told = exact.copy(), self._recorded()
+        if self._first is None:
+            draw = fresh or (
+                lambda hidden: DRAWS[kind](self._coupling.streams, hidden, sigma, spacing)
+            )
+            noisy = np.asarray(draw(exact))
+        elif (
+            isinstance(told, NoiseCall)
+            and (told.kind, told.exact.shape) == (kind, exact.shape)
+            and shape in (None, told.noisy.shape)
+        ):
+            noisy = told.noisy + SHIFT if kind == "laplace" else told.noisy
+        else:
+            nothing = np.zeros_like(exact) if shape is None else np.zeros(shape, dtype=np.int64)
+            self.calls.append(NoiseCall(kind, exact, sigma, spacing, nothing))
+            raise Diverged
         self.calls.append(NoiseCall(kind, exact, sigma, spacing, noisy))
         return noisy.copy()
+
+    def _recorded(self) -> Call | None:
+        """The call of the first run that stands where the next one will."""
+        calls = self._first or ()
+        return calls[len(self.calls)] if len(self.calls) < len(calls) else None
 
     def kept_counts(
         self, counts: Mapping[Key, int], *, sigma: float, threshold: int
     ) -> dict[Key, int]:
-        """Keys that are told."""
-        hidden = dict(counts)
-        try:
-            kept = self._answers.kept(len(self.calls), hidden, sigma, threshold)
-        except Diverged:
-            self.calls.append(KeysCall(hidden, sigma, threshold, {}))
-            raise
+        hidden, told, kept = dict(counts), self._recorded(), dict[Key, int]()
+        if self._first is None:
+            streams = self._coupling.streams
+            kept = streams.kept_counts(hidden, sigma=sigma, threshold=threshold)
+        elif isinstance(told, KeysCall):
+            kept = dict(told.kept)
         self.calls.append(KeysCall(hidden, sigma, threshold, kept))
+        if self._first is not None and not isinstance(told, KeysCall):
+            raise Diverged
         return dict(kept)
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
-        """One coin for each row of the table.
-
-        Raises:
-            Diverged: asked for another number of rows than mechanisms see.
-        """
         if rows != len(self._identity):
             self.calls.append(CoinCall(rows, rate, 0, 0, len(self._identity)))
             raise Diverged
@@ -448,12 +375,7 @@ class Recorder:
         return np.flatnonzero(drawn)
 
     def secret_sample(self, units: int, *, rate: float) -> npt.NDArray[np.intp]:
-        """One coin for each unit of the table, in the order of their numbers; batches are of the
-        sample from then on.
-
-        Raises:
-            Diverged: asked for another number of units than mechanisms see.
-        """
+        # Batches are of the sample from then on.
         self.calls.append(SampleCall(units, rate, len(self._units)))
         if units != len(self._units):
             raise Diverged
@@ -461,21 +383,11 @@ class Recorder:
         return np.flatnonzero(self._coupling.in_sample(rate, self._units))
 
     def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
-        """Places of the rows of the batch at hand.
-
-        Raises:
-            Diverged: asked for another number of rows.
-        """
         if rows != len(self._in_batch):
             raise Diverged
         return self._coupling.places((self._batches, slots), self._in_batch)
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
-        """Latents of the rows of the batch at hand; of all rows where there was no batch.
-
-        Raises:
-            Diverged: asked for another number of rows, so that rows would not have their own.
-        """
         needed = len(self._in_batch)
         self.latent_calls.append(LatentCall(self._batches, rows, needed, width))
         if rows != needed:
@@ -500,10 +412,9 @@ class Kept:
         self.files: dict[str, bytes] = {}
 
     def last(self) -> None:
-        """None: a replay begins at the start."""
+        return None  # a replay begins at the start
 
     def keep(self, step: int, arrays: Arrays) -> None:
-        """One file a step."""
         from safetensors.numpy import save
 
         self.files[f"after {step} steps"] = save(arrays)

@@ -39,7 +39,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import dp_accounting
 import numpy as np
@@ -75,22 +75,7 @@ GAUSSIAN: Sequence[NoiseKind] = ("rounded", "lattice")
 ROUNDING = 1 + 1e-9  # of the sums of squares here
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A draw that no charge pays for (`charged`), or that one pays too little for (`moved`)."""
-
-    differs: Literal["charged", "moved"]
-    where: str
-    found: str
-    allowed: str
-
-
-@dataclass(frozen=True)
-class ReplayVerdict:
-    """What is not paid for, and the largest part of an allowance that was used."""
-
-    problems: tuple[Problem, ...]
-    largest_share: float
+Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowed
 
 
 class _Mismatch(Exception):
@@ -107,7 +92,7 @@ class _Walk:
     at: int = 0
     share: float = 0.0
     owed: Counter[tuple[float, int]] = field(default_factory=Counter)  # maxima told, not charged
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Difference] = field(default_factory=list)
 
     def left(self) -> tuple[Call, Call] | None:
         """The next pair of calls; None at the end."""
@@ -126,7 +111,7 @@ class _Walk:
         """Record that the next draw is not what is `allowed`, and end the walk."""
         pair = self.left()
         found = _described(pair[0]) if pair else "no further draw"
-        self.problems.append(Problem("charged", f"draw {self.at + 1}", found, allowed))
+        self.problems.append(("charged", f"draw {self.at + 1}", found, allowed))
         raise _Mismatch
 
     def spend(self, used: float, allowed: float, unit: str, *, since: int) -> None:
@@ -138,7 +123,7 @@ class _Walk:
         if self.at == since + 1:
             where = f"draw {self.at}"
         found, may_move = f"{used:.6g} {unit}", f"{allowed:.6g} {unit}"
-        self.problems.append(Problem("moved", where, found, may_move))
+        self.problems.append(("moved", where, found, may_move))
 
 
 def judge(
@@ -148,10 +133,12 @@ def judge(
     *,
     unit_rows: int,
     adjacency: Adjacency,
-) -> ReplayVerdict:
+) -> tuple[list[Difference], float]:
     """Compare two recorded runs of one mechanism, call by call, with the event that it charges.
 
-    `unit_rows` is the number of rows of the unit by which the tables differ.
+    Returns draws that no charge pays for (`charged`), or that one pays too little for (`moved`),
+    and the largest part of an allowance that was used. `unit_rows` is the number of rows of the
+    unit by which the tables differ.
     """
     walk = _Walk(
         list(zip(first, second, strict=True)),
@@ -168,10 +155,10 @@ def judge(
             walk.refuse("no further draw: all charges are used")
         if owed := walk.owed.total():
             found = f"{owed} more of the largest scores are told"
-            walk.problems.append(Problem("charged", f"draw {walk.at}", found, "a charge for each"))
+            walk.problems.append(("charged", f"draw {walk.at}", found, "a charge for each"))
     except _Mismatch:
         pass
-    return ReplayVerdict(tuple(walk.problems), walk.share)
+    return walk.problems, walk.share
 
 
 def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
@@ -188,7 +175,11 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
         ) if walk.factor == 1:
             _sampled(walk, moves, probabilities, noise)
         case SecretSampleDpEvent(rate=rate):
-            _secret_sample(walk, rate)
+            match walk.left():
+                case (SampleCall() as first, SampleCall()) if first.rate == rate:
+                    walk.at += 1
+                case _:
+                    walk.refuse(f"a secret sample of rate {rate:g}")
         case SparseVectorDpEvent():
             _sparse_vector(walk, charge)
         case ThresholdedGaussianDpEvent():
@@ -229,15 +220,6 @@ def _sampled(
     walk.at += 1
     allowed = sum(moves[min(r, len(moves) - 1)] for r in rows) / noise
     walk.spend(_in_noise(pair), allowed, "of the noise", since=walk.at - 1)
-
-
-def _secret_sample(walk: _Walk, rate: float) -> None:
-    """One sample of that very rate."""
-    match walk.left():
-        case (SampleCall() as first, SampleCall()) if first.rate == rate:
-            walk.at += 1
-        case _:
-            walk.refuse(f"a secret sample of rate {rate:g}")
 
 
 def _batch(walk: _Walk, probabilities: Sequence[float]) -> tuple[int, int]:
@@ -327,7 +309,6 @@ def _noisy_max(walk: _Walk, scale: float, sensitivity: int) -> None:
 
 
 def _move(pair: tuple[NoiseCall, NoiseCall]) -> npt.NDArray[np.float64]:
-    """Difference of the hidden values."""
     moved: npt.NDArray[np.float64] = pair[0].rounded - pair[1].rounded
     return moved
 
@@ -348,8 +329,6 @@ def _described(call: Call) -> str:
 
 
 # --- charges ---
-#
-# The single charges of an event, as a replay holds the draws of a run against them (`verdict`).
 
 
 def charges_of(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting.DpEvent | float]:
@@ -396,14 +375,7 @@ def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
             yield event
 
 
-# --- comparison ---
-#
-# Comparison of two recorded runs on neighbours: everything that could distinguish them.
-
-
-MAX_STEPS = 2.0**53  # beyond this many spacings from zero, doubles hold no lattice
-
-Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowed
+# --- comparison of two recorded runs on neighbours: everything that could distinguish them ---
 
 
 @dataclass
@@ -439,26 +411,24 @@ def compare(
 
     A held-out unit may move nothing, unless a mechanism `sees_held_out`.
     """
-    differences = [*_errors(first, second), *_calls(first, second), *_latents(first, second)]
+    allowed = "no exception: its kind and its text are an output"
+    differences: list[Difference] = [
+        ("exception", which, run.error, allowed)
+        for which, run in (("first table", first), ("second table", second))
+        if run.error is not None
+    ]
+    differences += [*_calls(first, second), *_latents(first, second)]
     share = 0.0
     if not differences:
         differences += _contents(first, second)
-        verdict = judge(
+        problems, share = judge(
             event, first.calls, second.calls, unit_rows=pair.unit_rows, adjacency=adjacency
         )
-        differences += [(p.differs, p.where, p.found, p.allowed) for p in verdict.problems]
-        share = verdict.largest_share
+        differences += problems
         if pair.held_out and share and not sees_held_out:
             found = f"{share:.3g} of the allowance"
             differences.append(("moved", "a unit that is held out", found, "nothing"))
     return [ReplayFinding(mechanism, pair.name, *d) for d in differences], share
-
-
-def _errors(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
-    """An exception on either table; its kind and its text are an output."""
-    for which, run in (("first table", first), ("second table", second)):
-        if run.error is not None:
-            yield "exception", which, run.error, "no exception: its kind and its text are an output"
 
 
 def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
@@ -510,7 +480,7 @@ def _on_lattice(call: NoiseCall) -> bool:
     if not call.spacing > 0 or not math.isfinite(call.spacing):
         return False
     steps = np.asarray(call.noisy, dtype=np.float64) / call.spacing
-    exact = (np.abs(steps) < MAX_STEPS).all()
+    exact = (np.abs(steps) < 2.0**53).all()  # beyond, doubles hold no lattice
     return bool(exact and (np.rint(steps) * call.spacing == call.noisy).all())
 
 
@@ -575,7 +545,9 @@ def _contents(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
         for where in [*before, *(after.keys() - before.keys())]:
             piece, other = before.get(where), after.get(where)
             if piece != other:
-                yield what, where, _piece_difference(piece, other), allowed
+                one, two = (part[0] if part else "nothing" for part in (piece, other))
+                found = f"{one} and {two}" if one != two else f"{one} of other content"
+                yield what, where, found, allowed
     if first.files != second.files:
         names = ", ".join(sorted(first.files.keys() | second.files.keys()))
         yield "files", names, "other content", allowed
@@ -587,17 +559,8 @@ def _contents(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
         yield "said", "printed, logged or warned", found, "the same"
 
 
-def _piece_difference(one: tuple[str, bytes] | None, two: tuple[str, bytes] | None) -> str:
-    """How two pieces of a fingerprint differ: in their kinds, or else in their content."""
-    first, second = (piece[0] if piece else "nothing" for piece in (one, two))
-    return f"{first} and {second}" if first != second else f"{first} of other content"
-
-
 def _kind(call: Call | None) -> str:
-    if call is None:
-        return "no draw"
-    if isinstance(call, KeysCall):
-        return "keys above a threshold"
-    if isinstance(call, SampleCall):
-        return "a secret sample"
-    return "a batch" if isinstance(call, CoinCall) else f"{call.kind} noise"
+    if isinstance(call, NoiseCall):
+        return f"{call.kind} noise"
+    kinds = {KeysCall: "keys above a threshold", SampleCall: "a secret sample", CoinCall: "a batch"}
+    return "no draw" if call is None else kinds[type(call)]

@@ -12,16 +12,10 @@ this way: what `dpsgd` proves of rounding is not claimed here.
 Batches of one step are padded to the longest, in steps of `PAD`. An example that is not there has
 the weight zero.
 
-The layers of many models of one shape as one: what `layers` does, with the models as a leading
-dimension.
-
 A layer here holds the weights of K models, `[model, ...]`, and takes inputs `[model, batch, ...]`.
 Norms and most sums are the methods of `layers` themselves, called with a dimension more, so that
 what is proved there holds for each model. Only what a batched product cannot do, the lookups, is
 written again. No number of one model ever meets a number of another.
-
-The door of rehearsals that train side by side: each is checked against its own plan, then all
-are trained in one program.
 """
 
 from __future__ import annotations
@@ -30,10 +24,12 @@ import copy
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError
 from synthdp.privacy.dpsgd.layers import (
     ClippedLayer,
@@ -56,6 +52,8 @@ from synthdp.privacy.noise import Randomness
 from synthdp.privacy.private import _KERNEL_KEY, Released
 from synthdp.privacy.session import REHEARSAL, Rehearsal
 from synthdp.privacy.table import Table
+
+Places = npt.NDArray[np.intp]
 
 PAD = 4  # rows by which batches grow
 SMALL = 1e-6  # in a clipping coefficient's denominator, as Opacus has it
@@ -89,7 +87,7 @@ class _StackedTrainer:
         self,
         settings: DpSgd,
         modules: Sequence[PerExampleLoss],
-        rows: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.uint16]]],
+        rows: Sequence[Codes],
         randomness: Sequence[Randomness],
     ) -> None:
         check_layers(modules[0])
@@ -109,25 +107,19 @@ class _StackedTrainer:
 
     def step(self, step: int) -> None:
         """One noisy step of every model; an empty batch is a step of pure noise."""
-        batches = [
-            draws.poisson_batch(n, rate=self.settings.rate)
-            for draws, n in zip(self.randomness, self.lengths, strict=True)
-        ]
-        sums = (
-            self._clipped_sums(batches)
-            if any(len(batch) for batch in batches)
-            else torch.zeros(len(batches), sum(self.sizes))
-        )
+        each = zip(self.randomness, self.lengths, strict=True)
+        batches = [draws.poisson_batch(n, rate=self.settings.rate) for draws, n in each]
+        if any(len(batch) for batch in batches):
+            sums = self._clipped_sums(batches)
+        else:
+            sums = torch.zeros(len(batches), sum(self.sizes))
         for p, part in zip(self.params, torch.split(self._noisy(sums), self.sizes, 1), strict=True):
             p.grad = part.reshape(p.shape).contiguous()  # the fused optimizer takes no strides
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
         self.optimizer.step()
         clamp_weights(self.params)
-        torch._foreach_lerp_(
-            self.average,
-            [p.detach() for p in self.params],
-            1 - self.settings.average_decay_at(step),
-        )
+        weight = 1 - self.settings.average_decay_at(step)
+        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], weight)
 
     def averaged(self) -> list[Weights]:
         """The averaged weights of each model by name (the last ones where averaging is off)."""
@@ -137,9 +129,7 @@ class _StackedTrainer:
             for k in range(len(self.randomness))
         ]
 
-    def _padded(
-        self, batches: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _padded(self, batches: Sequence[Places]) -> tuple[Tensor, Tensor, Tensor]:
         """Levels `[model, batch, columns]`, latents `[model, batch, latent]`, and which examples
         are there `[model, batch]`.
         """
@@ -147,24 +137,15 @@ class _StackedTrainer:
         width = -(-int(sizes.max()) // PAD) * PAD
         there = np.arange(width) < sizes[:, None]
         codes = np.zeros((*there.shape, self.codes.shape[1]), dtype=np.int64)
-        codes[there] = self.codes[
-            np.concatenate(
-                [batch + begin for batch, begin in zip(batches, self.begins, strict=False)]
-            )
-        ]
+        rows = [batch + begin for batch, begin in zip(batches, self.begins, strict=False)]
+        codes[there] = self.codes[np.concatenate(rows)]
         latents = np.zeros((*there.shape, self.latent), dtype=np.float32)
-        latents[there] = np.concatenate(
-            [
-                draws.latents(int(n), self.latent)
-                for draws, n in zip(self.randomness, sizes, strict=True)
-                if n
-            ]
-        )
+        each = zip(self.randomness, sizes, strict=True)
+        drawn = [draws.latents(int(n), self.latent) for draws, n in each if n]
+        latents[there] = np.concatenate(drawn)
         return torch.from_numpy(codes), torch.from_numpy(latents), torch.from_numpy(there)
 
-    def _clipped_sums(
-        self, batches: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]
-    ) -> Tensor:
+    def _clipped_sums(self, batches: Sequence[Places]) -> Tensor:
         """Sums of clipped per-example gradients, `[model, parameters]`. An example whose loss or
         norm is not finite counts as zero.
         """
@@ -209,11 +190,11 @@ def _without(values: Tensor, bad: Tensor | None) -> Tensor:
     return values.masked_fill(bad.view(*bad.shape, *[1] * (values.dim() - 2)), 0)
 
 
-# --- batched layers ---
+# --- layers ---
 
 
-# products and losses run at full speed on widths that are multiples of this, and at a third of it
-# on a width of 4
+# Products and losses run at full speed on widths that are multiples of this, and at a third of it
+# on a width of 4.
 VECTOR = 16
 SHORT_KEYS = 1 << 16  # keys below this are sorted by counting, in a fraction of the time
 
@@ -242,9 +223,8 @@ class StackedLayer(nn.Module):
         """
         out = self.output(a)
         if torch.is_grad_enabled():
-            out = (
-                out if a.requires_grad else out.requires_grad_()
-            )  # gradients are wanted at outputs, never at weights
+            # Gradients are wanted at outputs, never at weights.
+            out = out if a.requires_grad else out.requires_grad_()
             self.seen = (a.detach(), out)
         return out
 
@@ -260,11 +240,9 @@ class StackedLayer(nn.Module):
         return seen
 
     def received(self, g: Tensor) -> Tensor:
-        """As the layer's own."""
         return self.whole.received(g)
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """As the layer's own, `[model, batch]`."""
         return self.whole.norms(a, g)
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
@@ -280,7 +258,6 @@ class StackedLinear(StackedLayer):
     whole: MaskedLinear
 
     def output(self, a: Tensor) -> Tensor:
-        """Shape `[model, batch, out]`."""
         weight, bias = self.whole.weight.detach(), self.whole.bias.detach()
         return torch.baddbmm(bias.unsqueeze(1), _widened(a), _widened(weight * self.whole.mask).mT)
 
@@ -294,18 +271,13 @@ class StackedNodes(StackedLayer):
         """Logits, shape `[model, batch, node, levels]`, with as many more levels that do not exist
         as make their number a multiple of `VECTOR`.
         """
-        table, bias = (
-            _widened(self.whole.table().detach()),
-            _widened(self.whole.bias.detach() + self.whole.padding, value=-torch.inf),
-        )
+        table = _widened(self.whole.table().detach()).flatten(0, 1)
+        bias = _widened(self.whole.bias.detach() + self.whole.padding, value=-torch.inf)
         inputs = a.transpose(1, 2)
-        logits = torch.baddbmm(
-            bias.flatten(0, 1).unsqueeze(1), inputs.flatten(0, 1), table.flatten(0, 1)
-        )
+        logits = torch.baddbmm(bias.flatten(0, 1).unsqueeze(1), inputs.flatten(0, 1), table)
         return logits.view(*inputs.shape[:3], -1).transpose(1, 2)
 
     def received(self, g: Tensor) -> Tensor:
-        """As the layer's own, of the levels that exist."""
         return self.whole.received(g[..., : self.whole.padding.shape[1]])
 
 
@@ -328,17 +300,11 @@ class StackedLookup(StackedLayer):
         lookups the other way round.
         """
         own, weighted = self.whole, g * c[..., None, None]
-        keys = self._rows(a).flatten()
-        senders = (
-            torch.arange(a.shape[0] * a.shape[1]).unsqueeze(1) * own.nodes + own.owner
-        ).flatten()
+        keys, examples = self._rows(a).flatten(), torch.arange(a.shape[0] * a.shape[1])
+        senders = (examples.unsqueeze(1) * own.nodes + own.owner).flatten()
         count = torch.bincount(keys, minlength=self.models * own.rows)
-        summed = F.embedding_bag(
-            senders[_order(keys, len(count))],
-            weighted.flatten(0, 2),
-            count.cumsum(0) - count,
-            mode="sum",
-        )
+        ordered, begin = senders[_order(keys, len(count))], count.cumsum(0) - count
+        summed = F.embedding_bag(ordered, weighted.flatten(0, 2), begin, mode="sum")
         rows = summed.view(self.models, own.rows, own.width)
         return {
             own.weight: rows if own.basis is None else _mapped(own.basis.t(), rows),
@@ -351,10 +317,8 @@ class StackedLookup(StackedLayer):
         return codes[..., self.whole.own_columns] + self.whole.own_offsets + shift
 
     def _table(self) -> Tensor:
-        weight = self.whole.weight.detach()
-        return (weight if self.whole.basis is None else _mapped(self.whole.basis, weight)).flatten(
-            0, 1
-        )
+        weight, basis = self.whole.weight.detach(), self.whole.basis
+        return (weight if basis is None else _mapped(basis, weight)).flatten(0, 1)
 
 
 TWINS: dict[type[ClippedLayer], type[StackedLayer]] = {
@@ -374,8 +338,7 @@ def stack(modules: Sequence[nn.Module]) -> nn.Module:
     Raises:
         BoundaryError: modules of different shapes.
     """
-    first = modules[0]
-    whole = copy.deepcopy(first)
+    first, whole = modules[0], copy.deepcopy(modules[0])
     shapes = [{n: t.shape for n, t in (*m.named_parameters(), *m.named_buffers())} for m in modules]
     if any(own != shapes[0] for own in shapes):
         raise BoundaryError("only models of one shape are trained side by side")
@@ -383,9 +346,8 @@ def stack(modules: Sequence[nn.Module]) -> nn.Module:
         own = [m.get_submodule(name) for m in modules]
         if not isinstance(layer, ClippedLayer) or type(layer) not in TWINS:
             raise BoundaryError(f"layer {name} ({type(layer).__name__}) cannot be stacked")
-        whole.register_module(
-            name, TWINS[type(layer)]([m for m in own if isinstance(m, ClippedLayer)])
-        )
+        stacked = TWINS[type(layer)]([m for m in own if isinstance(m, ClippedLayer)])
+        whole.register_module(name, stacked)
     for name, buffer in first.named_buffers(recurse=False):
         values = [m.get_buffer(name) for m in modules]
         if not all(torch.equal(buffer, value) for value in values):
@@ -400,10 +362,8 @@ def _widened(values: Tensor, value: float = 0.0) -> Tensor:
 
 def _order(keys: Tensor, bound: int) -> Tensor:
     """Positions of `keys`, which lie below `bound`, in ascending order."""
-    values = keys.numpy()
-    return torch.from_numpy(
-        np.argsort(values.astype(np.uint16) if bound <= SHORT_KEYS else values, kind="stable")
-    )
+    values = keys.numpy().astype(np.uint16) if bound <= SHORT_KEYS else keys.numpy()
+    return torch.from_numpy(np.argsort(values, kind="stable"))
 
 
 def _mapped(basis: Tensor, values: Tensor) -> Tensor:
@@ -415,14 +375,11 @@ def _mapped(basis: Tensor, values: Tensor) -> Tensor:
     return product.view(-1, models, width).transpose(0, 1).contiguous()
 
 
-# --- batched rehearsals ---
-
-
 def train_side_by_side(
     rehearsals: Sequence[Rehearsal], trainings: Sequence[Training], *, purpose: str
 ) -> list[Released[Weights]]:
     """What `rehearsal.release(training, purpose=purpose)` gives for each of them, for a fraction of
-    the time, on the CPU.
+    the time, on the CPU. Each is checked against its own plan.
 
     Raises:
         BudgetError: a training is not what its rehearsal's plan says.

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from synthdp.audit.mechanisms.examples import product_sums
 from synthdp.data.domain import Domain
 from synthdp.privacy.mechanisms.sums import GRID, Bounded, NoisyProducts, ProductSums
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
+from tests.audit.mechanism_examples import product_sums
 
 Built = Callable[[Domain], ProductSums]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from synthdp.audit.mechanisms.examples import number_ends, upper_half
 from synthdp.data.domain import Domain
 from synthdp.privacy.mechanisms.sums import GRID, Arm, Bounded, NoisySums, StratumSums
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
+from tests.audit.mechanism_examples import number_ends, upper_half
 
 Built = Callable[[Domain], StratumSums]
 

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from synthdp.audit.mechanisms.examples import SmallModel
 from synthdp.audit.mechanisms.replay import Kept
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -23,6 +22,7 @@ from synthdp.privacy.dpsgd.training import Training, _Trainer
 from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
+from tests.audit.mechanism_examples import SmallModel
 
 SETTINGS = DpSgd(
     rate=0.5,

@@ -1,4 +1,4 @@
-"""Examples of every mechanism of the kernel, for any domain.
+"""Examples of every mechanism of the kernel, for any domain, and the list of all mechanisms.
 
 A new mechanism gets one function and one line in `EXAMPLES`.
 """
@@ -8,23 +8,32 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 import synthdp.privacy
-from synthdp.audit.mechanisms.calls import Replayed, neighbours
-from synthdp.audit.mechanisms.replay import Kept, merged, replay
+from synthdp.audit.mechanisms.planned import (
+    BATCH,
+    STEPS,
+    asks_all,
+    chooses,
+    drawn,
+    no_ticks,
+    of_texts,
+    ranged_pairs,
+    rank_questions,
+    small_tables,
+)
+from synthdp.audit.mechanisms.replay import Kept
 from synthdp.data.basis import MAX_LEVELS, Basis
 from synthdp.data.domain import ColumnDomain, Domain, level_features
-from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.model.estimands import Design
 from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
@@ -44,25 +53,15 @@ from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.pair_screen import ChosenScreen, PairScreen
 from synthdp.privacy.mechanisms.private_search import (
-    HowMany,
     Selection,
     SelectionBudget,
     SparseVector,
     SparseVectorBudget,
-    SparseVectorReply,
-    Which,
 )
-from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, RankTest, variance_floor
-from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts
+from synthdp.privacy.mechanisms.ranks import RankTest
+from synthdp.privacy.mechanisms.scores import ScoreBudget, ScoreCounts
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums, StratumSums
-from synthdp.privacy.plan import ReleasePlan
-from synthdp.privacy.table import Columns
 from synthdp.spec.expressions.parsed import Expression, Values
-
-# --- sum examples ---
-#
-# Examples of the mechanisms that add up what estimands are made of, for any domain.
-
 
 MAX_INDICATORS = 4  # of a column whose indicators are multiplied
 
@@ -137,28 +136,11 @@ def _bounded(column: ColumnDomain, part: float) -> Bounded:
     return Bounded(column.name, low, low + part * (high - low))
 
 
-# --- examples ---
-
-
 Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
-
-BATCH = 8.0  # expected batch of the examples
-STEPS = 3  # of a replayed training: batches with all, none and half of the unit's rows
-MAX_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
-
-
-def _tables(domain: Domain) -> tuple[Columns, ...]:
-    """Each column alone, and all pairs that are small."""
-    pairs = [pair for pair in combinations(domain.names, 2) if domain.cells(pair) <= MAX_CELLS]
-    return (*((name,) for name in domain.names), *pairs)
-
-
-def no_ticks(done: int, total: int) -> None:
-    """The replay listens in its place."""
 
 
 def _noisy_marginals(domain: Domain) -> tuple[NoisyMarginals, ...]:
-    tables = _tables(domain)
+    tables = small_tables(domain)
     one_way, scales = tables[: len(domain)], tuple(1.0 + (i % 2) for i in range(len(tables)))
     discrete = (
         NoisyMarginals(domain, one_way, 0.7),
@@ -169,7 +151,7 @@ def _noisy_marginals(domain: Domain) -> tuple[NoisyMarginals, ...]:
 
 
 def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
-    choices = (_tables(domain), _tables(domain)[-1:], ())
+    choices = (small_tables(domain), small_tables(domain)[-1:], ())
     levels, groups = LevelGroups(domain, {}), _halves(domain)
     return tuple(
         AdaptiveMarginals(domain, noise).choose(tables, counted)
@@ -250,46 +232,6 @@ def _moments(domain: Domain) -> tuple[Mechanism[Any], ...]:
     return tuple(matrices)
 
 
-def _questions(domain: Domain) -> list[RankQuery]:
-    """Pairs of the first columns, alone and given a third column, each strictly and leniently.
-
-    A strict query is rarely true, a lenient one mostly.
-    """
-    spare = max(variance_floor(test, 2.0) for test in STATISTICS)
-    queries = []
-    for x, y in combinations(domain.names[:4], 2):
-        third = [z for z in domain.names if z not in (x, y)][:1]
-        given_sets: list[tuple[str, ...]] = [(), *((z,) for z in third)]
-        for given in given_sets:
-            queries.append(RankQuery(x, y, given, 2.0, spare, 0.0, 5.0))
-            queries.append(RankQuery(x, y, given, 2.0, spare, 300.0, 0.0))
-    return queries
-
-
-def _asks_all(
-    questions: Sequence[RankQuery],
-) -> Generator[RankQuery, SparseVectorReply | None, None]:
-    """Ask one query after another; after each that was true, leave one out."""
-    remaining = list(questions)
-    while remaining:
-        reply = yield remaining.pop(0)
-        if reply is None:
-            return
-        if reply.above:
-            remaining = remaining[1:]
-
-
-def _chooses(questions: Sequence[RankQuery]) -> Generator[HowMany | Which, int | None, None]:
-    """Ask how many, then which, without those chosen before."""
-    many = yield HowMany(tuple((q,) for q in questions))
-    remaining = list(questions)
-    for _ in range(min(many or 0, len(remaining))):
-        which = yield Which(tuple(remaining))
-        if which is None:
-            return
-        del remaining[which]
-
-
 def _sieves(domain: Domain) -> tuple[SparseVector, ...]:
     settings: list[tuple[RankTest, int, float, float | None]] = [
         ("kendall", 3, 1.0, 2.0),
@@ -301,7 +243,7 @@ def _sieves(domain: Domain) -> tuple[SparseVector, ...]:
         SparseVectorBudget(domain, test, passes, rate, 100.0, 3.0, 5.0, examine)
         for test, passes, rate, examine in settings
     ]
-    return tuple(budget.choose(partial(_asks_all, _questions(domain))) for budget in budgets)
+    return tuple(budget.choose(partial(asks_all, rank_questions(domain))) for budget in budgets)
 
 
 def _selections(domain: Domain) -> tuple[Selection, ...]:
@@ -309,23 +251,18 @@ def _selections(domain: Domain) -> tuple[Selection, ...]:
         SelectionBudget(domain, "kendall", 6, 100.0, 2.0),
         SelectionBudget(domain, "spearman", 1, 100.0, 30.0),
     )
-    return tuple(budget.choose(partial(_chooses, _questions(domain))) for budget in budgets)
+    return tuple(budget.choose(partial(chooses, rank_questions(domain))) for budget in budgets)
 
 
 def _independence_bits(domain: Domain) -> tuple[Mechanism[Any], ...]:
     return tuple(
         IndependenceBit(domain, a, b, noise, permutations=19)
-        for (a, b), noise in zip(_ranged_pairs(domain), (0.6, 4.0), strict=False)
+        for (a, b), noise in zip(ranged_pairs(domain), (0.6, 4.0), strict=False)
     )
 
 
-def _ranged_pairs(domain: Domain) -> list[tuple[str, str]]:
-    """At most two pairs of ranged columns."""
-    return list(combinations((c.name for c in domain.columns if c.ranged), 2))[:2]
-
-
 def _orientations(domain: Domain) -> tuple[ChosenOrientations, ...]:
-    pairs = _ranged_pairs(domain)
+    pairs = ranged_pairs(domain)
     if not pairs:
         return ()
     budgets = OrientationBudget(domain, 0.9, SCORES), OrientationBudget(domain, 5.0)
@@ -351,33 +288,18 @@ def _scores(domain: Domain) -> tuple[ScoreCounts, ...]:
         ScoreBudget(domain, (), 30.0),
         ScoreBudget(domain, domain.names[:2], 2.0, "rounded"),
     )
-    return tuple(budget.choose(*_drawn(domain, budget)) for budget in budgets)
-
-
-def _drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:
-    """A random synthetic table that lacks many cells, and random scorecards."""
-    rng = np.random.default_rng(0)
-    codes = np.column_stack([rng.integers(0, size, 7) for size in domain.sizes]).astype(np.uint16)
-    cards = []
-    for target in budget.targets:
-        shapes = [(size, domain[target].levels) for size in domain.sizes]
-        cards.append(Scorecard(target, tuple(rng.integers(-9, 10, shape) for shape in shapes)))
-    return codes, cards
+    return tuple(budget.choose(*drawn(domain, budget)) for budget in budgets)
 
 
 def _frequent_texts(domain: Domain) -> tuple[FrequentTexts, ...]:
     """Columns of texts, alone and together; one with a threshold that most texts reach."""
-    columns = _of_texts(domain)
+    columns = of_texts(domain)
     if not columns:
         return ()
     last = dict([columns.popitem()])
     wholes: dict[str, Reading] = dict.fromkeys(last, "whole")
     budgets = TextBudget(0.4, 1e-3, 3), TextBudget(6.0, 1e-9, 3), TextBudget(0.3, 0.2, 3)
     return tuple(b.choose(chosen) for b in budgets for chosen in (last, columns | last, wholes))
-
-
-def _of_texts(domain: Domain) -> dict[str, Reading]:
-    return {c.name: "text" for c in domain.columns if not c.ranged}
 
 
 EXAMPLES: dict[type, Examples] = {
@@ -399,40 +321,6 @@ EXAMPLES: dict[type, Examples] = {
 }
 
 
-def runnable(
-    planned: Any, domain: Domain, module: Callable[[Domain], PerExampleLoss]
-) -> tuple[Mechanism[Any], ...]:
-    """Mechanisms that run at once, from a planned one: its choices are made here."""
-    match planned:
-        case AdaptiveMarginals():
-            return planned.choose(_tables(domain)), planned.choose(_tables(domain)[:1])
-        case PairScreen():
-            return (planned.choose(tuple(combinations(domain.names, 2))),)
-        case SparseVectorBudget():
-            return (planned.choose(partial(_asks_all, _questions(domain))),)
-        case SelectionBudget():
-            return (planned.choose(partial(_chooses, _questions(domain))),)
-        case ScoreBudget():
-            return (planned.choose(*_drawn(domain, planned)),)
-        case OrientationBudget():
-            pairs = _ranged_pairs(domain)
-            return (planned.choose(pairs),) if pairs else ()
-        case TextBudget():
-            columns = _of_texts(domain)
-            return (planned.choose(columns),) if columns else ()
-        case DpSgd():
-            short = replace(planned, steps=STEPS)
-            models = module(domain), stretched(module(domain))
-            return tuple(Training(short, model, no_ticks, None) for model in models)
-        case _:
-            return (planned,)
-
-
-# --- registry ---
-#
-# The list of all mechanisms of the kernel, and the replay of those of a plan.
-
-
 def mechanism_classes() -> set[type]:
     """Every class of the kernel that sees rows and states an event."""
     classes: set[type] = set()
@@ -452,51 +340,6 @@ def _is_mechanism(thing: type) -> bool:
 def unregistered() -> set[type]:
     """Mechanisms of the kernel that have no example here."""
     return mechanism_classes() - EXAMPLES.keys()
-
-
-def replay_plan(
-    plan: ReleasePlan,
-    domain: Domain,
-    *,
-    module: Callable[[str, Domain], PerExampleLoss] = lambda purpose, domain: SmallModel(domain),
-    random_pairs: int = 0,
-    progress: Callable[[int, int], None] = no_ticks,
-) -> Replayed:
-    """Replay a release's mechanisms, with its settings and domain, on constructed tables.
-
-    `module` makes what is trained, by purpose. A training is cut to a few steps, each charged as in
-    the plan, from the module's weights and from stretched ones. Tables that the release would
-    choose later are chosen here.
-    """
-    trainings = [s.mechanism for s in plan.spends if isinstance(s.mechanism, DpSgd)]
-    batch = round(max((t.expected_batch for t in trainings), default=BATCH))
-    mechanisms: list[Mechanism[Any]] = []
-    for spend in plan.spends:
-        mechanisms += runnable(spend.mechanism, domain, partial(module, spend.purpose))
-    unit_rows, adjacency = plan.rows_per_unit, plan.adjacency
-    replays = []
-    for number, mechanism in enumerate(mechanisms):
-        progress(number, len(mechanisms))
-        pairs = neighbours(
-            domain,
-            batch=batch,
-            max_rows=unit_rows,
-            adjacency=adjacency,
-            random_pairs=random_pairs,
-        )
-        replays.append(
-            replay(mechanism, pairs, domain=domain, rows_per_unit=unit_rows, adjacency=adjacency)
-        )
-    progress(len(mechanisms), len(mechanisms))
-    return merged(replays)
-
-
-# --- small model ---
-#
-# A small model whose training the replay repeats in place of a release's.
-
-
-STRETCH = 10.0  # of starting weights
 
 
 class SmallModel(PerExampleLoss):
@@ -532,14 +375,3 @@ class SmallModel(PerExampleLoss):
         logits = self.levels(torch.tanh(hidden))
         losses = F.cross_entropy(logits.flatten(0, 1), codes.flatten(), reduction="none")
         return losses.view(len(codes), -1).sum(1)
-
-
-def stretched(module: PerExampleLoss) -> PerExampleLoss:
-    """The module with weights so large that losses differ from example to example.
-
-    Where losses hardly differ, a dependence of one example's loss on another would not be seen.
-    """
-    with torch.no_grad():
-        for p in module.parameters():
-            p.mul_(STRETCH)
-    return module

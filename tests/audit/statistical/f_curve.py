@@ -24,61 +24,20 @@ the true epsilon with probability at most 5%. Whenever it exceeds the claimed on
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-import dp_accounting
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
-from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.audit.mechanisms.canaries import CurveClaim
+from synthdp.audit.mechanisms.directions import Scores
 from synthdp.privacy.noise import fresh_generator
-
-Scores = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
 THRESHOLDS = 2  # one for the curve, one for the lower bound on epsilon
 MAX_CANDIDATES = 400  # thresholds from which the first half of the runs chooses
-PROFILE_POINTS = 80
-
-
-@dataclass(frozen=True)
-class CurveClaim:
-    """(epsilon, delta) and the profile on which it lies.
-
-    `profile` has pairs (eps, delta(eps)) that all hold, in both directions.
-    """
-
-    epsilon: float
-    delta: float
-    profile: tuple[tuple[float, float], ...]
-
-    @classmethod
-    def of(
-        cls,
-        events: Iterable[dp_accounting.DpEvent],
-        *,
-        delta: float,
-        adjacency: Adjacency,
-    ) -> CurveClaim:
-        """The accountant's curve of `events` on a finite grid.
-
-        The grid claims no more than the accountant does.
-        """
-        composed = accounting.compose(events, adjacency)
-        epsilon = float(composed.get_epsilon_for_delta(delta))
-        if math.isfinite(epsilon):
-            grid = np.append(np.linspace(0, max(epsilon, 0.1), PROFILE_POINTS), epsilon)
-        else:
-            grid = np.linspace(0, 30.0, PROFILE_POINTS)
-        profile = tuple(
-            (float(e), max(0.0, float(composed.get_delta_for_epsilon(e)))) for e in np.unique(grid)
-        )
-        return cls(epsilon, delta, profile)
 
 
 @dataclass(frozen=True)
@@ -87,44 +46,6 @@ class CurveVerdict:
 
     alarm: bool
     epsilon_lower: float
-
-
-@dataclass(frozen=True)
-class AuditResult:
-    """One audit, ready to print: what was claimed, what was shown, what could have been shown.
-
-    `unit_rows` is the number of rows of the unit in which the two tables differ. `epsilon_claimed`
-    at `delta` is the claim for that unit. `epsilon_provable` is the bound that as many runs give
-    when every guess is right. `detects_fault` is the probability that this audit raises the alarm
-    on a mechanism with the `fault` it looks for (mostly half the noise), from scores simulated
-    beforehand.
-    """
-
-    mechanism: str
-    method: str
-    unit_rows: int
-    runs: int
-    epsilon_claimed: float
-    delta: float
-    epsilon_lower: float
-    epsilon_provable: float
-    fault: str
-    detects_fault: float
-    alarm: bool
-    seconds: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether the claim was not contradicted; how much that means is `detects_fault`."""
-        return not self.alarm
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON; values that are not finite become text."""
-        values = asdict(self)
-        for name, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                values[name] = str(value)
-        return values | {"passed": self.passed}
 
 
 def judge(out: Scores, inside: Scores, claim: CurveClaim) -> CurveVerdict:

@@ -1,0 +1,183 @@
+"""The replay of a plan: each of its mechanisms, with choices made here, on constructed tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+
+from synthdp.audit.mechanisms.calls import Replayed, neighbours
+from synthdp.audit.mechanisms.replay import merged, replay
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.mechanisms.anm import OrientationBudget
+from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
+from synthdp.privacy.mechanisms.mechanism import Mechanism
+from synthdp.privacy.mechanisms.pair_screen import PairScreen
+from synthdp.privacy.mechanisms.private_search import (
+    HowMany,
+    SelectionBudget,
+    SparseVectorBudget,
+    SparseVectorReply,
+    Which,
+)
+from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, variance_floor
+from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.table import Columns
+
+BATCH = 8.0  # expected batch of the examples
+STEPS = 3  # of a replayed training: batches with all, none and half of the unit's rows
+MAX_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
+STRETCH = 10.0  # of starting weights
+
+
+def replay_plan(
+    plan: ReleasePlan,
+    domain: Domain,
+    *,
+    module: Callable[[str, Domain], PerExampleLoss],
+    random_pairs: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Replayed:
+    """Replay a release's mechanisms, with its settings and domain, on constructed tables.
+
+    `module` makes what is trained, by purpose. A training is cut to a few steps, each charged as in
+    the plan, from the module's weights and from stretched ones. Tables that the release would
+    choose later are chosen here.
+    """
+    trainings = [s.mechanism for s in plan.spends if isinstance(s.mechanism, DpSgd)]
+    batch = round(max((t.expected_batch for t in trainings), default=BATCH))
+    mechanisms: list[Mechanism[Any]] = []
+    for spend in plan.spends:
+        mechanisms += runnable(spend.mechanism, domain, partial(module, spend.purpose))
+    unit_rows, adjacency = plan.rows_per_unit, plan.adjacency
+    replays = []
+    for number, mechanism in enumerate(mechanisms):
+        progress(number, len(mechanisms))
+        pairs = neighbours(
+            domain, batch=batch, max_rows=unit_rows, adjacency=adjacency, random_pairs=random_pairs
+        )
+        replays.append(
+            replay(mechanism, pairs, domain=domain, rows_per_unit=unit_rows, adjacency=adjacency)
+        )
+    progress(len(mechanisms), len(mechanisms))
+    return merged(replays)
+
+
+def runnable(
+    planned: Any, domain: Domain, module: Callable[[Domain], PerExampleLoss]
+) -> tuple[Mechanism[Any], ...]:
+    """Mechanisms that run at once, from a planned one: its choices are made here."""
+    match planned:
+        case AdaptiveMarginals():
+            return planned.choose(small_tables(domain)), planned.choose(small_tables(domain)[:1])
+        case PairScreen():
+            return (planned.choose(tuple(combinations(domain.names, 2))),)
+        case SparseVectorBudget():
+            return (planned.choose(partial(asks_all, rank_questions(domain))),)
+        case SelectionBudget():
+            return (planned.choose(partial(chooses, rank_questions(domain))),)
+        case ScoreBudget():
+            return (planned.choose(*drawn(domain, planned)),)
+        case OrientationBudget():
+            pairs = ranged_pairs(domain)
+            return (planned.choose(pairs),) if pairs else ()
+        case TextBudget():
+            columns = of_texts(domain)
+            return (planned.choose(columns),) if columns else ()
+        case DpSgd():
+            short = replace(planned, steps=STEPS)
+            models = module(domain), stretched(module(domain))
+            return tuple(Training(short, model, no_ticks, None) for model in models)
+        case _:
+            return (planned,)
+
+
+def stretched(module: PerExampleLoss) -> PerExampleLoss:
+    """The module with weights so large that losses differ from example to example.
+
+    Where losses hardly differ, a dependence of one example's loss on another would not be seen.
+    """
+    with torch.no_grad():
+        for p in module.parameters():
+            p.mul_(STRETCH)
+    return module
+
+
+def small_tables(domain: Domain) -> tuple[Columns, ...]:
+    """Each column alone, and all pairs that are small."""
+    pairs = [pair for pair in combinations(domain.names, 2) if domain.cells(pair) <= MAX_CELLS]
+    return (*((name,) for name in domain.names), *pairs)
+
+
+def no_ticks(done: int, total: int) -> None:
+    """The replay listens in its place."""
+
+
+def rank_questions(domain: Domain) -> list[RankQuery]:
+    """Pairs of the first columns, alone and given a third column, each strictly and leniently.
+
+    A strict query is rarely true, a lenient one mostly.
+    """
+    spare = max(variance_floor(test, 2.0) for test in STATISTICS)
+    queries = []
+    for x, y in combinations(domain.names[:4], 2):
+        third = [z for z in domain.names if z not in (x, y)][:1]
+        given_sets: list[tuple[str, ...]] = [(), *((z,) for z in third)]
+        for given in given_sets:
+            queries.append(RankQuery(x, y, given, 2.0, spare, 0.0, 5.0))
+            queries.append(RankQuery(x, y, given, 2.0, spare, 300.0, 0.0))
+    return queries
+
+
+def asks_all(
+    questions: Sequence[RankQuery],
+) -> Generator[RankQuery, SparseVectorReply | None, None]:
+    """Ask one query after another; after each that was true, leave one out."""
+    remaining = list(questions)
+    while remaining:
+        reply = yield remaining.pop(0)
+        if reply is None:
+            return
+        if reply.above:
+            remaining = remaining[1:]
+
+
+def chooses(questions: Sequence[RankQuery]) -> Generator[HowMany | Which, int | None, None]:
+    """Ask how many, then which, without those chosen before."""
+    many = yield HowMany(tuple((q,) for q in questions))
+    remaining = list(questions)
+    for _ in range(min(many or 0, len(remaining))):
+        which = yield Which(tuple(remaining))
+        if which is None:
+            return
+        del remaining[which]
+
+
+def ranged_pairs(domain: Domain) -> list[tuple[str, str]]:
+    """At most two pairs of ranged columns."""
+    return list(combinations((c.name for c in domain.columns if c.ranged), 2))[:2]
+
+
+def drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:
+    """A random synthetic table that lacks many cells, and random scorecards."""
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, size, 7) for size in domain.sizes]).astype(np.uint16)
+    cards = []
+    for target in budget.targets:
+        shapes = [(size, domain[target].levels) for size in domain.sizes]
+        cards.append(Scorecard(target, tuple(rng.integers(-9, 10, shape) for shape in shapes)))
+    return codes, cards
+
+
+def of_texts(domain: Domain) -> dict[str, Reading]:
+    return {c.name: "text" for c in domain.columns if not c.ranged}
