@@ -49,7 +49,7 @@ def open_book(ledger: str) -> Ledger:
     file = sqlite_file(address)
     if file is not None and not file.exists():
         raise BudgetError(
-            f"no ledger at {shown_ledger(ledger)}",
+            f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}",
             hint="the first release makes it, in .synthdp/ledger.db beside the spec; name another"
             " place with --ledger",
         )

@@ -51,7 +51,7 @@ def schema(as_json: Json = False) -> None:
     typer.echo(json.dumps(json_schema(), indent=1))
 
 
-_private = partial(typer.Option, rich_help_panel="With --private")
+_asked = partial(typer.Option, rich_help_panel="With --private")
 
 Builtin = Annotated[
     str | None,
@@ -73,30 +73,28 @@ Decimal = Annotated[
 ]
 PrivateFlag = Annotated[
     bool,
-    _private(
+    _asked(
         "--private",
         help="Find types, bounds and categories in the rows, under differential privacy; this"
         " spends a budget, and needs --cap.",
     ),
 ]
-Epsilon = Annotated[float, _private(help="Epsilon to spend on it.", min=0.01, max=100)]
+Epsilon = Annotated[float, _asked(help="Epsilon to spend on it.", min=0.01, max=100)]
 Delta = Annotated[
-    float | None, _private(help="Delta to spend on it [default: a hundredth of 1 / rows or less].")
+    float | None, _asked(help="Delta to spend on it [default: a hundredth of 1 / rows or less].")
 ]
 Cap = Annotated[
     tuple[float, float] | None,
-    _private(help="EPSILON DELTA, the most that all runs of this dataset may spend, releases too."),
+    _asked(help="EPSILON DELTA, the most that all runs of this dataset may spend, releases too."),
 ]
 LedgerUrl = Annotated[
-    str | None, _private(help="The draft's privacy.ledger [default: beside the draft].")
+    str | None, _asked(help="The draft's privacy.ledger [default: beside the draft].")
 ]
-DatasetId = Annotated[
-    str | None, _private(help="Key of the ledger [default: from the file's name].")
-]
+DatasetId = Annotated[str | None, _asked(help="Key of the ledger [default: from the file's name].")]
 UnitText = Annotated[
-    str | None, _private(help="What is protected: row, or COLUMN:MAX_ROWS for all of one id.")
+    str | None, _asked(help="What is protected: row, or COLUMN:MAX_ROWS for all of one id.")
 ]
-Meaning = Annotated[str | None, _private(help='What one unit is, e.g. "one person".')]
+Meaning = Annotated[str | None, _asked(help='What one unit is, e.g. "one person".')]
 
 
 def init(

@@ -83,9 +83,14 @@ def test_what_yaml_does_not_have_is_refused(value: object) -> None:
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+    """Of fields, and where these are right, between sections."""
+    graph = {"mode": "given", "edges": ["a -> b"]}
     with pytest.raises(SpecError) as refused:
-        spec_at(tmp_path, privacy={"epsilon": -1}, graph={"mode": "given", "edges": ["a -> b"]})
-    assert {"privacy.epsilon", "graph.edges #1"} <= {p.field for p in refused.value.problems}
+        spec_at(tmp_path, privacy={"epsilon": -1, "dalta": 1e-5}, graph=graph)
+    assert {p.field for p in refused.value.problems} >= {"privacy.epsilon", "privacy.dalta"}
+    with pytest.raises(SpecError) as refused:
+        spec_at(tmp_path, graph=graph, synthesizer={"targets": ["c"]})
+    assert {p.field for p in refused.value.problems} >= {"graph.edges #1", "synthesizer.targets #1"}
 
 
 def test_a_plan_reads_no_rows_and_makes_no_ledger(tmp_path: Path) -> None:

@@ -87,7 +87,6 @@ def test_a_second_draft_states_what_both_searches_cost(monkeypatch: pytest.Monke
         "dropped_if_unpaid": lambda _: nullcontext(),
         "open_session": lambda *_, **__: None,
         "_look": lambda *_: (SimpleNamespace(missing_words=()), ()),
-        "_losses": lambda _: (),
         "private_draft": draft,
     }
     for name, stand_in in stand_ins.items():

@@ -94,16 +94,16 @@ def test_validate(tiny: Any, synthdp: Any) -> None:
 
 
 def test_validate_tells_every_mistake_with_its_place(tiny: Any, synthdp: Any) -> None:
-    tiny.write(
-        privacy={"epsilon": -1},
-        graph={"mode": "given", "edges": ["sexx -> smoker", "smoker -> sex", "sex -> smoker"]},
-        synthesizer={"stepz": 3},
-    )
-    done = synthdp("validate", tiny.spec)
-    assert done.code == 2 and done.out == ""
-    for part in ("privacy.epsilon", "sexx", "stepz", "cycle"):
-        assert part in done.err
-    assert f"{tiny.spec}:" in done.err and "did you mean" in done.err.lower()
+    """Of fields, and where these are right, between sections."""
+    edges = ["sexx -> smoker", "smoker -> sex", "sex -> smoker"]
+    for sections, parts in (
+        ({"privacy": {"epsilon": -1}, "synthesizer": {"stepz": 3}}, ("privacy.epsilon", "stepz")),
+        ({"graph": {"mode": "given", "edges": edges}}, ("sexx", "cycle")),
+    ):
+        tiny.write(**sections)
+        done = synthdp("validate", tiny.spec)
+        assert done.code == 2 and done.out == "" and all(part in done.err for part in parts)
+        assert f"{tiny.spec}:" in done.err and "did you mean" in done.err.lower()
 
 
 def test_plan_reads_no_row_and_shows_the_ledger(tiny: Any, synthdp: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,8 @@ def test_a_command_prints_what_it_did(
     shutil.copytree(drawn_alike.folder, tiny.folder, dirs_exist_ok=True)
     write_specs(tiny)
     monkeypatch.chdir(tiny.folder)
+    # of which click takes the program's name, where `python -m` runs the tests
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
     with frozen(CoinsInTurn(name)):
         now = "\n".join(printed(name, tiny.folder, synthdp))
     path = FOLDER / f"{name.replace(' ', '-')}.txt"

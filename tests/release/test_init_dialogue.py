@@ -78,7 +78,7 @@ def test_a_wrong_answer_a_way_back_and_a_complete_draft(tmp_path: Path) -> None:
     terminal.answer("upper bound", "<")
     terminal.answer("lower bound", "40")
     terminal.answer("upper bound", "160")
-    for question in ("very common", "unit", "take them", "values be missing", "what does it hold"):
+    for question in ("very common", "unit", "values be missing", "what does it hold"):
         terminal.answer(question, "")
     for question in ("in a sentence", "Licence", "Epsilon", "Delta"):
         terminal.answer(question, "")

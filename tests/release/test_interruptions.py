@@ -45,7 +45,7 @@ def test_before_anything_is_reserved_nothing_is_to_be_resumed(
 def test_of_a_command_that_spends_nothing_nothing_is_said(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synthdp.spec.load.loader.load_spec", raiser(KeyboardInterrupt()))
+    monkeypatch.setattr("synthdp.spec.load.loader.own_text", raiser(KeyboardInterrupt()))
     assert synthdp("validate", tiny.write().spec).err == "synthdp: interrupted\n"
     monkeypatch.setattr("synthdp.audit.plan.load_spec", raiser(KeyboardInterrupt()))
     done = synthdp("audit", tiny.spec, "--replay")

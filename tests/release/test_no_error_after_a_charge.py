@@ -169,7 +169,7 @@ def test_what_a_plan_cannot_say_is_an_error_before_it_costs_anything(
         "synthdp.privacy.plan.ReleasePlan._group_epsilon",
         "synthdp.bundle.certificate._purposes",
         "synthdp.bundle.write.profile_of",
-        "synthdp.bundle.write.render",
+        "synthdp.bundle.write.profile_svg",
     ):
         with monkeypatch.context() as patch:
             patch.setattr(what, breaks)

@@ -80,8 +80,8 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
         found = findings(error, _Document)
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in found]) from None
     nodes = document.nodes or tuple(_named(document))
-    found = _check_problems(document.graph, nodes)
-    problems = [problem for problem in found if problem.loc[0] == "graph"]
+    asked = _check_problems(document.graph, nodes)
+    problems = [problem for problem in asked if problem.loc[0] == "graph"]
     if problems:
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])
     try:
