@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import synthdp
 from synthdp.privacy import plan
 from tests.docs.pages import ROOT
 
@@ -32,6 +33,8 @@ def shown(source: str, name: str, scope: dict[str, Any]) -> Any:
 @pytest.mark.check
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # Python began elsewhere, where a ledger would stay
+    monkeypatch.setitem(synthdp.Spec.from_dict.__func__.__kwdefaults__, "folder", tmp_path)  # type: ignore[attr-defined]
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))  # bounds for larger groups take seconds
     scope: dict[str, Any] = {"__name__": "notebook"}
     pages = []

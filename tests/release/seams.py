@@ -304,7 +304,7 @@ def drawn_by(spec: ReleaseSpec) -> str:
         patch.setattr(_TableDraw, "pool", lambda *_: None)
         patch.setattr(sampling.LevelLaw, "of_tables", lambda *_: law)
         patch.setattr(sampling.raking, "rake", stop("raked"))
-        patch.setattr(sampling, "strata_to_follow", stop("chosen"))
+        patch.setattr(sampling.raking, "strata_to_follow", stop("chosen"))
         patch.setattr(sampling, "noisy_total", lambda _: SimpleNamespace(rows=1.0))
         table.draw(None, (), {})  # type: ignore[arg-type]
     return called[0] if called else "as drawn"
