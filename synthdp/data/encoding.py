@@ -53,9 +53,16 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Codes", "EncodedColumn", "cleaned", "decode", "decode_column", "encode", "encode_column",
-    "operand_values", "to_numbers",
-]  # fmt: skip
+    "Codes",
+    "EncodedColumn",
+    "cleaned",
+    "decode",
+    "decode_column",
+    "encode",
+    "encode_column",
+    "operand_values",
+    "to_numbers",
+]
 
 Cells: TypeAlias = "pd.Series[Any] | pa.Array | pa.ChunkedArray"
 

@@ -298,8 +298,11 @@ def _frequent_texts(domain: Domain) -> tuple[FrequentTexts, ...]:
         return ()
     last = dict([columns.popitem()])
     wholes: dict[str, Reading] = dict.fromkeys(last, "whole")
+    commas: dict[str, Reading] = dict.fromkeys(last, "whole with commas")
     budgets = TextBudget(0.4, 1e-3, 3), TextBudget(6.0, 1e-9, 3), TextBudget(0.3, 0.2, 3)
-    return tuple(b.choose(chosen) for b in budgets for chosen in (last, columns | last, wholes))
+    return tuple(
+        b.choose(chosen) for b in budgets for chosen in (last, columns | last, wholes, commas)
+    )
 
 
 EXAMPLES: dict[type, Examples] = {
