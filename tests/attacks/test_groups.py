@@ -130,9 +130,8 @@ def test_groups_are_cut_for_the_slots_and_each_task_has_its_file(
     assert isinstance(work, GroupWork)
     harvest = Fleet(folder=tmp_path / "f", progress=seen.append).run(work, 10, fingerprint="a")
     assert squares(harvest) == {i: i * i for i in range(10)}
-    assert list(noted(runs, "together")) == [(0, 1, 2, 3), (4, 5, 6), (7, 8, 9)] and not noted(
-        runs, "alone"
-    )
+    assert list(noted(runs, "together")) == [(0, 1, 2, 3), (4, 5, 6), (7, 8, 9)]
+    assert not noted(runs, "alone")
     assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [
         f"model-{i:06d}.npz" for i in range(10)
     ]
@@ -158,7 +157,8 @@ def test_only_what_is_missing_is_run_again(tmp_path: Path, runs: Path) -> None:
     for index in (1, 5, 6, 7, 9):
         (folder / f"model-{index:06d}.npz").unlink()
     Fleet(folder=folder).run(Squares(runs), 10, fingerprint="a")
-    assert list(noted(runs, "together").items())[1:3] == [((1, 5, 6), 1), ((4, 5, 6), 1)] and (
+    assert list(noted(runs, "together").items())[1:3] == [((1, 5, 6), 1), ((4, 5, 6), 1)]
+    assert (
         7,
         9,
     ) in noted(runs, "together")
@@ -287,10 +287,8 @@ def test_a_game_is_the_same_in_groups_on_every_runner(tmp_path: Path, runner: Ru
     )
     for name, other in (("serial", Serial()), ("other", runner)):
         grouped = game(tmp_path / name, Sampler(4), other)
-        assert (
-            sets(grouped) == sets(alone)
-            and grouped.shadow_members.tolist() == alone.shadow_members.tolist()
-        )
+        assert sets(grouped) == sets(alone)
+        assert grouped.shadow_members.tolist() == alone.shadow_members.tolist()
 
 
 def test_each_set_of_a_group_is_checked(tmp_path: Path) -> None:

@@ -64,10 +64,8 @@ class TestRegistryRecord:
         assert list(schema_problems(content)) == []
         deployment = content["deployment"]
         loss = deployment["privacy_loss"]
-        assert (
-            loss["privacy_parameters"]["delta"] == 1e-5
-            and 0 <= loss["privacy_parameters"]["epsilon"] - certificate(made).epsilon < 2e-4
-        )
+        assert loss["privacy_parameters"]["delta"] == 1e-5
+        assert 0 <= loss["privacy_parameters"]["epsilon"] - certificate(made).epsilon < 2e-4
         assert deployment["administrative"] == {
             "status": "Draft",
             "registry_authors": ["The Clinic"],
@@ -201,11 +199,9 @@ class TestRegistryRecord:
         folder = write_bundle(
             release.folder / "bundle", release.content, ledger=release.ledger, force=False
         )
-        assert (
-            verify_bundle(folder).ok
-            and not (folder / DEPLOYMENT).exists()
-            and DEPLOYMENT not in (folder / "README.md").read_text()
-        )
+        assert verify_bundle(folder).ok
+        assert not (folder / DEPLOYMENT).exists()
+        assert DEPLOYMENT not in (folder / "README.md").read_text()
         shutil.copy(made / DEPLOYMENT, folder / DEPLOYMENT)
         assert "does not belong in this bundle; the spec states no publication" in problems(folder)
 
@@ -255,9 +251,8 @@ class TestPictures:
     def test_is_self_contained_and_says_what_it_shows(self, made: Path, name: str) -> None:
         text = (made / name).read_text()
         root = ET.fromstring(text)
-        assert (
-            root.get("role") == "img" and len(root.findall("{http://www.w3.org/2000/svg}desc")) == 1
-        )
+        assert root.get("role") == "img"
+        assert len(root.findall("{http://www.w3.org/2000/svg}desc")) == 1
         ids = {e.get("id") for e in root.iter()} - {None}
         assert set((root.get("aria-labelledby") or "").split()) <= ids
         assert set(re.findall(r"url\(#([^)]+)\)", text)) <= ids
@@ -323,11 +318,9 @@ class TestProfile:
     def test_is_the_composition_of_the_ledgers_events(self, made: Path) -> None:
         stated = json.loads((made / PROFILE).read_text())
         points = [(p["epsilon"], p["delta"]) for p in stated["points"]]
-        assert (
-            tuple(e for e, _ in points) == EPSILONS
-            and all(b[1] <= a[1] for a, b in pairwise(points))
-            and points[0][1] > 0.05
-        )
+        assert tuple(e for e, _ in points) == EPSILONS
+        assert all(b[1] <= a[1] for a, b in pairwise(points))
+        assert points[0][1] > 0.05
         events = [event_from_json(c.event) for c in certificate(made).charges]
         for epsilon, delta in points[30:45]:
             assert (

@@ -75,20 +75,16 @@ class TestSnippets:
         for code, names in zip(snippets(made, "python"), (parquet, csv), strict=True):
             exec(code, names)
         table = csv["table"]
-        assert (
-            table["born"].dtype.kind == "M"
-            and set(table["smoker"]) == {"yes", "no"}
-            and "no" in set(table["sex"])
-        )
+        assert table["born"].dtype.kind == "M"
+        assert set(table["smoker"]) == {"yes", "no"}
+        assert "no" in set(table["sex"])
         typed = parquet["table"]
         for form in (table, typed):  # codes that are whole numbers are numbers everywhere
             grades = form["grade"]
             assert set(grades.dropna()) == {1, 2, 3} and grades.isna().any()
             assert all(isinstance(code, int | np.integer) for code in grades.dropna())
-        assert (
-            str(typed["visits"].dtype) == "int64[pyarrow]"
-            and str(typed["smoker"].dtype) == "bool[pyarrow]"
-        )
+        assert str(typed["visits"].dtype) == "int64[pyarrow]"
+        assert str(typed["smoker"].dtype) == "bool[pyarrow]"
         assert (typed["weight"].to_numpy() == table["weight"].to_numpy()).all()
         assert list(typed["smoker"]) == [v == "yes" for v in table["smoker"]]
 
@@ -117,21 +113,15 @@ class TestParquet:
     def test_types_are_the_declared_ones(self, made: Path, release: Any) -> None:
         table = pq.read_table(made / PARQUET_NAME)
         types = {field.name: field.type for field in table.schema}
-        assert (
-            types["born"] == pa.date32()
-            and types["seen"] == pa.timestamp("ms")
-            and types["visits"] == pa.int64()
-        )
-        assert (
-            types["stage"].ordered
-            and not types["sex"].ordered
-            and types["grade"] == pa.int64()
-            and table.column("stage").chunk(0).dictionary.to_pylist() == ["I", "II"]
-        )
-        assert (
-            table.schema.field("weight").metadata == {b"unit": b"kg"}
-            and not table.schema.field("weight").nullable
-        )
+        assert types["born"] == pa.date32()
+        assert types["seen"] == pa.timestamp("ms")
+        assert types["visits"] == pa.int64()
+        assert types["stage"].ordered
+        assert not types["sex"].ordered
+        assert types["grade"] == pa.int64()
+        assert table.column("stage").chunk(0).dictionary.to_pylist() == ["I", "II"]
+        assert table.schema.field("weight").metadata == {b"unit": b"kg"}
+        assert not table.schema.field("weight").nullable
         assert not any(
             word in (made / PARQUET_NAME).read_bytes() for word in (b"secret-folder", b"/home")
         )
@@ -162,15 +152,12 @@ privacy: {{epsilon: 1, delta: 1.0e-7}}
         frame.to_csv(tmp_path / "t.csv", index=False, lineterminator="\n")
         write_parquet(tmp_path / "t.csv", columns, tmp_path / "t.parquet")
         file = pq.ParquetFile(tmp_path / "t.parquet")
-        assert file.metadata.num_row_groups == 3 and file.schema_arrow.equals(
-            arrow_schema(columns), check_metadata=True
-        )
+        assert file.metadata.num_row_groups == 3
+        assert file.schema_arrow.equals(arrow_schema(columns), check_metadata=True)
         read = file.read()
-        assert (
-            read.column(0).to_pylist() == [*AWKWARD, None]
-            and read.column("n").to_pylist() == wide
-            and read.column("r").to_pylist() == real
-        )
+        assert read.column(0).to_pylist() == [*AWKWARD, None]
+        assert read.column("n").to_pylist() == wide
+        assert read.column("r").to_pylist() == real
         (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text().replace("NA", "none"))
         with pytest.raises(ValueError, match="none of its column's categories"):
             list(row_groups(tmp_path / "t.csv", columns))
@@ -255,10 +242,8 @@ class TestVerify:
             assert old in text
             (bundle / name).write_text(text.replace(old, new, 1))
         found = problems(bundle)
-        assert (
-            f"{DATACARD}: does not say what" in found
-            and f"{CROISSANT}: does not describe the table" in found
-        )
+        assert f"{DATACARD}: does not say what" in found
+        assert f"{CROISSANT}: does not describe the table" in found
 
     def test_parquet_without_receipt(self, bundle: Path) -> None:
         path = bundle / "privacy/certificate.json"
@@ -290,14 +275,10 @@ def test_mlcroissant_accepts_the_description_and_loads_the_rows(made: Path) -> N
         dtype={"smoker": str},
     )
     for record, row in zip(records, frame.itertuples(index=False), strict=True):
-        assert (
-            record[record_id("sex")].decode() == row.sex
-            and record[record_id("weight")] == row.weight
-        )
-        assert (
-            record[record_id("smoker")] == (row.smoker == "yes")
-            and str(record[record_id("born")])[:10] == row.born
-        )
+        assert record[record_id("sex")].decode() == row.sex
+        assert record[record_id("weight")] == row.weight
+        assert record[record_id("smoker")] == (row.smoker == "yes")
+        assert str(record[record_id("born")])[:10] == row.born
         assert (record[record_id("visits")] is None) == np.isnan(row.visits)
         assert record[record_id("grade")] == (None if np.isnan(row.grade) else row.grade)
         assert record[record_id("stage")].decode() == row.stage
@@ -373,7 +354,8 @@ def test_licences_and_words_of_the_publisher_add_no_key(
 def test_the_data_package_labels_codes(made: Path) -> None:
     schema = json.loads((made / "datapackage.json").read_text())["resources"][0]["schema"]
     fields = {field["name"]: field for field in schema["fields"]}
-    assert fields["grade"]["type"] == "integer" and fields["grade"]["constraints"]["enum"] == [
+    assert fields["grade"]["type"] == "integer"
+    assert fields["grade"]["constraints"]["enum"] == [
         1,
         2,
         3,
@@ -409,13 +391,10 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
         "I = early &lt; II",
     ):
         assert words in card
-    assert (
-        "| weight | number | 30 to 200 | no | kg |  |" in card and "no (false), yes (true)" in card
-    )
-    assert (
-        "[synthetic data, differentially private, epsilon 1.2" in card
-        and "Made from: The Clinic (2025)" in card
-    )
+    assert "| weight | number | 30 to 200 | no | kg |  |" in card
+    assert "no (false), yes (true)" in card
+    assert "[synthetic data, differentially private, epsilon 1.2" in card
+    assert "Made from: The Clinic (2025)" in card
     columns = card.split("## Columns")[1]
     # A row for each column, and two heads.
     assert columns.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2
@@ -442,9 +421,7 @@ def test_words_of_the_publisher_draw_nothing(
     card = (
         write_bundle(tmp_path / "bundle", made.content, ledger=made.ledger, force=False) / DATACARD
     ).read_text()
-    assert (
-        "\n# Guarantee" not in card
-        and "<b>" not in card
-        and r"\[x\](http" in card
-        and r"a\|b" in card
-    )
+    assert "\n# Guarantee" not in card
+    assert "<b>" not in card
+    assert r"\[x\](http" in card
+    assert r"a\|b" in card

@@ -315,9 +315,8 @@ def test_the_bundle_answers(small_bundle: Callable[..., Path]) -> None:
     low, high = answer.interval
     assert low < answer.estimate < high
     dated = bundle.answer("quantile(seen, 0.5)")
-    assert (
-        dated.interval is not None and str(dated.interval[0]) < str(dated.estimate) < "2024-12-31"
-    )
+    assert dated.interval is not None
+    assert str(dated.interval[0]) < str(dated.estimate) < "2024-12-31"
     drawn = bundle.answer("share(smoker) by sex")
     rows = bundle.path / "synthetic.csv"
     assert drawn.tier == "C" and [f.group for f in drawn.figures] == ["female", "male"]

@@ -151,11 +151,9 @@ class TestLedger:
                 == 2.0
             )
         done = synthdp("budget", "--ledger", "sqlite:///led.db")
-        assert (
-            done.code == 3
-            and f"no ledger at {sub / 'led.db'}" in done.err
-            and ledgers(tiny.folder) == ["led.db"]
-        )
+        assert done.code == 3
+        assert f"no ledger at {sub / 'led.db'}" in done.err
+        assert ledgers(tiny.folder) == ["led.db"]
 
     def test_a_graph_run_goes_on_where_it_paid(
         self, tiny: Any, sub: Path, synthdp: Any, modes: Any
@@ -175,11 +173,9 @@ class TestLedger:
             (sub / name).write_bytes((tiny.folder / name).read_bytes())
         done = synthdp("graph", "learn", "spec.yaml", "--out", "../out")
         book = Ledger(f"sqlite:///{tiny.folder / 'led.db'}")
-        assert (
-            done.code == 0
-            and ledgers(tiny.folder) == ["led.db"]
-            and [e.kind for e in book.entries()].count("reserve") == 1
-        )
+        assert done.code == 0
+        assert ledgers(tiny.folder) == ["led.db"]
+        assert [e.kind for e in book.entries()].count("reserve") == 1
 
     @pytest.mark.parametrize("address", [*RELATIVE, "sqlite:///file:led.db"])
     def test_nothing_relative_is_ever_opened(self, tiny: Any, sub: Path, address: str) -> None:

@@ -98,10 +98,8 @@ def test_every_figure_of_an_attack_can_be_a_gate_in_both_forms() -> None:
     assert set(attack_figures([full], prefix="simulated")) == {
         name for name in PUBLIC_METRICS if name.startswith("simulated_")
     }
-    assert (
-        Gate(metric="simulated_auc_upper", at_most=0.6).attacked == "auc_upper"
-        and Gate(metric="tv1_noisy", at_most=0.6).attacked is None
-    )
+    assert Gate(metric="simulated_auc_upper", at_most=0.6).attacked == "auc_upper"
+    assert Gate(metric="tv1_noisy", at_most=0.6).attacked is None
 
 
 def test_what_models_can_prove_is_what_the_record_tells() -> None:
@@ -178,9 +176,8 @@ def test_limits_that_chance_fails_or_nothing_are_refused_and_the_lowest_is_told(
     least = lowest_limit(figure, 100)
     assert 0 < least < 1 and not problems(tiny, figure, least, models=100)
     (below,) = problems(tiny, figure, least - 0.001, models=100)
-    assert (
-        "chance alone exceeds" in below.message and "100 test models in each world" in below.message
-    )
+    assert "chance alone exceeds" in below.message
+    assert "100 test models in each world" in below.message
     assert below.hint and f"give at least {least:g}" in below.hint
     pairs = int(below.hint.split("attacks.membership.pairs: ")[1])
     assert not problems(tiny, figure, least - 0.001, models=pairs // 2)
@@ -193,9 +190,8 @@ def test_so_few_models_that_no_limit_decides_need_more(tiny: Any) -> None:
     assert "every limit below 1" in few.message and few.hint == "set attacks.membership.pairs: 20"
     (never,) = problems(tiny, "auc_upper", 0.3, models=12)  # what was accepted once
     assert never.hint and never.hint.endswith("no number of pairs is enough for 0.3")
-    assert problems(tiny, "auc_upper", 0.51, models=12) and problems(
-        tiny, "epsilon_lower", -0.1, models=100
-    )
+    assert problems(tiny, "auc_upper", 0.51, models=12)
+    assert problems(tiny, "epsilon_lower", -0.1, models=100)
     assert not problems(tiny, "epsilon_lower", 0.0, models=100)
 
 
@@ -212,11 +208,9 @@ def test_a_gate_on_simulated_rows_is_decided_before_anything_is_spent(
     )
     audited(tiny, BLACK, WHITE)
     failed = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        failed.code == 4
-        and "there will be no bundle" in failed.err
-        and "nothing was spent" in failed.err
-    )
+    assert failed.code == 4
+    assert "there will be no bundle" in failed.err
+    assert "nothing was spent" in failed.err
     assert "got 0.7 by elbo with lira_online on 20 test models in each world" in failed.err
     assert tiny.kinds() == [] and not tiny.bundle.exists() and not (tiny.out / "internal").exists()
 
@@ -250,11 +244,9 @@ def test_a_gate_on_the_real_attack_withholds_and_says_which(tiny: Any, synthdp: 
         evaluation={"enabled": False, "targets": []},
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        done.code == 4
-        and " test models in each world, beyond the bound by" in done.err
-        and not tiny.bundle.exists()
-    )
+    assert done.code == 4
+    assert " test models in each world, beyond the bound by" in done.err
+    assert not tiny.bundle.exists()
     report = json.loads((tiny.out / "internal" / "internal.json").read_text())
     assert report["gates"][0]["outside_guarantee"] and not report["gates"][0]["passed"]
 
@@ -262,6 +254,5 @@ def test_a_gate_on_the_real_attack_withholds_and_says_which(tiny: Any, synthdp: 
 def test_a_figure_without_a_source_reads_as_before() -> None:
     gate = Gate(metric="tv1_noisy", at_most=0.25)
     held, failed = (check_gates([gate], {"tv1_noisy": Figure(value)})[0] for value in (0.125, 0.5))
-    assert str(held) == "tv1_noisy: needs at most 0.25, got 0.125" and str(failed).endswith(
-        "got 0.5, beyond the bound by 0.25"
-    )
+    assert str(held) == "tv1_noisy: needs at most 0.25, got 0.125"
+    assert str(failed).endswith("got 0.5, beyond the bound by 0.25")

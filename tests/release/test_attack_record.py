@@ -78,23 +78,18 @@ def record(facts: Membership) -> AuditRecord:
 
 def test_facts_are_of_the_pairs_that_were_used_and_of_each_attack(report: MembershipReport) -> None:
     facts = attack_facts(report, pairs=ASKED)
-    assert (facts.pairs, facts.pairs_dropped) == (31, 1) and facts.attacks[
-        0
-    ].models == report.main.models
+    assert (facts.pairs, facts.pairs_dropped) == (31, 1)
+    assert facts.attacks[0].models == report.main.models
     assert facts.warnings == report.warnings and any("dropped" in w for w in facts.warnings)
-    assert (
-        facts.baseline
-        and facts.baseline.value == report.baseline.value
-        and facts.baseline.upper == report.baseline.upper
-    )
+    assert facts.baseline
+    assert facts.baseline.value == report.baseline.value
+    assert facts.baseline.upper == report.baseline.upper
     black, tables = facts.attacks
     assert black.epsilon_provable == facts.epsilon_provable == report.epsilon_provable
-    assert (
-        tables.models == RELEASES
-        and tables.epsilon_provable
-        and black.epsilon_provable
-        and tables.epsilon_provable > 3 * black.epsilon_provable
-    )
+    assert tables.models == RELEASES
+    assert tables.epsilon_provable
+    assert black.epsilon_provable
+    assert tables.epsilon_provable > 3 * black.epsilon_provable
     for told, verdict in zip(facts.attacks, report.declared, strict=True):
         assert verdict.control and told.control
         assert told.control.model_dump() == {
@@ -114,11 +109,9 @@ def test_facts_are_of_the_pairs_that_were_used_and_of_each_attack(report: Member
 def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) -> None:
     facts = attack_facts(report, pairs=ASKED)
     text = audit_markdown(record(facts))
-    assert (
-        "31 pairs of shadow models (1 more were dropped" in text
-        and facts.baseline
-        and f"had {facts.baseline.value:.3f} (" in text
-    )
+    assert "31 pairs of shadow models (1 more were dropped" in text
+    assert facts.baseline
+    assert f"had {facts.baseline.value:.3f} (" in text
     assert all(f"- {plain(warning)}" in text for warning in facts.warnings)
     lines = {
         a.attack: next(
@@ -140,14 +133,10 @@ def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) ->
             f"{a.control.value:.3f} ({a.control.lower:.3f} to {a.control.upper:.3f}) |"
             in lines[a.attack]
         )
-        assert (
-            f"| {a.epsilon_provable:.3g} |" in lines[a.attack]
-            and f"(up to {a.auc_upper:.3f})" in lines[a.attack]
-        )
-        assert (
-            rows[a.attack]["could show at most"] == f"{a.epsilon_provable:.3g}"
-            and rows[a.attack]["AUC at most"] == f"{a.auc_upper:.3g}"
-        )
+        assert f"| {a.epsilon_provable:.3g} |" in lines[a.attack]
+        assert f"(up to {a.auc_upper:.3f})" in lines[a.attack]
+        assert rows[a.attack]["could show at most"] == f"{a.epsilon_provable:.3g}"
+        assert rows[a.attack]["AUC at most"] == f"{a.auc_upper:.3g}"
         assert rows[a.attack]["control"].startswith(f"{a.control.value:.3g} (")
     (row,) = tables["Membership attack"].rows
     assert row[:3] == ("one row", "31", "1") and row[-1].startswith(f"{facts.baseline.value:.3g} (")

@@ -93,9 +93,8 @@ def interrupt(trained: Trained, after: int, run: Callable[[], Any]) -> None:
 def assert_one_game(trained: Trained) -> None:
     """Every model of one game was trained, once."""
     assert len(trained.seeds) == len(set(trained.seeds)) == MODELS
-    assert len({seed[:4] for seed in trained.seeds}) == 1 and {
-        seed[-1] for seed in trained.seeds
-    } == set(range(MODELS))
+    assert len({seed[:4] for seed in trained.seeds}) == 1
+    assert {seed[-1] for seed in trained.seeds} == set(range(MODELS))
 
 
 def finished(folder: Path) -> int:
@@ -115,7 +114,8 @@ def test_a_release_goes_on_with_its_models(tiny: Any, trained: Trained) -> None:
     assert [a["models"] for a in attack["declared"]][:2] == [
         PAIRS // 2
     ] * 2  # of each world; the attacker learns from the others
-    assert verify_bundle(tiny.bundle).ok and sorted(p.name for p in tiny.out.iterdir()) == [
+    assert verify_bundle(tiny.bundle).ok
+    assert sorted(p.name for p in tiny.out.iterdir()) == [
         "bundle",
         "internal",
     ]
@@ -301,10 +301,8 @@ def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", other], capture_output=True, text=True, check=False
         )
-        assert (
-            "another process is auditing" in done.stderr
-            and AttackFolder.open(folder.path).key == folder.key
-        )
+        assert "another process is auditing" in done.stderr
+        assert AttackFolder.open(folder.path).key == folder.key
     subprocess.run([sys.executable, "-c", other], check=True)
 
 

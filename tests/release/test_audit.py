@@ -54,24 +54,18 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     (tiny.folder / "hidden.csv").rename(table)
     release(tiny.spec, out=tiny.out)
     text = (audited.bundle / "privacy" / "certificate.md").read_text(encoding="utf-8")
-    assert (
-        "Record and replay" in text
-        and "canaries in the gradient" in text
-        and "Nothing found speaks against the claim." in text
-    )
+    assert "Record and replay" in text
+    assert "canaries in the gradient" in text
+    assert "Nothing found speaks against the claim." in text
     stated = json.loads((audited.bundle / "privacy" / "certificate.json").read_text())["audit"]
-    assert (
-        stated["rows"] == "simulated"
-        and [a["method"] for a in stated["audits"]] == ["one run, 5000 canaries in the gradient"]
-        and len(stated["replay_only"]) == 1
-        and stated["replay"]["findings"] == []
-    )
+    assert stated["rows"] == "simulated"
+    assert [a["method"] for a in stated["audits"]] == ["one run, 5000 canaries in the gradient"]
+    assert len(stated["replay_only"]) == 1
+    assert stated["replay"]["findings"] == []
     assert verify_bundle(audited.bundle).ok
     page = (audited.out / "internal" / "internal.html").read_text(encoding="utf-8")
-    assert (
-        "Statistical audits on simulated rows" in page
-        and "found nothing that speaks against the claim" in page
-    )
+    assert "Statistical audits on simulated rows" in page
+    assert "found nothing that speaks against the claim" in page
 
 
 @pytest.mark.slow
@@ -91,11 +85,9 @@ def test_no_budget_is_spent_and_no_row_read_without_rows(
 def test_an_audit_on_real_rows_stays_inside(tiny: Any) -> None:
     tiny.write()
     record, path = plan.audit(tiny.spec, rows="real", out=tiny.out, pairs=1)
-    assert (
-        path == tiny.out / CONFIDENTIAL_FILE
-        and record.rows == "real"
-        and not (tiny.out / PUBLIC_FILE).exists()
-    )
+    assert path == tiny.out / CONFIDENTIAL_FILE
+    assert record.rows == "real"
+    assert not (tiny.out / PUBLIC_FILE).exists()
     release(tiny.spec, out=tiny.out)
     assert json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["audit"] is None
     assert "Statistical audits on real rows" in (tiny.out / "internal" / "internal.html").read_text(
@@ -168,12 +160,10 @@ def test_every_figure_of_an_audit_has_its_heading() -> None:
     )
     (row,) = table.rows
     told = dict(zip(table.headings, row, strict=True))
-    assert (
-        told["mechanism"] == "m"
-        and told["runs"] == "100"
-        and told["would notice"] == "half the noise: 90%"
-        and told["claim"] == "not refuted"
-    )
+    assert told["mechanism"] == "m"
+    assert told["runs"] == "100"
+    assert told["would notice"] == "half the noise: 90%"
+    assert told["claim"] == "not refuted"
 
 
 def test_every_declared_attack_is_told() -> None:

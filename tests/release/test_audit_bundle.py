@@ -83,11 +83,9 @@ def test_one_way_tables_alone_are_compared_by_their_totals() -> None:
         for _ in range(1000)
         if (n := noise_of(tables(1.0, rng, pair=False))) and n.comparisons == 4
     ]
-    assert (
-        len(shares) == 1000
-        and np.mean(shares) == pytest.approx(1, abs=0.08)
-        and np.var(shares) == pytest.approx(0.5, rel=0.25)
-    )
+    assert len(shares) == 1000
+    assert np.mean(shares) == pytest.approx(1, abs=0.08)
+    assert np.var(shares) == pytest.approx(0.5, rel=0.25)
     assert noise_of(tables(1.0, rng)[:1]) is None and noise_of([]) is None
     whole = noise_of(
         tables(1.0, rng, sigma=2.0)[4:]
@@ -112,11 +110,9 @@ def test_a_bundle_is_audited_by_whoever_holds_it(
     printed = synthdp("audit", released.bundle, "--replay", "--out", out, "--json")
     assert printed.code == 0, printed.err
     facts = json.loads(printed.out)
-    assert (
-        facts["rows"] == "none"
-        and facts["replay"]["findings"] == []
-        and facts["replay"]["pairs"] > 50
-    )
+    assert facts["rows"] == "none"
+    assert facts["replay"]["findings"] == []
+    assert facts["replay"]["pairs"] > 50
     assert "synthdp audit SPEC" in facts["not_audited"] and "verify:" in printed.err
 
 
@@ -138,15 +134,12 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(
     record, path = audit_bundle(
         released.bundle, replay_only=True, out=released.folder / "elsewhere"
     )
-    assert (
-        record == AuditRecord.model_validate_json(path.read_text())
-        and record.rows == "none"
-        and not record.refuted
-    )
+    assert record == AuditRecord.model_validate_json(path.read_text())
+    assert record.rows == "none"
+    assert not record.refuted
     assert record.tables is not None and (record.tables.tables, record.tables.comparisons) == (6, 5)
-    assert "6 noisy tables count the same rows" in audit_markdown(
-        record
-    ) and "Nothing found speaks against the claim." in audit_markdown(record)
+    assert "6 noisy tables count the same rows" in audit_markdown(record)
+    assert "Nothing found speaks against the claim." in audit_markdown(record)
     planned = False
     with pytest.raises(OutputError, match="plans other spends here than its ledger charged"):
         audit_bundle(released.bundle, replay_only=True, out=released.folder / "elsewhere")

@@ -106,11 +106,9 @@ def test_a_value_of_the_wrong_type_is_not_quoted(
     frame = planted.assign(sex="male", joined="2021-07-13")
     frame[column] = CATEGORY  # in every row: which rows of a unit are used is drawn at random
     done = synthdp("release", tiny.write(frame, dataset=UNIT).spec, "--out", tiny.out)
-    assert (
-        done.code == 5
-        and f"'{column}'" in done.err
-        and leaks(tiny.folder, done.out, done.err) == {}
-    )
+    assert done.code == 5
+    assert f"'{column}'" in done.err
+    assert leaks(tiny.folder, done.out, done.err) == {}
 
 
 def test_a_broken_file_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: Any) -> None:
@@ -147,12 +145,10 @@ def test_a_bug_in_the_middle_is_reported_by_kind_and_place(
         tracking={"enabled": where == "training"},
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        done.code == 1
-        and "internal error" in done.err
-        and "message withheld" in done.err
-        and target[2].__name__ in done.err
-    )
+    assert done.code == 1
+    assert "internal error" in done.err
+    assert "message withheld" in done.err
+    assert target[2].__name__ in done.err
     assert leaks(tiny.folder, done.out, done.err) == {}
     assert tiny.kinds()[:2] == ["cap", "reserve"]  # what was reserved stays visible
 

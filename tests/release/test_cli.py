@@ -78,11 +78,9 @@ def test_usage_errors_exit_2_and_say_what_is_wrong(synthdp: Any, arguments: list
 def test_validate(tiny: Any, synthdp: Any) -> None:
     tiny.write()
     done = synthdp("validate", tiny.spec)
-    assert (
-        done.code == 0
-        and "valid (6 columns, epsilon 1, graph given)" in done.out
-        and done.err == ""
-    )
+    assert done.code == 0
+    assert "valid (6 columns, epsilon 1, graph given)" in done.out
+    assert done.err == ""
     assert json.loads(synthdp("validate", tiny.spec, "--json").out) == {
         "valid": True,
         "dataset": "tiny",
@@ -111,9 +109,8 @@ def test_plan_reads_no_row_and_shows_the_ledger(tiny: Any, synthdp: Any) -> None
     (tiny.folder / "table.csv").unlink()
     facts = json.loads(synthdp("plan", tiny.spec, "--json").out)
     assert facts["ledger"] == {"spent_before": 0, "spent_after": 1.0, "cap": 2.5}
-    assert [s["purpose"] for s in facts["spends"]] == ["measure", "train"] and 0.99 < facts[
-        "epsilon_spent"
-    ] <= 1.0
+    assert [s["purpose"] for s in facts["spends"]] == ["measure", "train"]
+    assert 0.99 < facts["epsilon_spent"] <= 1.0
     text = synthdp("plan", tiny.spec)
     assert text.code == 0 and "ledger: 0 spent before, 1 after, cap 2.5" in text.out
 
@@ -121,11 +118,9 @@ def test_plan_reads_no_row_and_shows_the_ledger(tiny: Any, synthdp: Any) -> None
 def test_plan_says_when_the_cap_is_used_up(released: Any, synthdp: Any) -> None:
     released.write(privacy={"epsilon": 2.0})
     done = synthdp("plan", released.spec)
-    assert (
-        done.code == 3
-        and "needs 2, 1.5 left on dataset tiny; cap 2.5" in done.err
-        and "epsilon" in done.out
-    )
+    assert done.code == 3
+    assert "needs 2, 1.5 left on dataset tiny; cap 2.5" in done.err
+    assert "epsilon" in done.out
 
 
 def test_a_plan_is_composed_without_torch(tiny: Any) -> None:
@@ -162,11 +157,9 @@ def test_init_writes_a_draft_from_the_header_alone(
     )
     assert "female" not in draft and "2020-" not in draft  # nothing from rows
     again = synthdp("init", "table.csv", "--out", "draft.yaml", "--no-ask")
-    assert (
-        again.code == 2
-        and "--force" in again.err
-        and (tiny.folder / "draft.yaml").read_text() == draft
-    )
+    assert again.code == 2
+    assert "--force" in again.err
+    assert (tiny.folder / "draft.yaml").read_text() == draft
 
 
 def test_init_names_the_file_as_the_spec_will_find_it(
@@ -189,11 +182,9 @@ def test_init_previews_a_complete_draft_without_a_row(tiny: Any, synthdp: Any) -
     facts = json.loads(
         synthdp("init", "--builtin", "pain1000", "--out", out, "--force", "--json").out
     )
-    assert (
-        facts["complete"]
-        and facts["left"] == 0
-        and all(c["levels"] == len(c["labels"]) > 1 for c in facts["columns"])
-    )
+    assert facts["complete"]
+    assert facts["left"] == 0
+    assert all(c["levels"] == len(c["labels"]) > 1 for c in facts["columns"])
     tiny.write()
     left = json.loads(
         synthdp(
@@ -219,11 +210,9 @@ def _options(command: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
 
 def test_every_command_has_json() -> None:
     found = dict(_options(get_command(app)))
-    assert (
-        len(found) >= 19
-        and "graph show" in found
-        and [c for c, options in found.items() if "--json" not in options] == []
-    )
+    assert len(found) >= 19
+    assert "graph show" in found
+    assert [c for c, options in found.items() if "--json" not in options] == []
 
 
 def test_shell_completion(tmp_path: Path) -> None:
@@ -261,11 +250,9 @@ def test_release_prints_facts_to_stdout_and_progress_to_stderr(tiny: Any, synthd
     tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 1.0}])
     done = synthdp("release", tiny.spec, "--out", tiny.out, "--json")
     facts = json.loads(done.out)
-    assert (
-        done.code == 0
-        and facts["bundle"] == str(tiny.bundle)
-        and facts["gates"] == [{"metric": "tv1_noisy", "bound": "at most 1", "passed": True}]
-    )
+    assert done.code == 0
+    assert facts["bundle"] == str(tiny.bundle)
+    assert facts["gates"] == [{"metric": "tv1_noisy", "bound": "at most 1", "passed": True}]
     assert "measure and train" in done.err and 0.99 < facts["epsilon_spent"] <= 1
     assert not {"tv1", "tv2", "tstr_auc"} & set(
         facts
@@ -285,11 +272,9 @@ def test_a_tampered_bundle_fails_verification_with_6(released: Any, synthdp: Any
 def test_budget(released: Any, synthdp: Any) -> None:
     ledger = released.folder / ".synthdp" / "ledger.db"
     text = synthdp("budget", "--ledger", ledger)
-    assert (
-        text.code == 0
-        and "tiny: epsilon 1 spent, of 2.5, 1.5 left" in text.out
-        and "settled" in text.out
-    )
+    assert text.code == 0
+    assert "tiny: epsilon 1 spent, of 2.5, 1.5 left" in text.out
+    assert "settled" in text.out
     data = json.loads(synthdp("budget", "tiny", "--ledger", ledger, "--json").out)["datasets"][0]
     assert (data["epsilon"], data["cap_epsilon"], len(data["runs"])) == (1.0, 2.5, 1)
     raised = synthdp("budget", "tiny", "--ledger", ledger, "--set-cap", "5", "1e-3")
@@ -307,11 +292,9 @@ def test_a_picture_that_cannot_be_written(released: Any, synthdp: Any) -> None:
         ["graph", "diff", released.spec, released.bundle],
     ):
         done = synthdp(*arguments, "--svg", nowhere)
-        assert (
-            done.code == 2
-            and f"cannot write {nowhere}: No such file" in done.err
-            and "another file with --svg" in done.err
-        )
+        assert done.code == 2
+        assert f"cannot write {nowhere}: No such file" in done.err
+        assert "another file with --svg" in done.err
     done = synthdp("graph", "show", released.spec, "--format", "dot", "--out", nowhere)
     assert done.code == 2 and f"cannot write {nowhere}" in done.err and "--out" in done.err
 
@@ -319,11 +302,9 @@ def test_a_picture_that_cannot_be_written(released: Any, synthdp: Any) -> None:
 def test_the_output_folder_in_place_of_its_bundle(released: Any, synthdp: Any) -> None:
     for command in ("verify", "audit"):
         done = synthdp(command, released.out)
-        assert (
-            done.code == 6
-            and "is the output folder of a release" in done.err
-            and f"did you mean {released.bundle}?" in done.err
-        )
+        assert done.code == 6
+        assert "is the output folder of a release" in done.err
+        assert f"did you mean {released.bundle}?" in done.err
         assert len(done.err.partition("synthdp: ")[2].splitlines()) == 2
 
 
@@ -423,11 +404,9 @@ def test_sample_conditions_and_writes_parquet_and_facts(released: Any, synthdp: 
         "--json",
     )
     facts = json.loads(done.out)
-    assert (
-        done.code == 0
-        and (facts["rows"], facts["given"], facts["calibrated"]) == (50, ["smoker=yes"], False)
-        and "sample:" in done.err
-    )
+    assert done.code == 0
+    assert (facts["rows"], facts["given"], facts["calibrated"]) == (50, ["smoker=yes"], False)
+    assert "sample:" in done.err
     table = pd.read_parquet(out)
     assert len(table) == 50 and set(table["smoker"]) == {"yes"} and set(table["sex"]) == {"male"}
 
@@ -449,11 +428,9 @@ def test_sample_says_what_is_wrong_before_it_draws(
     released: Any, synthdp: Any, arguments: list[str], says: tuple[str, ...]
 ) -> None:
     done = synthdp("sample", released.bundle, "--rows", "5", *arguments)
-    assert (
-        done.code == 2
-        and all(s in done.err for s in says)
-        and bool(done.out) == ("--json" in arguments)
-    )
+    assert done.code == 2
+    assert all(s in done.err for s in says)
+    assert bool(done.out) == ("--json" in arguments)
 
 
 def test_sample_of_something_else_than_a_bundle(tiny: Any, synthdp: Any) -> None:

@@ -46,12 +46,10 @@ def graph_out(tiny: Any) -> Path:
 def test_show_a_spec_a_bundle_and_a_file(released: Any, synthdp: Any) -> None:
     for source in (released.spec, released.bundle, released.bundle / "graph.json"):
         done = synthdp("graph", "show", source)
-        assert (
-            done.code == 0
-            and "6 columns, 4 arrows" in done.out
-            and "sex -> smoker" in done.out
-            and "given" in done.out
-        )
+        assert done.code == 0
+        assert "6 columns, 4 arrows" in done.out
+        assert "sex -> smoker" in done.out
+        assert "given" in done.out
     assert "8 columns, 8 arrows" in synthdp("graph", "show", DATA / "asia.bif").out
 
 
@@ -105,13 +103,11 @@ def test_files_that_are_no_graphs_exit_2_with_their_line(
 ) -> None:
     (tmp_path / name).write_text(text)
     done = synthdp("graph", "show", tmp_path / name)
-    assert (
-        done.code == 2
-        and name in done.err
-        and "hint" in done.err
-        and done.out == ""
-        and "internal" not in done.err
-    )
+    assert done.code == 2
+    assert name in done.err
+    assert "hint" in done.err
+    assert done.out == ""
+    assert "internal" not in done.err
 
 
 def test_diff(tmp_path: Path, synthdp: Any) -> None:
@@ -124,10 +120,8 @@ def test_diff(tmp_path: Path, synthdp: Any) -> None:
     )
     done = synthdp("graph", "diff", DATA / "asia.bif", other, "--svg", svg)
     assert done.code == 0 and "6 links in common, 1 added, 1 removed, 1 turned" in done.out
-    assert (
-        "asia -> tub  is now  tub -> asia" in done.out
-        and "structural Hamming distance 3, F1 of arcs 0.750" in done.out
-    )
+    assert "asia -> tub  is now  tub -> asia" in done.out
+    assert "structural Hamming distance 3, F1 of arcs 0.750" in done.out
     words = {t.text for t in ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")}
     assert {"in both", "added", "removed", "turned, as it is now"} <= words
     told = json.loads(synthdp("graph", "diff", DATA / "asia.bif", other, "--json").out)
@@ -172,26 +166,20 @@ def test_learn_spends_the_graphs_share_and_its_yaml_can_be_pasted(
 ) -> None:
     tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
     done = synthdp("graph", "learn", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 0
-        and "10 reserved (the graph's share)" in done.out
-        and "sex -> smoker" in done.out
-    )
-    assert (
-        tiny.kinds()[:2] == ["cap", "reserve"]
-        and tiny.kinds()[-1] == "settle"
-        and "charge" in tiny.kinds()
-    )
+    assert done.code == 0
+    assert "10 reserved (the graph's share)" in done.out
+    assert "sex -> smoker" in done.out
+    assert tiny.kinds()[:2] == ["cap", "reserve"]
+    assert tiny.kinds()[-1] == "settle"
+    assert "charge" in tiny.kinds()
     entries = tiny.ledger.entries()
     reserved = next(e.body for e in entries if e.kind == "reserve")
     events = [event_from_json(e.body["event"]) for e in entries if e.kind == "charge"]
     spent = accounting.epsilon(events, delta=reserved["delta"], adjacency="add_remove")
     assert (reserved["epsilon"], reserved["delta"]) == (10.0, 5e-6) and 9 < spent <= 10
     written = json.loads((graph_out / "graph.json").read_text())
-    assert (
-        written["privacy"]["epsilon_spent"] == pytest.approx(spent)
-        and not (graph_out / ".run").exists()
-    )
+    assert written["privacy"]["epsilon_spent"] == pytest.approx(spent)
+    assert not (graph_out / ".run").exists()
     assert written["privacy"]["ledger_entries"] == [e.hash for e in entries if e.kind == "charge"]
     ElementTree.parse(graph_out / "graph.svg")
     section = yaml.safe_load((graph_out / "graph.yaml").read_text())["graph"]
@@ -212,10 +200,8 @@ def test_validate_prints_every_claim_with_what_it_could_have_seen(
     told = json.loads(done.out)
     assert done.code == 0 and told["folder"] == str(graph_out) and told["refused"] is False
     found = {(f["x"], f["y"]): f for f in told["validation"]["findings"]}
-    assert (
-        found["sex", "smoker"]["status"] == "supported"
-        and found["sex", "smoker"]["smallest_detectable_effect"] is not None
-    )
+    assert found["sex", "smoker"]["status"] == "supported"
+    assert found["sex", "smoker"]["smallest_detectable_effect"] is not None
     assert json.loads((graph_out / "graph.json").read_text())["validation"] == told["validation"]
     text = synthdp("graph", "validate", tiny.spec, "--out", graph_out).out
     assert "supported   sex -> smoker" in text and "smallest detectable 0." in text
@@ -229,11 +215,9 @@ def test_a_refuted_graph_exits_4_where_the_spec_says_fail(
         privacy=STRONG,
     )
     done = synthdp("graph", "validate", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 4
-        and "refuted by the noisy tables: sex independent of smoker" in done.err
-        and "is spent, and another run pays again" in done.err
-    )
+    assert done.code == 4
+    assert "refuted by the noisy tables: sex independent of smoker" in done.err
+    assert "is spent, and another run pays again" in done.err
     assert tiny.kinds()[-1] == "settle"
     found = json.loads((graph_out / "graph.json").read_text())["validation"]
     assert found["counts"]["independence"]["refuted"] >= 1
@@ -241,11 +225,9 @@ def test_a_refuted_graph_exits_4_where_the_spec_says_fail(
 
 def test_another_mode_is_refused_and_nothing_is_spent(tiny: Any, synthdp: Any) -> None:
     done = synthdp("graph", "learn", tiny.write().spec)
-    assert (
-        done.code == 2
-        and "graph.mode: got given; `synthdp graph learn` needs learn" in done.err
-        and tiny.kinds() == []
-    )
+    assert done.code == 2
+    assert "graph.mode: got given; `synthdp graph learn` needs learn" in done.err
+    assert tiny.kinds() == []
 
 
 def test_an_exhausted_cap_is_refused_before_anything_is_read(
@@ -260,12 +242,10 @@ def test_an_exhausted_cap_is_refused_before_anything_is_read(
     assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 0
     before = tiny.kinds()
     done = synthdp("graph", "validate", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 3
-        and "needs 1.6, 0.4 left" in done.err
-        and tiny.kinds() == before
-        and not (graph_out / ".run").exists()
-    )
+    assert done.code == 3
+    assert "needs 1.6, 0.4 left" in done.err
+    assert tiny.kinds() == before
+    assert not (graph_out / ".run").exists()
 
 
 def test_an_interrupted_run_goes_on_under_its_reservation(
@@ -295,34 +275,26 @@ def test_an_interrupted_run_goes_on_under_its_reservation(
     tiny.write(graph=modes["validate"]["graph"], privacy=STRONG)
     before = tiny.kinds()
     done = synthdp("graph", "validate", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 0
-        and tiny.kinds() == before
-        and (graph_out / "graph.json").is_file()
-        and not (graph_out / ".run").exists()
-    )
+    assert done.code == 0
+    assert tiny.kinds() == before
+    assert (graph_out / "graph.json").is_file()
+    assert not (graph_out / ".run").exists()
 
 
 def test_orient_spends_the_graphs_share_on_one_pair(
     tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path
 ) -> None:
     tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
-    assert (
-        synthdp("graph", "orient", tiny.spec, "sex", "weight", "--out", graph_out).code != 0
-        and tiny.kinds() == []
-    )
+    assert synthdp("graph", "orient", tiny.spec, "sex", "weight", "--out", graph_out).code != 0
+    assert tiny.kinds() == []
     done = synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out, "--json")
     told = json.loads(done.out)
-    assert (
-        done.code == 0
-        and {told["cause"], told["effect"]} == {"visits", "weight"}
-        and 0.5 <= told["probability"] <= 1
-    )
-    assert (
-        tiny.kinds() == ["cap", "reserve", "charge", "settle"]
-        and 9 < told["epsilon_spent"] <= 10
-        and not (graph_out / ".run").exists()
-    )
+    assert done.code == 0
+    assert {told["cause"], told["effect"]} == {"visits", "weight"}
+    assert 0.5 <= told["probability"] <= 1
+    assert tiny.kinds() == ["cap", "reserve", "charge", "settle"]
+    assert 9 < told["epsilon_spent"] <= 10
+    assert not (graph_out / ".run").exists()
 
 
 def test_resume_refuses_a_graph_run(
@@ -339,18 +311,14 @@ def test_resume_refuses_a_graph_run(
         assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 130
     before = tiny.kinds()
     done = synthdp("resume", graph_out)
-    assert (
-        done.code == 2
-        and "holds an interrupted `synthdp graph validate`" in done.err
-        and tiny.kinds() == before
-    )
+    assert done.code == 2
+    assert "holds an interrupted `synthdp graph validate`" in done.err
+    assert tiny.kinds() == before
     assert f"`synthdp graph validate`, given as before with --out {graph_out}" in done.err
     hint = synthdp("release", tiny.spec, "--out", graph_out)
-    assert (
-        hint.code == 2
-        and "`synthdp graph validate`, given as before" in hint.err
-        and "synthdp resume" not in hint.err
-    )
+    assert hint.code == 2
+    assert "`synthdp graph validate`, given as before" in hint.err
+    assert "synthdp resume" not in hint.err
 
 
 def test_a_graph_run_that_reserved_nothing_yet_is_no_release_either(
@@ -391,10 +359,8 @@ def test_one_graph_command_does_not_answer_for_another(
         )
     before = tiny.kinds()
     other = synthdp("graph", "orient", tiny.spec, "weight", "joined", "--out", graph_out)
-    assert (
-        other.code == 2
-        and "holds an interrupted `synthdp graph orient visits weight --score table`" in other.err
-    )
+    assert other.code == 2
+    assert "holds an interrupted `synthdp graph orient visits weight --score table`" in other.err
     assert tiny.kinds() == before
     assert synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out).code == 0
 
@@ -448,9 +414,7 @@ def test_a_folder_with_an_interrupted_release_is_left_alone(
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
     before = tiny.kinds()
     done = synthdp("graph", "validate", tiny.spec, "--out", tiny.out)
-    assert (
-        done.code == 2
-        and "holds an interrupted `synthdp release`" in done.err
-        and "synthdp resume" in done.err
-        and tiny.kinds() == before
-    )
+    assert done.code == 2
+    assert "holds an interrupted `synthdp release`" in done.err
+    assert "synthdp resume" in done.err
+    assert tiny.kinds() == before

@@ -116,13 +116,10 @@ def test_scores_are_charged_before_rows_are_looked_at_and_once(made: Made) -> No
     assert [e.body["purpose"] for e in charged] == ["measure", "train", "scores"]
     facts = made.certificate
     assert [p["purpose"] for p in facts["purposes"]] == ["measure", "train", "scores"]
-    assert (
-        facts["planned"][-1]["event"] == charged[-1].body["event"]
-        and charged[-1].body["event"]["count"] == 3
-    )
-    assert made.outcome is not None and facts["epsilon"] == pytest.approx(
-        made.outcome.job.plan.epsilon_spent
-    )
+    assert facts["planned"][-1]["event"] == charged[-1].body["event"]
+    assert charged[-1].body["event"]["count"] == 3
+    assert made.outcome is not None
+    assert facts["epsilon"] == pytest.approx(made.outcome.job.plan.epsilon_spent)
     assert 0.98 < facts["epsilon"] <= 1 and 0 < facts["purposes"][-1]["epsilon"] < 0.9
 
 
@@ -138,26 +135,21 @@ def test_what_is_published_is_what_was_paid_for_in_every_place(made: Made) -> No
     paid = {r["file"]: r["receipts"] for r in facts["released"]}
     assert all(facts["charges"][-1]["entry"] in paid[name] for name in SCORED_FILES)
     for score in facts["scores"]:
-        assert (
-            score["low"] <= score["value"] <= score["high"] and score["high"] - score["low"] > 0.05
-        )
+        assert score["low"] <= score["value"] <= score["high"]
+        assert score["high"] - score["low"] > 0.05
         for name in ("DATACARD.md", "privacy/certificate.md"):
-            assert f"{score['value']:.4f}" in made.text(
-                name
-            ) and f"{score['low']:.4f} to {score['high']:.4f}" in made.text(name)
+            assert f"{score['value']:.4f}" in made.text(name)
+            assert f"{score['low']:.4f} to {score['high']:.4f}" in made.text(name)
     report = made.text("report.html")
-    assert (
-        "Scores on real rows, with noise that was paid for" in report
-        and "can only be measured on real rows" not in report
-    )
+    assert "Scores on real rows, with noise that was paid for" in report
+    assert "can only be measured on real rows" not in report
     assert f"{facts['scores'][2]['counts'][0]}, {facts['scores'][2]['counts'][1]}" in report
     assert (
         "`tv2_dp` at most 0.9: on released scores alone, so that it is inside the guarantee"
         in made.text("privacy/certificate.md")
     )
-    assert (
-        made.outcome is not None and made.outcome.metrics["tv2_dp"] == facts["scores"][1]["value"]
-    )
+    assert made.outcome is not None
+    assert made.outcome.metrics["tv2_dp"] == facts["scores"][1]["value"]
 
 
 def test_nothing_exact_goes_with_them(made: Made) -> None:
@@ -196,7 +188,8 @@ def test_nothing_exact_goes_with_them(made: Made) -> None:
 def test_a_run_that_goes_on_publishes_the_table_that_was_scored(tmp_path: Path) -> None:
     """Although it drew another; and it does not look again."""
     made = make(tmp_path, interrupted=True)
-    assert len(made.seen) == 1 and made.tiny.kinds() == [
+    assert len(made.seen) == 1
+    assert made.tiny.kinds() == [
         "cap",
         "reserve",
         "charge",
@@ -204,10 +197,8 @@ def test_a_run_that_goes_on_publishes_the_table_that_was_scored(tmp_path: Path) 
         "charge",
         "settle",
     ]
-    assert (
-        made.certificate["scores"][0]["counts"] == made.seen[0].misplaced[:1].tolist()
-        and verify_bundle(made.tiny.bundle).ok
-    )
+    assert made.certificate["scores"][0]["counts"] == made.seen[0].misplaced[:1].tolist()
+    assert verify_bundle(made.tiny.bundle).ok
     spec = load_spec(made.tiny.spec)
     domain = Domain.from_spec(spec.columns)
     frame = pd.read_csv(
@@ -267,11 +258,9 @@ def test_a_lie_about_them_does_not_verify(made: Made) -> None:
 def test_without_charged_there_is_nothing_of_it(one_release: Path) -> None:
     bundle = one_release / "out" / "bundle"
     facts = json.loads((bundle / "privacy" / "certificate.json").read_text())
-    assert (
-        facts["scores"] == []
-        and facts["charged_gates"] == []
-        and [p["purpose"] for p in facts["planned"]] == ["measure", "train"]
-    )
+    assert facts["scores"] == []
+    assert facts["charged_gates"] == []
+    assert [p["purpose"] for p in facts["planned"]] == ["measure", "train"]
     for name, words in (
         ("DATACARD.md", "## Quality"),
         ("privacy/certificate.md", "Scores on real rows"),

@@ -188,10 +188,8 @@ def test_equal_totals_are_no_proof_where_whole_numbers_are_equal_by_chance(sigma
     """
     rng = np.random.default_rng(4)
     found = [n for _ in range(500) if (n := noise_of(noise(rng, sigma, 1.0), false_alarms=0.1))]
-    assert (
-        len(found) == 500
-        and max(sum(n.too_little for n in found), sum(n.too_much for n in found)) <= 60
-    )
+    assert len(found) == 500
+    assert max(sum(n.too_little for n in found), sum(n.too_much for n in found)) <= 60
 
 
 def test_what_is_without_noise_is_seen_where_it_can_be() -> None:

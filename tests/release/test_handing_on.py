@@ -94,11 +94,9 @@ def test_fitted_rows_teach_and_held_out_rows_judge(
         heard["codes"], (rows.codes[10:], rows.codes[:10], drawn), strict=True
     ):
         np.testing.assert_array_equal(found, wanted)
-    assert (
-        heard["synthetic"] is synthetic
-        and heard["settings"] == loaded.evaluation
-        and heard["graph"] is graph
-    )
+    assert heard["synthetic"] is synthetic
+    assert heard["settings"] == loaded.evaluation
+    assert heard["graph"] is graph
 
 
 def test_the_attack_is_on_the_rows_that_were_fitted(
@@ -335,11 +333,9 @@ def test_the_steward_reads_of_each_gate_what_was_decided(
         ("tv1_noisy", 0.25, False, False),
         ("tv1", None, False, True),
     ]
-    assert (
-        told.tv1_noisy == 0.25
-        and told.misfits == {"sex": {"outside": 17}}
-        and told.evaluation is told.attack is None
-    )
+    assert told.tv1_noisy == 0.25
+    assert told.misfits == {"sex": {"outside": 17}}
+    assert told.evaluation is told.attack is None
 
 
 # --- the steward's own ---
@@ -396,4 +392,5 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
         again.plan,
         again.out,
         again.domain,
-    ) and again.folder is held
+    )
+    assert again.folder is held

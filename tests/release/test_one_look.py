@@ -86,12 +86,11 @@ def test_of_copies_of_a_run_one_is_finished_and_the_others_are_refused(
     assert synthdp("resume", interrupted.out).code == 0
     for other in copies:
         refused = synthdp("resume", other)
-        assert (
-            refused.code == 2
-            and "an older copy is refused" in refused.err
-            and not (other / "bundle").exists()
-        )
-    assert verify_bundle(interrupted.bundle).ok and interrupted.kinds() == [
+        assert refused.code == 2
+        assert "an older copy is refused" in refused.err
+        assert not (other / "bundle").exists()
+    assert verify_bundle(interrupted.bundle).ok
+    assert interrupted.kinds() == [
         "cap",
         "reserve",
         "charge",
@@ -120,12 +119,10 @@ def test_a_value_whose_file_is_gone_is_not_looked_at_again(
     (value,) = interrupted.out.glob(".run/*/measure.*.safetensors")
     value.unlink()
     refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 2
-        and "an older copy is refused" in refused.err
-        and "backup" not in refused.err
-        and looks == []
-    )
+    assert refused.code == 2
+    assert "an older copy is refused" in refused.err
+    assert "backup" not in refused.err
+    assert looks == []
 
 
 def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
@@ -137,11 +134,9 @@ def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
     backup.rename(interrupted.out)
     before = interrupted.kinds()
     refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 2
-        and "train of the interrupted run is missing" in refused.err
-        and interrupted.kinds() == before
-    )
+    assert refused.code == 2
+    assert "train of the interrupted run is missing" in refused.err
+    assert interrupted.kinds() == before
 
 
 # --- a run that another one takes ---
@@ -174,15 +169,12 @@ def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str
             else [*command.split(), interrupted.spec, "--out", interrupted.out]
         )
         refused = synthdp(*arguments)
+        assert refused.code == 3
         assert (
-            refused.code == 3
-            and f"another release is running in {interrupted.out} (process {holder.pid})"
-            in refused.err
+            f"another release is running in {interrupted.out} (process {holder.pid})" in refused.err
         )
-        assert (
-            "--force" not in refused.err
-            and sorted(p.name for p in interrupted.out.rglob("*")) == before
-        )
+        assert "--force" not in refused.err
+        assert sorted(p.name for p in interrupted.out.rglob("*")) == before
         holder.kill()
     assert synthdp("resume", interrupted.out).code == 0
 
@@ -295,10 +287,8 @@ def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(
         tiny.release(reporter=Reporter(KilledInTraining()))
     state = json.loads((tiny.out / ".run" / "state.json").read_text())
     reserved = next(e.body for e in tiny.ledger.entries() if e.kind == "reserve")
-    assert (
-        state["spec_text"] == text
-        and reserved["spec_sha256"] == hashlib.sha256(text.encode()).hexdigest()
-    )
+    assert state["spec_text"] == text
+    assert reserved["spec_sha256"] == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(
@@ -307,11 +297,9 @@ def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(
     before = len(interrupted.ledger.entries())
     monkeypatch.setattr(ReleasePlan, "digest", "another")
     refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 3
-        and "was planned otherwise" in refused.err
-        and len(interrupted.ledger.entries()) == before
-    )
+    assert refused.code == 3
+    assert "was planned otherwise" in refused.err
+    assert len(interrupted.ledger.entries()) == before
 
 
 # --- a ledger that forgot ---
@@ -324,10 +312,8 @@ def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(
     shutil.rmtree(released.folder / ".synthdp")
     out = released.out if where == "its own folder" else released.out.with_name("another")
     refused = synthdp("release", released.spec, "--out", out, "--force")
-    assert (
-        refused.code == 3
-        and "published a release of dataset 'tiny' that the ledger does not know" in refused.err
-    )
+    assert refused.code == 3
+    assert "published a release of dataset 'tiny' that the ledger does not know" in refused.err
     assert verify_bundle(released.bundle).ok and released.kinds() == []
 
 
@@ -339,11 +325,9 @@ def test_a_run_is_not_paid_anew_in_an_empty_ledger(interrupted: Any, synthdp: An
     assert synthdp("resume", interrupted.out).code == 3
     Ledger(f"sqlite:///{interrupted.folder / '.synthdp' / 'ledger.db'}")
     refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 3
-        and "it was deleted or set back" in refused.err
-        and interrupted.kinds() == []
-    )
+    assert refused.code == 3
+    assert "it was deleted or set back" in refused.err
+    assert interrupted.kinds() == []
 
 
 def test_plan_holds_the_ledger_against_the_bundles_at_hand(
@@ -355,11 +339,9 @@ def test_plan_holds_the_ledger_against_the_bundles_at_hand(
     assert synthdp("plan", released.spec).code == 0
     shutil.rmtree(released.folder / ".synthdp")
     refused = synthdp("plan", released.spec)
-    assert (
-        refused.code == 3
-        and "more was spent than it says" in refused.err
-        and not (released.folder / ".synthdp").exists()
-    )
+    assert refused.code == 3
+    assert "more was spent than it says" in refused.err
+    assert not (released.folder / ".synthdp").exists()
 
 
 def test_the_same_columns_under_another_id_are_told(released: Any, synthdp: Any) -> None:

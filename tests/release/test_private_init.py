@@ -347,11 +347,9 @@ def test_a_release_is_refused_where_the_ledger_lacks_the_search(
     draft["dataset"]["source"]["path"] = "../clinic.csv"
     Path("elsewhere/draft.yaml").write_text(yaml.safe_dump(draft))
     done = synthdp("release", "elsewhere/draft.yaml")
-    assert (
-        done.code == 3
-        and "holds no such reservation" in done.err
-        and "nothing was spent" in done.err
-    )
+    assert done.code == 3
+    assert "holds no such reservation" in done.err
+    assert "nothing was spent" in done.err
     draft["dataset"]["domain_from"]["epsilon"] = 0.1
     Path("draft.yaml").write_text(yaml.safe_dump(draft))
     assert synthdp("plan", "draft.yaml").code == 3

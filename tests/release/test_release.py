@@ -65,9 +65,8 @@ def test_each_graph_mode_gives_a_valid_bundle_whose_ledger_is_the_calls_one_to_o
 ) -> None:
     outcome = tiny.write(**modes[mode]).release()
     assert outcome.bundle == tiny.bundle and verify_bundle(tiny.bundle).ok
-    assert (tiny.out / "internal" / "internal.html").is_file() and (
-        tiny.out / "internal" / "internal.json"
-    ).is_file()
+    assert (tiny.out / "internal" / "internal.html").is_file()
+    assert (tiny.out / "internal" / "internal.json").is_file()
     assert not (tiny.out / ".run").exists()
 
     entries = tiny.ledger.entries()
@@ -106,15 +105,11 @@ def test_the_table_has_the_specs_rows_columns_types_and_domain(tiny: Any) -> Non
     assert list(drawn) == ["sex", "grade", "smoker", "visits", "weight", "joined"]
     assert set(drawn["sex"]) <= {"female", "male"} and set(drawn["smoker"]) <= {"never", "yes"}
     assert set(drawn["grade"]) <= {"low", "middle", "high", ""} and "" in set(drawn["grade"])
-    assert (
-        drawn["visits"].str.fullmatch(r"\d+").all()
-        and drawn["visits"].astype(int).between(0, 20).all()
-    )
+    assert drawn["visits"].str.fullmatch(r"\d+").all()
+    assert drawn["visits"].astype(int).between(0, 20).all()
     assert (drawn["visits"] == "0").mean() > 0.2  # zero inflation is kept
-    assert (
-        drawn["weight"].str.fullmatch(r"\d+\.\d").all()
-        and drawn["weight"].astype(float).between(40, 120).all()
-    )
+    assert drawn["weight"].str.fullmatch(r"\d+\.\d").all()
+    assert drawn["weight"].astype(float).between(40, 120).all()
     assert (
         pd.to_datetime(drawn["joined"], format="%Y-%m-%d").between("2020-01-01", "2023-12-31").all()
     )
@@ -194,9 +189,8 @@ def test_an_id_unit_bounds_its_rows_and_charges_for_them(
     ).release()
     assert verify_bundle(tiny.bundle).ok
     assert "patient" not in (tiny.bundle / "synthetic.csv").read_text()
-    assert {part["of"]["sensitivity"] for part in calls[0][1]["of"]} == {2} and calls[1][1]["of"][
-        "event"
-    ] == "mixture_of_gaussians"
+    assert {part["of"]["sensitivity"] for part in calls[0][1]["of"]} == {2}
+    assert calls[1][1]["of"]["event"] == "mixture_of_gaussians"
     measured = json.loads((tiny.bundle / "marginals.json").read_text())
     total = np.mean([np.sum(t["counts"]) for t in measured["tables"]])
     assert total < 200  # at most 100 rows are used (80 expected in the fit), of 400
@@ -257,10 +251,8 @@ def test_a_failing_gate_withholds_the_bundle_and_the_budget_is_spent(
     tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}])
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 4
-    assert (
-        "the bundle is withheld: tv1_noisy: needs at most 0" in done.err
-        and "epsilon 1 at delta 1e-05 is spent, and another release pays again" in done.err
-    )
+    assert "the bundle is withheld: tv1_noisy: needs at most 0" in done.err
+    assert "epsilon 1 at delta 1e-05 is spent, and another release pays again" in done.err
     assert "gate tv1_noisy at most 0: FAILED" in done.out and "bundle  withheld" in done.out
     assert not tiny.bundle.exists() and not (tiny.out / ".run").exists()
     assert "tv1_noisy" in (tiny.out / "internal" / "internal.html").read_text()
@@ -271,21 +263,17 @@ def test_a_failing_gate_leaves_the_bundle_of_an_earlier_release_alone(tiny: Any)
     earlier = tiny.write().release().job.folder.run
     outcome = tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}]).release(force=True)
     assert outcome.bundle is None
-    assert (
-        json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"] == earlier
-        and verify_bundle(tiny.bundle).ok
-    )
+    assert json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"] == earlier
+    assert verify_bundle(tiny.bundle).ok
 
 
 def test_a_gate_on_real_rows_is_taken_by_name_and_certified(tiny: Any, synthdp: Any) -> None:
     gate = {"metric": "tv1", "at_most": 0.9}
     tiny.write(gates=[gate])
     refused = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        refused.code == 2
-        and "outside_guarantee: true" in refused.err
-        and not (tiny.folder / ".synthdp").exists()
-    )
+    assert refused.code == 2
+    assert "outside_guarantee: true" in refused.err
+    assert not (tiny.folder / ".synthdp").exists()
     assert tiny.write(gates=[gate | {"outside_guarantee": True}]).release().bundle == tiny.bundle
     assert verify_bundle(tiny.bundle).ok
     certificate = (tiny.bundle / "privacy" / "certificate.md").read_text()
@@ -348,11 +336,9 @@ def test_a_refuted_graph_withholds_when_the_spec_says_so(
         "settle",
     ]  # measured, tested twice, never trained
     page = (tiny.out / "internal" / "internal.html").read_text()
-    assert (
-        "Withheld: 1 of 1 gates failed" in page
-        and "sex independent of smoker" in page
-        and "smallest detectable effect" in page
-    )
+    assert "Withheld: 1 of 1 gates failed" in page
+    assert "sex independent of smoker" in page
+    assert "smallest detectable effect" in page
     told = json.loads((tiny.out / "internal" / "internal.json").read_text())
     assert told["withheld"] and [(s["purpose"], s["used"]) for s in told["budget"]["steps"]] == [
         ("measure", True),
@@ -377,10 +363,8 @@ def test_a_validated_graph_is_told_everywhere(tiny: Any) -> None:
     ).release()
     published = json.loads((tiny.bundle / "graph.json").read_text())
     found = {(f["x"], f["y"]): f for f in published["validation"]["findings"]}
-    assert (
-        found["sex", "smoker"]["status"] == "supported"
-        and found["sex", "smoker"]["smallest_detectable_effect"] < 0.5
-    )
+    assert found["sex", "smoker"]["status"] == "supported"
+    assert found["sex", "smoker"]["smallest_detectable_effect"] < 0.5
     assert {(e["from"], e["to"]): e["provenance"] for e in published["edges"]}[
         "sex", "smoker"
     ] == "supported"
@@ -392,9 +376,8 @@ def test_a_validated_graph_is_told_everywhere(tiny: Any) -> None:
     client = MlflowClient(f"sqlite:///{tiny.folder / 'mlflow.db'}")
     run = client.search_runs([e.experiment_id for e in client.search_experiments()])[0]
     counts = published["validation"]["counts"]
-    assert {k: run.data.metrics[f"edges_{k}"] for k in counts["arrow"]} == counts[
-        "arrow"
-    ] and counts["arrow"]["supported"] >= 1
+    assert {k: run.data.metrics[f"edges_{k}"] for k in counts["arrow"]} == counts["arrow"]
+    assert counts["arrow"]["supported"] >= 1
     assert {k: run.data.metrics[f"independences_{k}"] for k in counts["independence"]} == counts[
         "independence"
     ]
@@ -664,9 +647,8 @@ def test_the_long_stages_of_a_release_name_their_steps(one_release: Path) -> Non
         "drawing what comes last",
     ]
     for steps in (judged, heard["bundle"], heard["report"]):
-        assert [done for done, _, _ in steps] == list(range(len(steps))) and {
-            total for _, total, _ in steps
-        } == {len(steps)}
+        assert [done for done, _, _ in steps] == list(range(len(steps)))
+        assert {total for _, total, _ in steps} == {len(steps)}
 
 
 def test_reviewers_get_all_of_a_bundle_but_rows(released: Any) -> None:

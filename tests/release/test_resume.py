@@ -213,11 +213,9 @@ def test_a_paid_run_is_not_dropped_without_force(tiny: Any, synthdp: Any) -> Non
     with pytest.raises(KeyboardInterrupt):
         tiny.release(reporter=Reporter(InterruptedAt(TRAIN, 7)))
     refused = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        refused.code == 2
-        and "synthdp resume" in refused.err
-        and "what it reserved stays spent" in refused.err
-    )
+    assert refused.code == 2
+    assert "synthdp resume" in refused.err
+    assert "what it reserved stays spent" in refused.err
     assert tiny.kinds().count("reserve") == 1
     assert synthdp("release", tiny.spec, "--out", tiny.out, "--force").code == 0
     assert tiny.kinds().count("reserve") == 2  # dropping it does not give the budget back

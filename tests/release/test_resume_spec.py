@@ -99,24 +99,17 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
         patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
         tiny = write(constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
         failed = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        failed.code == 4
-        and "the hardest, 'seen + left < 2 or smoker'" in failed.err
-        and not attacked
-    )
-    assert (
-        "epsilon 1 at delta 1e-05 stays spent" in failed.err
-        and f"synthdp resume {tiny.out} --spec NEW" in failed.err
-    )
+    assert failed.code == 4
+    assert "the hardest, 'seen + left < 2 or smoker'" in failed.err
+    assert not attacked
+    assert "epsilon 1 at delta 1e-05 stays spent" in failed.err
+    assert f"synthdp resume {tiny.out} --spec NEW" in failed.err
     before = list(steps)
     assert len(before) == 20
     new = other(tiny, constraints=["seen < 20"], attacks={"membership": {"enabled": False}})
     refused = synthdp("resume", tiny.out, "--spec", new)
-    assert (
-        refused.code == 2
-        and "attacks.membership.enabled: is false, and the run was paid for with true"
-        in refused.err
-    )
+    assert refused.code == 2
+    assert "attacks.membership.enabled: is false, and the run was paid for with true" in refused.err
     both = {"type": "integer", "lower": 0, "upper": 40, "derived": "seen + left"}
     new = other(
         tiny, constraints=["seen < 20", "both < 30"], sampling={"rows": 99}, columns={"both": both}
@@ -127,11 +120,9 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "amend", "settle"]
     assert verify_bundle(tiny.bundle).ok
     table = pd.read_csv(tiny.bundle / "synthetic.csv")
-    assert (
-        len(table) == 99
-        and (table["seen"] < 20).all()
-        and (table["both"] == table["seen"] + table["left"]).all()
-    )
+    assert len(table) == 99
+    assert (table["seen"] < 20).all()
+    assert (table["both"] == table["seen"] + table["left"]).all()
     assert (
         "in: constraints, derived columns, sampling."
         in (tiny.bundle / "privacy" / "certificate.md").read_text()
@@ -161,11 +152,9 @@ def test_what_was_paid_for_cannot_be_changed_and_every_such_field_is_told(
         "gates on real rows: is",
         "dataset.id: is 'else', and the run was paid for with 'tiny'",
     ]
-    assert (
-        all(text in refused.err for text in told)
-        and "6 mistakes" in refused.err
-        and "constraints:" not in refused.err
-    )
+    assert all(text in refused.err for text in told)
+    assert "6 mistakes" in refused.err
+    assert "constraints:" not in refused.err
     line = next(
         i for i, text in enumerate(new.read_text().splitlines(), start=1) if "epsilon: 0.5" in text
     )
