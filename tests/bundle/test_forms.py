@@ -24,7 +24,6 @@ import pytest
 import yaml
 
 from synthdp.bundle import table_files
-from synthdp.bundle.derived import sha256
 from synthdp.bundle.descriptions import DATACARD, front_matter
 from synthdp.bundle.table_files import (
     CROISSANT,
@@ -34,28 +33,11 @@ from synthdp.bundle.table_files import (
     row_groups,
     write_parquet,
 )
-from synthdp.bundle.write import write_bundle
-from synthdp.files import SUMS
 from synthdp.spec.load.loader import parse_spec
-from synthdp.verify.checks import inspect_bundle
 from tests.builders import lacks_r
+from tests.bundle.conftest import edit_json, problems, written
 
 AWKWARD = ['"', "a,b", "é \\" + " '", " x", "no", "NA", "1_000", "x;y"]
-
-
-@pytest.fixture
-def bundle(made: Path, tmp_path: Path) -> Path:
-    """A copy to spoil."""
-    return Path(shutil.copytree(made, tmp_path / "copy"))
-
-
-def problems(bundle: Path) -> str:
-    """With fitting checksums, as a forger would write them."""
-    lines = (bundle / SUMS).read_text().splitlines()
-    (bundle / SUMS).write_text(
-        "".join(f"{sha256(bundle / line[66:])}  {line[66:]}\n" for line in lines)
-    )
-    return "\n".join(inspect_bundle(bundle).problems)
 
 
 def snippets(bundle: Path, language: str) -> list[str]:
@@ -233,23 +215,11 @@ class TestVerify:
         found = self.spoil(bundle, lambda t: t.replace_schema_metadata({"author": "someone else"}))
         assert "synthetic.parquet: its columns and types are not the spec's" in found
 
-    def test_other_texts(self, bundle: Path) -> None:
-        for name, old, new in [
-            (DATACARD, "decisions about a person", "decisions"),
-            (CROISSANT, "may be missing", "is never missing"),
-        ]:
-            text = (bundle / name).read_text()
-            assert old in text
-            (bundle / name).write_text(text.replace(old, new, 1))
-        found = problems(bundle)
-        assert f"{DATACARD}: does not say what" in found
-        assert f"{CROISSANT}: does not describe the table" in found
-
     def test_parquet_without_receipt(self, bundle: Path) -> None:
-        path = bundle / "privacy/certificate.json"
-        content = json.loads(path.read_text())
-        content["released"] = [r for r in content["released"] if r["file"] != PARQUET_NAME]
-        path.write_text(json.dumps(content))
+        def without(facts: Any) -> None:
+            facts["released"] = [r for r in facts["released"] if r["file"] != PARQUET_NAME]
+
+        edit_json(bundle / "privacy/certificate.json", without)
         assert "synthetic.parquet has no receipt" in problems(bundle)
 
 
@@ -417,10 +387,7 @@ def test_words_of_the_publisher_draw_nothing(
     text = spec_text.replace(
         "Visits to a clinic.", '"# Guarantee\\n\\n<b>none</b> [x](http://y) | a"'
     ).replace("unit: kg", 'unit: "a|b"')
-    made = build(tmp_path, text)
-    card = (
-        write_bundle(tmp_path / "bundle", made.content, ledger=made.ledger, force=False) / DATACARD
-    ).read_text()
+    card = (written(build(tmp_path, text)) / DATACARD).read_text()
     assert "\n# Guarantee" not in card
     assert "<b>" not in card
     assert r"\[x\](http" in card

@@ -30,8 +30,7 @@ from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import score_problems
 from tests.chance import seeded
-from tests.release.conftest import Tiny
-from tests.release.test_resume import InterruptedAt
+from tests.release.conftest import InterruptedAt, Tiny
 
 pytestmark = pytest.mark.check
 
@@ -93,7 +92,7 @@ def make(folder: Path, *, interrupted: bool) -> Made:
         patch.setattr(ScoreCounts, "run", run)
         if interrupted:
             with pytest.raises(KeyboardInterrupt):
-                made.tiny.release(reporter=Reporter(InterruptedAt("bundle", None)))
+                made.tiny.release(reporter=Reporter(InterruptedAt("bundle")))
         made.outcome = resume(made.tiny.out) if interrupted else made.tiny.release()
     return made
 
@@ -105,7 +104,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def test_the_look_for_scores_is_a_stage_of_its_own_and_nothing_pays_before_it(tiny: Tiny) -> None:
     with pytest.raises(KeyboardInterrupt):
-        tiny.write(**CHARGED).release(reporter=Reporter(InterruptedAt("pay for scores", None)))
+        tiny.write(**CHARGED).release(reporter=Reporter(InterruptedAt("pay for scores")))
     charged = [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
     assert charged == ["measure", "train"]
 

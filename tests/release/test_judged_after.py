@@ -4,8 +4,8 @@ and an error of the judging is told to the steward by its kind alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.builders import predict_spec, predict_table
-from tests.release.test_resume import InterruptedAt
+from tests.release.conftest import InterruptedAt, dying, internal, interrupt
 
 pytestmark = pytest.mark.check
 
@@ -43,19 +43,17 @@ PARTS = {
 }
 
 
-def failing(*_: object, **__: object) -> Any:
-    raise ValueError("canary-7391")
+failing = dying(partial(ValueError, "canary-7391"))
 
 
 def report_of(out: Path) -> dict[str, Any]:
     """The numbers of the internal report; its page quotes no error."""
     assert "canary" not in (out / "internal" / "internal.html").read_text()
-    found: dict[str, Any] = json.loads((out / "internal" / "internal.json").read_text())
-    return found
+    return internal(out)
 
 
-def test_the_bundle_is_there_before_rows_are_judged(
-    tiny: Any, monkeypatch: pytest.MonkeyPatch
+def test_the_bundle_is_there_before_rows_are_judged_and_their_errors_change_the_report_alone(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there: list[bool] = []
     for part in PARTS:
@@ -64,18 +62,10 @@ def test_the_bundle_is_there_before_rows_are_judged(
             lambda *_, **__: there.append(tiny.bundle.is_dir()) or failing(),  # type: ignore[func-returns-value]
         )
     tiny.write(attacks=ATTACK, **ESTIMAND)
-    assert tiny.release().bundle == tiny.bundle and there == [True] * len(PARTS)
-
-
-def test_errors_of_the_judging_change_nothing_but_the_internal_report(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for part in PARTS:
-        monkeypatch.setattr(f"synthdp.release.judge.{part}", failing)
-    tiny.write(attacks=ATTACK, **ESTIMAND)
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 0 and "canary" not in done.out + done.err
-    assert "ValueError" not in done.out + done.err  # whether rows can be judged is of rows, too
+    assert done.code == 0 and there == [True] * len(PARTS)
+    for hidden in ("canary", "ValueError"):  # whether rows can be judged is of rows, too
+        assert hidden not in done.out + done.err
     assert verify_bundle(tiny.bundle).ok and not (tiny.out / ".run").exists()
     report = report_of(tiny.out)
     assert report["absent"] == dict.fromkeys(PARTS.values(), "not judged: ValueError")
@@ -159,7 +149,7 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     monkeypatch.setattr("synthdp.release.judge.attack_rows", failing)
     tiny.write(attacks=ATTACK, gates=[{"metric": "tv1_noisy", "at_most": 1}])
     with pytest.raises(KeyboardInterrupt) as stopped:
-        tiny.release(reporter=Reporter(InterruptedAt(stage, None)))
+        tiny.release(reporter=Reporter(InterruptedAt(stage)))
     note = budget_note(stopped.value) or ""
     assert f"its bundle is whole: {tiny.bundle}" in note and "synthdp resume" in note
     sums, kinds = (tiny.bundle / "SHA256SUMS").read_text(), tiny.kinds()
@@ -191,8 +181,7 @@ def test_the_published_table_is_read_as_it_was_drawn(
     monkeypatch.setattr("synthdp.release.run.draw", draw)
     both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
     tiny.write(columns={"both": both})
-    with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("report", None)))
+    interrupt(tiny, "report")
     resume(tiny.out)
     domain = Domain.from_spec(load_spec(tiny.spec).columns)
     order = list(domain.names)
