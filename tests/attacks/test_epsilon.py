@@ -12,6 +12,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
+from synthdp_attacks import AttackError
 from synthdp_attacks.epsilon import (
     Claim,
     ceiling_accuracy,
@@ -23,7 +24,6 @@ from synthdp_attacks.epsilon import (
     profile_excess,
     provable_epsilon,
 )
-from synthdp_attacks.errors import AttackError
 from synthdp_attacks.statistics import Counts, Interval
 
 

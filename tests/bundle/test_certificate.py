@@ -29,7 +29,7 @@ from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.spec.load.wording import up
-from synthdp.spec.model.dataset import DomainFrom
+from synthdp.spec.model import DomainFrom
 from synthdp.verify.checks import verify_bundle
 
 Build = Callable[..., Any]

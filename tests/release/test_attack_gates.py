@@ -13,9 +13,7 @@ import pytest
 
 from synthdp.bundle.audit_record import (
     PUBLIC_FILE,
-    AuditRecord,
     DeclaredAttack,
-    Membership,
     spends_of,
 )
 from synthdp.data.domain import Domain
@@ -23,48 +21,26 @@ from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
 from synthdp.spec.checks.budget import decidable
 from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
-from synthdp_attacks.epsilon import provable_epsilon
-from synthdp_attacks.game import GameOutcome
+from synthdp_attacks import GameOutcome, provable_epsilon
 from synthdp_attacks.report import attack_row
 from synthdp_attacks.threat import FloatArray
+from tests.builders import audit_record, declared_attack, membership
 
 pytestmark = pytest.mark.check
 
-BLACK = DeclaredAttack(
-    attack="targeted with random_forest",
-    models=20,
-    advantage=0.1,
-    lower=-0.2,
-    upper=0.4,
-    auc=0.6,
-    auc_upper=0.8,
-    epsilon_lower=0,
-    refuted=False,
-)
-WHITE = BLACK.model_copy(
-    update={
-        "attack": "elbo with lira_online",
-        "upper": 0.7,
-        "auc": 0.5,
-        "auc_upper": 0.7,
-        "epsilon_lower": 0.3,
-    }
+BLACK = declared_attack("targeted with random_forest", models=20, upper=0.4, auc_upper=0.8)
+WHITE = declared_attack(
+    "elbo with lira_online", models=20, upper=0.7, auc=0.5, auc_upper=0.7, epsilon_lower=0.3
 )
 
 
-def audited(tiny: Any, *attacks: DeclaredAttack, rows: str = "simulated") -> None:
+def audited(tiny: Any, *attacks: DeclaredAttack) -> None:
     """Leave the record of an audit that found `attacks`."""
     spec = load_spec(tiny.spec)
-    found = Membership(
-        pairs=40, advantage=0.1, lower=-0.2, upper=0.4, ceiling=0.1, refuted=False, attacks=attacks
-    )
     spends = spends_of(plan_for(spec, Domain.from_spec(spec.columns)))
-    record = AuditRecord(
-        program="synthdp 0", day="2026-01-01", rows=rows, spends=spends, membership=found
-    )  # type: ignore[arg-type]
+    record = audit_record(spends=spends, membership=membership(*attacks, pairs=40))
     path: Path = tiny.out / PUBLIC_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(record.model_dump_json(), encoding="utf-8")
@@ -120,18 +96,10 @@ def without_leak(scores: FloatArray) -> DeclaredAttack:
     then of as many with it.
     """
     row = attack_row("x", "y", GameOutcome(scores, np.repeat([False, True], len(scores) // 2)))
-    tpr = row.tpr_at[0][1]
-    found = {
-        "advantage": row.advantage.value,
-        "lower": row.advantage.lower,
-        "upper": row.advantage.upper,
-    }
-    found |= {
-        "auc": row.auc.value,
-        "auc_upper": row.auc.upper,
-        "tpr_upper": tpr.upper if tpr else None,
-    }
-    return BLACK.model_copy(update=found)
+    gap, tpr = row.advantage, row.tpr_at[0][1]
+    found = {"advantage": gap.value, "lower": gap.lower, "upper": gap.upper}
+    found |= {"auc": row.auc.value, "auc_upper": row.auc.upper}
+    return declared_attack("x with y", **found, tpr_upper=tpr.upper if tpr else None)
 
 
 @pytest.mark.parametrize("models", [12, 100, 150])
@@ -152,21 +120,12 @@ def test_a_release_without_leak_passes_the_lowest_limit_that_is_allowed(models: 
         assert LEAST <= failed <= MOST, (figure, failed)
 
 
-def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[CrossProblem]:
+def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[Any]:
     """What the spec is told of one gate, with so many test models in each world."""
     tiny.write(attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}})
-    spec = load_spec(tiny.spec)
+    spec, gate = load_spec(tiny.spec), Gate(metric=f"simulated_{figure}", at_most=bound)
     attacks = Attacks(membership=spec.attacks.membership.model_copy(update={"pairs": 2 * models}))
-    return list(
-        decidable(
-            spec.model_copy(
-                update={
-                    "gates": (Gate(metric=f"simulated_{figure}", at_most=bound),),
-                    "attacks": attacks,
-                }
-            )
-        )
-    )
+    return list(decidable(spec.model_copy(update={"gates": (gate,), "attacks": attacks})))
 
 
 @pytest.mark.parametrize("figure", LUCKY)

@@ -5,27 +5,28 @@ what was claimed is seen in the tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from synthdp.audit.plan import FALSE_ALARMS, audit_bundle
-from synthdp.bundle.audit_record import AuditRecord, TableNoise, spends_of
+from synthdp.bundle.audit_record import AuditRecord, spends_of
 from synthdp.bundle.certificate_text import audit_markdown
 from synthdp.bundle.noisy_values import read_tables
 from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify import rows as noise
+from tests.builders import audit_record
 
 pytestmark = pytest.mark.check
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6}
 
 
-def noise_of(some: Sequence[NoisyTable]) -> TableNoise | None:
-    return noise.noise_of(some, false_alarms=FALSE_ALARMS)
+noise_of = partial(noise.noise_of, false_alarms=FALSE_ALARMS)
 
 
 def tables(
@@ -122,12 +123,7 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(
     """Without the replay, which has tests of its own and takes most of the time."""
 
     def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
-        return AuditRecord(
-            program="synthdp 0",
-            day="2026-01-01",
-            rows=rows,
-            spends=spends_of(job.plan) if planned else (),
-        )
+        return audit_record(rows=rows, spends=spends_of(job.plan) if planned else ())
 
     monkeypatch.setattr("synthdp.audit.plan.without_rows", nothing)
     planned = True
@@ -147,13 +143,7 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(
 
 def test_noise_that_was_not_there_refutes_the_bundle() -> None:
     rng = np.random.default_rng(8)
-    record = AuditRecord(
-        program="synthdp 0",
-        day="2026-01-01",
-        rows="none",
-        spends=(),
-        tables=noise_of(tables(0.1, rng)),
-    )
+    record = audit_record(rows="none", tables=noise_of(tables(0.1, rng)))
     assert record.refuted == (
         "published tables: they agree better than noise of the size that was claimed lets them",
     )

@@ -15,13 +15,12 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from synthdp.bundle.derived import sha256
 from synthdp.bundle.signing import make_keys
 from synthdp.ledger.entries import entry_hash
 from synthdp.release.run import release
 from synthdp.report.index import render_index
 from synthdp.verify.releases import index_of
-from tests.release.conftest import Tiny
+from tests.release.conftest import Tiny, refit
 
 pytestmark = pytest.mark.check
 
@@ -78,14 +77,6 @@ class Page(HTMLParser):
 def indexed(folder: Path, **options: Any) -> Page:
     content = index_of(folder, page=folder / "index.html", now=NOW, **options)
     return Page(render_index(content))
-
-
-def refit(bundle: Path) -> None:
-    """Sums that fit, as a forger writes them."""
-    lines = (bundle / "SHA256SUMS").read_text().splitlines()
-    names = [line.partition("  ")[2] for line in lines]
-    sums = "".join(f"{sha256(bundle / name)}  {name}\n" for name in names)
-    (bundle / "SHA256SUMS").write_text(sums)
 
 
 def test_a_page_of_every_bundle(folder: Path, synthdp: Callable[..., Any]) -> None:
