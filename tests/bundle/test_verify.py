@@ -22,6 +22,7 @@ from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 from synthdp.privacy import accounting
 from synthdp.verify.checks import verify_bundle
+from tests.builders import audit_record
 from tests.bundle.conftest import edit_json, problems, written
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
@@ -192,6 +193,10 @@ FACTS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     ),
     "unknown format": (lambda c: c.update(format=99), (f"format must be {FORMAT}",)),
     "extra fact": (lambda c: c.update(iso_certified=True), ("iso_certified: Extra inputs",)),
+    "an audit on real rows": (
+        lambda c: c.update(audit=audit_record(rows="real").model_dump(mode="json")),
+        ("audit: was made on real rows", "audit: is of other spends than were planned"),
+    ),
     "receipt missing": (
         lambda c: c["released"][0].update(receipts=[]),
         ("DATACARD.md has no receipt",),

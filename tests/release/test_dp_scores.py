@@ -29,7 +29,7 @@ from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import score_problems
 from tests.chance import seeded
-from tests.release.conftest import Tiny, certificate, interrupt
+from tests.release.conftest import Tiny, certificate, internal, interrupt
 
 pytestmark = pytest.mark.check
 
@@ -146,6 +146,8 @@ def test_what_is_published_is_what_was_paid_for_in_every_place(made: Made) -> No
     )
     assert made.outcome is not None
     assert made.outcome.metrics["tv2_dp"] == facts["scores"][1]["value"]
+    (gate,) = internal(made.tiny.out)["gates"]
+    assert (gate["value"], gate["passed"]) == (facts["scores"][1]["value"], True)
 
 
 def test_nothing_exact_goes_with_them(made: Made) -> None:

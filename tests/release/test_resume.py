@@ -133,9 +133,11 @@ def test_a_run_that_stopped_goes_on_and_pays_nothing(
     assert "epsilon 1 at delta 1e-05 stays spent" in note and "canary" not in note
     assert f"synthdp resume {tiny.out}" in note
     run, before = run_of(tiny), len(steps)
+    published = {p: p.read_bytes() for p in tiny.bundle.rglob("*") if p.is_file()}
     tiny.write(privacy={"epsilon": 2.0}, sampling={"rows": 99})  # the run goes by what it paid for
     assert resume(tiny.out).job.folder.run == run
     assert_whole(tiny, run)
+    assert all(p.read_bytes() == was for p, was in published.items())  # one table of one run
     assert len(looks) == measured
     assert len(steps) - before == left
     np.testing.assert_array_equal(*coins)  # fresh ones would test it on rows that it was trained on
