@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pandas as pd
 import pytest
 
 from synthdp.bundle.write import write_bundle
-from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import VerifyError
@@ -251,37 +249,19 @@ class TestDistances:
 
 
 class TestCommand:
-    def run(self, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["synthdp", "diff", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        try:
-            main()
-        except SystemExit as stop:
-            return int(stop.code or 0)
-        return 0
-
-    def test_text_and_json(
-        self, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert self.run(monkeypatch, made, made) == 0
-        text = capsys.readouterr().out
+    def test_text_and_json(self, made: Path, synthdp: Any) -> None:
+        text = synthdp("diff", made, made).out
         assert "both verified; the verdict is of B" in text
         assert "distance to noisy 1-way tables" in text
         assert "same" in text
-        assert self.run(monkeypatch, made, made, "--json") == 0
-        facts = json.loads(capsys.readouterr().out)
+        facts = json.loads(synthdp("diff", made, made, "--json").out)
         assert facts["a"] == str(made)
         assert {f["verdict"] for f in facts["findings"]} == {"same"}
         assert facts["graph"]["same"]
 
     @pytest.mark.parametrize("which", [0, 1])
     def test_a_spoiled_bundle_is_not_compared(
-        self,
-        made: Path,
-        tmp_path: Path,
-        which: int,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, made: Path, tmp_path: Path, which: int, synthdp: Any
     ) -> None:
         spoiled = Path(shutil.copytree(made, tmp_path / "spoiled"))
         path = spoiled / "privacy/certificate.json"
@@ -289,6 +269,5 @@ class TestCommand:
         pair = [spoiled, made] if which == 0 else [made, spoiled]
         with pytest.raises(VerifyError, match=r"spoiled: \d+ problems"):
             compare(*pair)
-        assert self.run(monkeypatch, *pair) == 6
-        printed = capsys.readouterr()
-        assert printed.out == "" and "certificate.json" in printed.err
+        printed = synthdp("diff", *pair)
+        assert printed.code == 6 and printed.out == "" and "certificate.json" in printed.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +17,6 @@ import pytest
 import yaml
 
 from synthdp.bundle.derived import sha256
-from synthdp.cli.main import main
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
@@ -148,15 +146,6 @@ class Tiny:
 
     def release(self, **options: Any) -> ReleaseOutcome:
         return release(self.spec, out=self.out, **options)
-
-
-@dataclass(frozen=True)
-class Printed:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
 
 
 class Heard:
@@ -326,26 +315,6 @@ def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     all.
     """
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))
-
-
-@pytest.fixture
-def synthdp(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Printed]:
-    """`synthdp(argument, ...)` in this process."""
-
-    def run(*arguments: object) -> Printed:
-        monkeypatch.setattr(sys, "argv", ["synthdp", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        printed = capfd.readouterr()
-        return Printed(code, printed.out, printed.err)
-
-    return run
 
 
 @pytest.fixture(scope="session")
