@@ -25,7 +25,7 @@ from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.builders import predict_spec, predict_table
-from tests.release.conftest import InterruptedAt, dying, internal, interrupt
+from tests.release.conftest import InterruptedAt, dying, internal
 
 pytestmark = pytest.mark.check
 
@@ -146,16 +146,24 @@ def test_before_the_bundle_only_what_a_gate_is_on_is_judged(
 def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     tiny: Any, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On the published table, which is read as it was drawn."""
+    tables: list[job.DrawnTable] = []
+    judged: list[pd.DataFrame] = []
+    draw = job.draw
+    monkeypatch.setattr(
+        "synthdp.release.run.draw", lambda *a: tables.append(draw(*a)) or tables[-1]
+    )
     monkeypatch.setattr("synthdp.release.judge.attack_rows", failing)
-    tiny.write(attacks=ATTACK, gates=[{"metric": "tv1_noisy", "at_most": 1}])
+    both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
+    gates = [{"metric": "tv1_noisy", "at_most": 1}]
+    tiny.write(attacks=ATTACK, gates=gates, columns={"both": both})
     with pytest.raises(KeyboardInterrupt) as stopped:
         tiny.release(reporter=Reporter(InterruptedAt(stage)))
     note = budget_note(stopped.value) or ""
     assert f"its bundle is whole: {tiny.bundle}" in note and "synthdp resume" in note
     sums, kinds = (tiny.bundle / "SHA256SUMS").read_text(), tiny.kinds()
     assert verify_bundle(tiny.bundle).ok and kinds[-1] == "settle"
-    drawn = pd.read_csv(tiny.bundle / "synthetic.csv")
-    judged: list[pd.DataFrame] = []
+    published = pd.read_csv(tiny.bundle / "synthetic.csv")
     monkeypatch.setattr(
         "synthdp.release.judge._evaluate",
         lambda *a, **_: judged.append(a[4]) or failing(),  # type: ignore[func-returns-value]
@@ -165,28 +173,9 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     assert outcome.bundle == tiny.bundle and not outcome.failed
     assert (tiny.bundle / "SHA256SUMS").read_text() == sums and tiny.kinds() == kinds
     assert not (tiny.out / ".run").exists() and report_of(tiny.out)["absent"]
-    np.testing.assert_array_equal(judged[0]["visits"], drawn["visits"])
-
-
-def test_the_published_table_is_read_as_it_was_drawn(
-    tiny: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[job.DrawnTable] = []
-    true = job.draw
-
-    def draw(*arguments: Any) -> job.DrawnTable:
-        made.append(true(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr("synthdp.release.run.draw", draw)
-    both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
-    tiny.write(columns={"both": both})
-    interrupt(tiny, "report")
-    resume(tiny.out)
+    np.testing.assert_array_equal(judged[0]["visits"], published["visits"])
     domain = Domain.from_spec(load_spec(tiny.spec).columns)
     order = list(domain.names)
-    drawn, read = (
-        table.synthetic.value.sort_values(order, ignore_index=True)[order] for table in made
-    )
+    drawn, read = (t.synthetic.value.sort_values(order, ignore_index=True)[order] for t in tables)
     pd.testing.assert_frame_equal(read, drawn)
     np.testing.assert_array_equal(encode(domain, read)[0], encode(domain, drawn)[0])
