@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,9 +44,7 @@ def absent(tiny: Tiny) -> dict[str, str]:
     return dict(internal(tiny.out)["absent"])
 
 
-def test_an_attack_is_put_off_and_run_later(
-    tiny: Tiny, synthdp: Callable[..., Any], attacked: list[bool]
-) -> None:
+def test_an_attack_is_put_off_and_run_later(tiny: Tiny, synthdp: Any, attacked: list[bool]) -> None:
     tiny.write(attacks=ATTACK)
     done = synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later")
     assert done.code == 0 and not attacked and verify_bundle(tiny.bundle).ok
@@ -77,7 +74,7 @@ def one_put_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("there", ["nothing", "another run's", "damaged"])
 def test_a_run_has_one_table_wherever_its_bundle_went(
     tiny: Tiny,
-    synthdp: Callable[..., Any],
+    synthdp: Any,
     attacked: list[bool],
     one_put_off: Path,
     command: str,
@@ -114,7 +111,7 @@ def forged(ledger: Path) -> str:
 
 
 def test_a_run_that_was_stopped_while_it_wrote_its_bundle_publishes_it(
-    tiny: Tiny, synthdp: Callable[..., Any], attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its decision was kept, and nothing was published yet."""
     tiny.write(attacks=ATTACK, evaluation={"enabled": False})
@@ -127,7 +124,7 @@ def test_a_run_that_was_stopped_while_it_wrote_its_bundle_publishes_it(
 
 
 def test_an_attack_whose_workers_were_lost_goes_on(
-    tiny: Tiny, synthdp: Callable[..., Any], attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write(attacks=ATTACK)
     with monkeypatch.context() as patch:
@@ -143,7 +140,7 @@ def test_an_attack_whose_workers_were_lost_goes_on(
 
 @pytest.mark.parametrize("stage", ["sample", "attack"])
 def test_an_interrupted_run_is_finished_without_its_attack(
-    tiny: Tiny, synthdp: Callable[..., Any], attacked: list[bool], stage: str
+    tiny: Tiny, synthdp: Any, attacked: list[bool], stage: str
 ) -> None:
     tiny.write(attacks=ATTACK)
     interrupt(tiny, stage)
@@ -154,7 +151,7 @@ def test_an_interrupted_run_is_finished_without_its_attack(
 
 
 def test_a_gate_on_the_attack_withholds_until_it_has_run(
-    tiny: Tiny, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
     monkeypatch.setattr(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +67,7 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
 
 
 @pytest.mark.slow
-def test_no_budget_is_spent_and_no_row_read_without_rows(
-    tiny: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_no_budget_is_spent_and_no_row_read_without_rows(tiny: Any, synthdp: Any) -> None:
     tiny.write()
     (tiny.folder / "table.csv").unlink()
     printed = synthdp("audit", tiny.spec, "--replay", "--out", tiny.out, "--json")

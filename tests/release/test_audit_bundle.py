@@ -5,7 +5,6 @@ what was claimed is seen in the tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -102,9 +101,7 @@ def test_no_more_cells_are_compared_than_the_limit(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_a_bundle_is_audited_by_whoever_holds_it(
-    released: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_a_bundle_is_audited_by_whoever_holds_it(released: Any, synthdp: Any) -> None:
     (released.folder / "table.csv").unlink()
     released.spec.unlink()
     out = released.folder / "elsewhere"
@@ -150,15 +147,13 @@ def test_noise_that_was_not_there_refutes_the_bundle() -> None:
     assert "The claim is refuted" in audit_markdown(record)
 
 
-def test_games_of_many_runs_are_refused_with_what_plays_them(
-    tiny: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_games_of_many_runs_are_refused_with_what_plays_them(tiny: Any, synthdp: Any) -> None:
     asked = synthdp("audit", tiny.write().spec, "--replay", "--runs", 400)
     assert asked.code == 2 and "tests/audit/test_worst_case.py" in asked.err
     assert "--runs" not in synthdp("audit", "--help").out
 
 
-def test_what_is_no_bundle_is_told(released: Any, synthdp: Callable[..., Any]) -> None:
+def test_what_is_no_bundle_is_told(released: Any, synthdp: Any) -> None:
     folder = synthdp("audit", released.out, "--replay")
     assert folder.code == 6 and f"did you mean {released.bundle}?" in folder.err
     path = released.bundle / "marginals.json"
@@ -168,7 +163,7 @@ def test_what_is_no_bundle_is_told(released: Any, synthdp: Callable[..., Any]) -
 
 
 @pytest.mark.slow
-def test_all_that_needs_no_real_rows(released: Any, synthdp: Callable[..., Any]) -> None:
+def test_all_that_needs_no_real_rows(released: Any, synthdp: Any) -> None:
     """The tiny spec has its membership attack off, so that canaries are left."""
     printed = synthdp("audit", released.bundle, "--out", released.folder / "elsewhere", "--json")
     assert printed.code == 0, printed.err

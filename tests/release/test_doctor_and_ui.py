@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from email.message import Message
 from io import BytesIO
 from pathlib import Path
@@ -29,9 +28,7 @@ from synthdp.tracking.server import USER, Pages, credentials, serving, store_of
 pytestmark = pytest.mark.check
 
 
-def examined(
-    synthdp: Callable[..., Any], *arguments: object
-) -> tuple[int, dict[str, dict[str, Any]]]:
+def examined(synthdp: Any, *arguments: object) -> tuple[int, dict[str, dict[str, Any]]]:
     done = synthdp("doctor", *arguments, "--json")
     return done.code, {f["what"]: f for f in json.loads(done.out)["findings"]}
 

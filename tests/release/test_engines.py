@@ -269,7 +269,7 @@ def test_what_is_wrong_is_told_before_anything_is_spent_and_by_doctor(
         assert found["state"] == "wrong" and told in found["found"] and "secret" not in out
 
 
-def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Callable[..., Any]) -> None:
+def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Any) -> None:
     path = write_spec(folder, "arrow")
     text = synthdp("plan", path).out
     assert "engine arrow: rows stay where they are" in text and "fetches the levels" not in text
@@ -311,7 +311,7 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
 
 @pytest.mark.parametrize("trains", [True, False])
 def test_a_plan_tells_how_often_the_table_is_passed_over(
-    folder: Path, trains: bool, monkeypatch: pytest.MonkeyPatch, synthdp: Callable[..., Any]
+    folder: Path, trains: bool, monkeypatch: pytest.MonkeyPatch, synthdp: Any
 ) -> None:
     """As often as the engine is asked, where nothing is judged: estimands are one pass, and so is
     a secret sample.
@@ -333,7 +333,7 @@ def test_a_plan_tells_how_often_the_table_is_passed_over(
 
 
 def test_a_plan_has_the_time_of_the_passes_and_warns_of_a_table_drawn_as_long_as_the_real_one(
-    folder: Path, synthdp: Callable[..., Any]
+    folder: Path, synthdp: Any
 ) -> None:
     rows = {"kind": "approximate", "value": 10**9}
     privacy = {"epsilon": 1.0, "delta": 1e-11, "shares": {"measure": 0.5, "graph": 0.5, "train": 0}}

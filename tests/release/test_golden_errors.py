@@ -127,7 +127,7 @@ def compare(name: str, text: str, *, ending: str = "txt") -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Callable[..., Any]) -> None:
+def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Any) -> None:
     code, case = CASES[name]
     done = case(tiny, synthdp)
     assert done.code == code
@@ -135,7 +135,7 @@ def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Callable[..., Any]
     assert ("hint" in done.err) or name == "spec_mistakes"
 
 
-def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -> None:
+def test_a_bundle_that_was_changed(released: Any, synthdp: Any) -> None:
     """Every problem at once: a value, a fact of the certificate, a stranger's file, a form of the
     table, the data card.
     """
@@ -170,9 +170,7 @@ def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_json_says_what_the_text_says(
-    name: str, tiny: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_the_json_says_what_the_text_says(name: str, tiny: Any, synthdp: Any) -> None:
     """Where there were no facts to tell: of a release that a gate withheld they are on stdout
     already, one object as ever.
     """
@@ -208,7 +206,7 @@ def leaves(value: Any) -> Iterator[str | int]:
 
 
 def test_the_json_of_what_is_no_error_of_ours(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Usage, a Ctrl-C and a bug, whose text may quote rows."""
     usage = synthdp("plan", "--json")
@@ -235,7 +233,7 @@ def test_the_json_of_what_is_no_error_of_ours(
     assert json.loads(stopped.out)["hint"] is None
 
 
-def test_a_problem_of_each_kind_has_its_place(tiny: Any, synthdp: Callable[..., Any]) -> None:
+def test_a_problem_of_each_kind_has_its_place(tiny: Any, synthdp: Any) -> None:
     tiny.write(privacy={"epsilon": -1}, synthesizer={"stepz": 3})
     found = json.loads(synthdp("validate", tiny.spec, "--json").out)
     lines = tiny.spec.read_text().splitlines()

@@ -4,7 +4,6 @@ and an error of the judging is told to the steward by its kind alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ def report_of(out: Path) -> dict[str, Any]:
 
 
 def test_the_bundle_is_there_before_rows_are_judged_and_their_errors_change_the_report_alone(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there: list[bool] = []
     for part in PARTS:
@@ -76,7 +75,7 @@ def test_the_bundle_is_there_before_rows_are_judged_and_their_errors_change_the_
 
 
 def test_a_report_that_real_figures_break_is_written_without_them(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write()
     monkeypatch.setattr(EvaluationReport, "to_json", failing)
@@ -110,7 +109,7 @@ def test_a_table_of_one_row_is_released_as_another_is(tmp_path: Path, rows: int)
 
 
 def test_a_gate_on_what_cannot_be_judged_refuses_and_says_so(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synthdp.release.judge._evaluate", failing)
     tiny.write(gates=[REAL_GATE])

@@ -142,7 +142,7 @@ def test_the_pictures_words_are_those_of_prediction(made: Path) -> None:
     assert "Predictive graph of d" in picture
 
 
-def test_an_intervention_is_refused(made: Path, synthdp: Run) -> None:
+def test_an_intervention_is_refused(made: Path, synthdp: Any) -> None:
     bundle = made / "bundle"
     refused = synthdp("sample", bundle, "--rows", 5, "--do", "sex=male")
     assert refused.code == 2
@@ -153,7 +153,7 @@ def test_an_intervention_is_refused(made: Path, synthdp: Run) -> None:
     assert set(Bundle(bundle).sample(5, given={"sex": "male"}, seed=1)["sex"]) == {"male"}
 
 
-def test_the_plan_says_what_the_arrows_are(tmp_path: Path, synthdp: Run) -> None:
+def test_the_plan_says_what_the_arrows_are(tmp_path: Path, synthdp: Any) -> None:
     told = synthdp("plan", write(tmp_path)).out
     assert "they are no causes" in told and "nothing is trained by DP-SGD" in told
     facts = json.loads(synthdp("plan", tmp_path / "spec.yaml", "--json").out)

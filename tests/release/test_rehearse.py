@@ -75,7 +75,7 @@ def test_a_biased_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.check
-def test_the_command_rehearses_and_leaves_nothing(tmp_path: Path, synthdp: Run) -> None:
+def test_the_command_rehearses_and_leaves_nothing(tmp_path: Path, synthdp: Any) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(text_of(constraints=["age >= 98"]), encoding="utf-8")
     told = synthdp("plan", path, "--rehearse")
@@ -93,7 +93,7 @@ def test_the_command_rehearses_and_leaves_nothing(tmp_path: Path, synthdp: Run) 
 
 @pytest.mark.check
 def test_a_refuted_graph_is_told(
-    tmp_path: Path, synthdp: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise GateError("the given graph is refuted")
@@ -139,7 +139,7 @@ ASKED = {
 
 @pytest.mark.check
 @pytest.mark.usefixtures("seeded")
-def test_estimands_are_held_against_the_simulated_rows(tmp_path: Path, synthdp: Run) -> None:
+def test_estimands_are_held_against_the_simulated_rows(tmp_path: Path, synthdp: Any) -> None:
     """Noise is drawn 100 times, with a seed: .8 is seven deviations below .95."""
     path = tmp_path / "spec.yaml"
     path.write_text(text_of(**ASKED), encoding="utf-8")

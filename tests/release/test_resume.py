@@ -149,7 +149,7 @@ def test_a_run_that_stopped_goes_on_and_pays_nothing(
     "where", ["synthdp.release.run.own_text", "synthdp.release.open_session.read_private"]
 )
 def test_before_anything_is_reserved_nothing_is_to_be_resumed(
-    tiny: Tiny, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, where: str
+    tiny: Tiny, synthdp: Any, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr(where, dying())
     done = synthdp("release", tiny.write().spec, "--out", tiny.out)
@@ -158,7 +158,7 @@ def test_before_anything_is_reserved_nothing_is_to_be_resumed(
 
 
 def test_a_paid_run_is_not_dropped_without_force(
-    tiny: Tiny, synthdp: Callable[..., Any], coins: list[Any]
+    tiny: Tiny, synthdp: Any, coins: list[Any]
 ) -> None:
     interrupt(tiny.write(), TRAIN, 7)
     refused = synthdp("release", tiny.spec, "--out", tiny.out)
@@ -171,9 +171,7 @@ def test_a_paid_run_is_not_dropped_without_force(
     assert 0.1 < first.mean() < 0.3 and (first != another).any()
 
 
-def test_a_failing_gate_after_a_resume_still_withholds(
-    tiny: Tiny, synthdp: Callable[..., Any]
-) -> None:
+def test_a_failing_gate_after_a_resume_still_withholds(tiny: Tiny, synthdp: Any) -> None:
     interrupt(tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}]), "sample")
     done = synthdp("resume", tiny.out)
     assert done.code == 4 and not tiny.bundle.exists()
@@ -184,7 +182,7 @@ def test_a_failing_gate_after_a_resume_still_withholds(
 
 
 def test_of_a_command_that_spends_nothing_nothing_is_said(
-    tiny: Tiny, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synthdp.spec.load.loader.own_text", dying())
     assert synthdp("validate", tiny.write().spec).err == "synthdp: interrupted\n"
@@ -198,9 +196,7 @@ def terminated(*_: object, **__: object) -> Any:
     raise AssertionError("the signal did nothing")
 
 
-def test_sigterm_is_a_ctrl_c(
-    tiny: Tiny, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sigterm_is_a_ctrl_c(tiny: Tiny, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     monkeypatch.setattr("synthdp.release.job.sample", terminated)
     done = synthdp("release", tiny.write().spec, "--out", tiny.out, "--json")
@@ -214,7 +210,7 @@ def test_sigterm_is_a_ctrl_c(
     assert "143" in page and "SIGTERM" in page and "`synthdp track" in page
 
 
-def test_a_handler_of_others_stays(tiny: Tiny, synthdp: Callable[..., Any]) -> None:
+def test_a_handler_of_others_stays(tiny: Tiny, synthdp: Any) -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         synthdp("validate", tiny.write().spec)
@@ -224,7 +220,7 @@ def test_a_handler_of_others_stays(tiny: Tiny, synthdp: Callable[..., Any]) -> N
 
 
 def test_a_graph_run_says_it_too(
-    tiny: Tiny, synthdp: Callable[..., Any], modes: Any, monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, modes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write(**modes["validate"])
     full = partial(OutputError, "no room")
@@ -275,7 +271,7 @@ def start_and_wait_for_checkpoint(tiny: Tiny) -> subprocess.Popen[str]:
     "how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
 )
 def test_a_process_that_is_stopped_during_training_is_resumed(
-    tiny: Tiny, synthdp: Callable[..., Any], steps: list[int], how: signal.Signals
+    tiny: Tiny, synthdp: Any, steps: list[int], how: signal.Signals
 ) -> None:
     process = start_and_wait_for_checkpoint(tiny)
     process.send_signal(how)

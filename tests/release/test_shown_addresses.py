@@ -97,7 +97,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
     ],
 )
 def test_no_command_shows_it(
-    tiny: Any, synthdp: Callable[..., Any], address: str, logged: pytest.LogCaptureFixture
+    tiny: Any, synthdp: Any, address: str, logged: pytest.LogCaptureFixture
 ) -> None:
     """As tracking server, as ledger and as the file of the rows: commands that open it, and those
     that only read the spec.
@@ -134,7 +134,7 @@ def test_no_command_shows_it(
 
 
 def test_a_server_that_never_answers_is_given_up_in_seconds(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     with socket.socket() as silent:
@@ -156,7 +156,7 @@ def test_a_server_that_never_answers_is_given_up_in_seconds(
 
 
 def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Paid for, interrupted, resumed while the store is away: the bundle is written, and logged
     when the store is back.
@@ -190,7 +190,7 @@ def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(
     assert "sqlite" not in told and "csv" not in told
 
 
-def test_there_is_nothing_to_log(tiny: Any, synthdp: Callable[..., Any]) -> None:
+def test_there_is_nothing_to_log(tiny: Any, synthdp: Any) -> None:
     done = synthdp("track", tiny.folder)
     assert done.code == 2 and "nothing to log" in done.err
     (tiny.folder / "internal").mkdir()

@@ -31,7 +31,7 @@ DECLARED = {"rows": {"kind": "approximate", "value": 20_000}}
 )
 def test_an_empty_table_is_refused_before_anything_is_spent(
     tiny: Any,
-    synthdp: Callable[..., Any],
+    synthdp: Any,
     make_table: Callable[..., pd.DataFrame],
     source: dict[str, Any],
 ) -> None:
@@ -45,7 +45,7 @@ def test_an_empty_table_is_refused_before_anything_is_spent(
 
 
 def test_a_table_of_other_size_stops_before_training(
-    tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]
+    tiny: Any, synthdp: Any, make_table: Callable[..., pd.DataFrame]
 ) -> None:
     """400 of 20,000 rows: half of those to fit, 8,000, is more than 70 deviations away."""
     tiny.write(make_table(400), dataset=DECLARED)
@@ -75,7 +75,7 @@ def test_a_table_of_other_size_stops_before_training(
 
 
 def test_a_table_within_what_approximate_allows_is_told_of(
-    tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]
+    tiny: Any, synthdp: Any, make_table: Callable[..., pd.DataFrame]
 ) -> None:
     tiny.write(
         make_table(6_000),
