@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.audit_record import Audit
+from synthdp.bundle.audit_record import Audit, AuditRecord, DeclaredAttack, Membership
 from synthdp.spec.model import ReleaseSpec, Shares
 
 
@@ -127,6 +127,24 @@ def one_audit(*, refuted: bool = False) -> Audit:
         power=0.9,
         refuted=refuted,
     )
+
+
+def audit_record(**changes: Any) -> AuditRecord:
+    """A record of an audit that found nothing, but for the `changes`."""
+    plain: dict[str, Any] = {"program": "synthdp 0", "day": "2026-01-01", "rows": "simulated"}
+    return AuditRecord(**plain | {"spends": ()} | changes)
+
+
+def declared_attack(name: str, **changes: Any) -> DeclaredAttack:
+    """An attack on 50 models in each world that told nothing, but for the `changes`."""
+    plain = {"advantage": 0.1, "lower": -0.1, "upper": 0.3, "auc": 0.6, "epsilon_lower": 0}
+    return DeclaredAttack(**{"attack": name, "models": 50, "refuted": False} | plain | changes)
+
+
+def membership(*attacks: DeclaredAttack, **changes: Any) -> Membership:
+    """A game of 100 pairs in which `attacks` were declared."""
+    plain = {"advantage": 0.1, "lower": -0.1, "upper": 0.3, "ceiling": 0.11, "refuted": False}
+    return Membership(**{"pairs": 100, "attacks": attacks} | plain | changes)
 
 
 def lacks_r(*packages: str) -> str:

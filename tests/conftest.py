@@ -15,8 +15,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,6 +81,37 @@ class SharedDraws:
             return (yield)
 
 
+@dataclass(frozen=True)
+class Printed:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def synthdp(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Printed]:
+    """`synthdp(argument, ...)` in this process."""
+
+    from synthdp.cli.main import main
+
+    def run(*arguments: object) -> Printed:
+        monkeypatch.setattr(sys, "argv", ["synthdp", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = capfd.readouterr()
+        return Printed(code, printed.out, printed.err)
+
+    return run
+
+
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Figure:
     """Print a figure that was just asserted, and append it to the file that SYNTHDP_DASHBOARD
@@ -99,9 +132,8 @@ def figure(request: pytest.FixtureRequest) -> Figure:
                 "command": command,
             }
             handle = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            os.write(
-                handle, (json.dumps(line) + "\n").encode()
-            )  # one write: workers side by side do not mix their lines
+            # one write: workers side by side do not mix their lines
+            os.write(handle, (json.dumps(line) + "\n").encode())
             os.close(handle)
 
     return add

@@ -5,6 +5,7 @@ few models costs.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,23 @@ from synthdp_attacks.membership import CLASSIFIERS
 sys.path.insert(
     0, str(Path(__file__).parent)
 )  # test files are imported by path; what they share lies beside them
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A folder where the work of a fleet notes what was run."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[str]:
+    """Address of a cluster of two worker processes, which are started again when they die."""
+    from tests.builders import dask_processes
+
+    with dask_processes() as cluster:
+        yield cluster.scheduler_address
 
 
 @pytest.fixture(autouse=True)

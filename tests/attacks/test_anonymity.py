@@ -96,11 +96,9 @@ def test_what_a_low_risk_may_hide_is_told() -> None:
     assert "30 guesses are few" in warned(Trials(25, 30), Trials(60, 200), Trials(0, 30))
     assert "no risk can be told" in warned(Trials(200, 200), Trials(200, 200), Trials(60, 200))
     nothing = risk_of("q", attack=Trials(0, 0), control=Trials(0, 0), naive=Trials(0, 0))
-    assert (
-        nothing.warnings == ("nothing to guess",)
-        and not nothing.shown
-        and nothing.to_json()["risk"] is None
-    )
+    assert nothing.warnings == ("nothing to guess",)
+    assert not nothing.shown
+    assert nothing.to_json()["risk"] is None
 
 
 def test_univariate_predicates_are_levels_of_one_synthetic_row() -> None:
@@ -127,12 +125,10 @@ def test_multivariate_predicates_single_out_a_synthetic_row() -> None:
         members[::-1], members, population(300, np.random.default_rng(4)), public=PUBLIC, rng=rng()
     )
     assert risk.attack is not None and risk.control is not None and risk.naive is not None
-    assert (
-        risk.attack.value == 1
-        and risk.control.value < 0.4
-        and risk.naive.value < 0.2
-        and risk.guesses > 100
-    )
+    assert risk.attack.value == 1
+    assert risk.control.value < 0.4
+    assert risk.naive.value < 0.2
+    assert risk.guesses > 100
     assert singling_out(members, members, members, public=PUBLIC, rng=rng(), guesses=7).guesses == 7
 
 
@@ -228,9 +224,8 @@ def test_a_copied_table_shows_every_risk_and_trees_some() -> None:
 def test_a_private_release_shows_no_risk() -> None:
     report = asked(0.0, seed=2)
     assert report.shown == () and report.conclusion.startswith("None of 5 attacks")
-    assert "2 of them beat no naive guess" in report.conclusion and [
-        risk.beats_naive for risk in report.risks
-    ] == [False, True, False, True, True]
+    assert "2 of them beat no naive guess" in report.conclusion
+    assert [risk.beats_naive for risk in report.risks] == [False, True, False, True, True]
     assert report.risks[0].warnings == (
         "nothing to guess",
     )  # no level of four is of one row among 300

@@ -26,9 +26,8 @@ FILE = "name,age,sex,wage,job\nann,17.9,f,1.5,1\nbob,18,m,,2\ncay,120,m,4,\n"
 def test_by_hand() -> None:
     frame = pd.read_csv(io.StringIO(FILE), dtype=str)
     codes = encode(frame, COLUMNS)
-    assert codes.tolist() == [[0, 0, 1, 0], [1, 1, 2, 1], [2, 1, 1, 2]] and np.issubdtype(
-        codes.dtype, np.integer
-    )
+    assert codes.tolist() == [[0, 0, 1, 0], [1, 1, 2, 1], [2, 1, 1, 2]]
+    assert np.issubdtype(codes.dtype, np.integer)
     assert public_of(COLUMNS) == Public((3, 2, 3, 3))
     assert (
         encode(frame.set_index("name"), COLUMNS) == codes

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
-from synthdp_attacks.errors import AttackError
+from synthdp_attacks import AttackError, Public
 from synthdp_attacks.game import (
     SELECTORS,
     declared_targets,
@@ -28,7 +28,6 @@ from synthdp_attacks.membership import (
     held_out_scores,
     scores_after_fit,
 )
-from synthdp_attacks.threat import Public
 
 PUBLIC = Public((2, 3))
 SYNTHETIC = np.array([[0, 0], [0, 1], [1, 2], [1, 2]])

@@ -4,54 +4,30 @@ kill.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from synthdp_attacks.errors import FleetError
-from synthdp_attacks.fleet import RUNNERS, Fleet, Progress, Work
+from synthdp_attacks import RUNNERS, Fleet, FleetError, Progress
 from synthdp_attacks.runners import Dask, Group, Job, Loky, Serial, WorkerDied
-
-
-def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:
-    """Work that counts its runs in files and kills its process where told; a closure, so that
-    workers get it by value.
-    """
-
-    def work(index: int) -> dict[str, np.ndarray]:
-        with (runs / str(index)).open("a") as stream:
-            stream.write("x")
-        if kills(index, (runs / str(index)).stat().st_size):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {"square": np.array([index * index])}
-
-    return work
-
-
-def runs_of(runs: Path) -> dict[int, int]:
-    return {int(p.name): p.stat().st_size for p in runs.iterdir()}
+from tests.attacks.runners import runs_of, squares, values
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    return folder
-
-
-def values(harvest: object) -> dict[int, int]:
-    return {i: int(arrays["square"][0]) for i, arrays in harvest.results.items()}  # type: ignore[attr-defined]
+def fleet(tmp_path: Path) -> Callable[..., Fleet]:
+    """`fleet(option=…)` is a fleet in the folder `f`."""
+    return partial(Fleet, folder=tmp_path / "f")
 
 
 @pytest.mark.parametrize(
     "runner", [Serial(), *(pytest.param(Loky(n), marks=pytest.mark.slow) for n in (1, 2))]
 )
-def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -> None:
-    harvest = Fleet(folder=tmp_path / "f", runner=runner).run(squares(runs), 6, fingerprint="a")
+def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky, fleet: Any) -> None:
+    harvest = fleet(runner=runner).run(squares(runs), 6, fingerprint="a")
     assert values(harvest) == {i: i * i for i in range(6)} and harvest.failed == ()
     assert runs_of(runs) == dict.fromkeys(range(6), 1)
     assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [
@@ -60,8 +36,8 @@ def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -
 
 
 @pytest.mark.check
-def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> None:
-    harvest = Fleet(folder=tmp_path / "f", runner=Loky(2)).run(
+def test_a_killed_worker_loses_no_finished_model(runs: Path, fleet: Any) -> None:
+    harvest = fleet(runner=Loky(2)).run(
         squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a"
     )
     assert values(harvest) == {i: i * i for i in range(12)} and harvest.failed == ()
@@ -74,10 +50,10 @@ def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(
-    tmp_path: Path, runs: Path, workers: int
+    runs: Path, workers: int, fleet: Any
 ) -> None:
-    fleet = Fleet(folder=tmp_path / "f", runner=Loky(workers), attempts=3)
-    harvest = fleet.run(squares(runs, kills=lambda i, run: i == 2), 6, fingerprint="a")
+    own = fleet(runner=Loky(workers), attempts=3)
+    harvest = own.run(squares(runs, kills=lambda i, run: i == 2), 6, fingerprint="a")
     assert harvest.failed == (2,)
     assert values(harvest) == {i: i * i for i in range(6) if i != 2}
     assert runs_of(runs)[2] == 3
@@ -92,21 +68,21 @@ class Interrupted:
         raise KeyboardInterrupt
 
 
-def test_after_ctrl_c_the_rest_is_run(tmp_path: Path, runs: Path) -> None:
+def test_after_ctrl_c_the_rest_is_run(tmp_path: Path, runs: Path, fleet: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
-        Fleet(folder=tmp_path / "f", runner=Interrupted()).run(squares(runs), 8, fingerprint="a")
+        fleet(runner=Interrupted()).run(squares(runs), 8, fingerprint="a")
     (tmp_path / "f" / "model-000005.99.tmp").write_bytes(b"half a file")
     (tmp_path / "f" / "model-000005.started").touch()
-    harvest = Fleet(folder=tmp_path / "f").run(squares(runs), 8, fingerprint="a")
+    harvest = fleet().run(squares(runs), 8, fingerprint="a")
     assert values(harvest) == {i: i * i for i in range(8)}
     assert runs_of(runs) == dict.fromkeys(range(8), 1)
     assert not list((tmp_path / "f").glob("*.tmp"))
 
 
-def test_results_of_another_run_are_refused(tmp_path: Path, runs: Path) -> None:
-    Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="a")
+def test_results_of_another_run_are_refused(runs: Path, fleet: Any) -> None:
+    fleet().run(squares(runs), 2, fingerprint="a")
     with pytest.raises(FleetError, match="another run"):
-        Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="b")
+        fleet().run(squares(runs), 2, fingerprint="b")
 
 
 class Planted:
@@ -139,33 +115,33 @@ def spoil(path: Path, how: str, mark: Path) -> None:
 
 @pytest.mark.parametrize("how", ["empty", "text", "half", "flipped", "pickled", "bare pickle"])
 def test_a_result_file_that_cannot_be_read_is_made_again(
-    tmp_path: Path, runs: Path, how: str
+    tmp_path: Path, runs: Path, how: str, fleet: Any
 ) -> None:
-    fleet = Fleet(folder=tmp_path / "f")
-    fleet.run(squares(runs), 4, fingerprint="a")
+    own = fleet()
+    own.run(squares(runs), 4, fingerprint="a")
     spoil(tmp_path / "f" / "model-000002.npz", how, tmp_path / "mark")
     with pytest.warns(
         UserWarning,
         match=r"1 result files in .*/f could not be read; their models are trained again",
     ):
-        assert values(fleet.run(squares(runs), 4, fingerprint="a")) == {i: i * i for i in range(4)}
+        assert values(own.run(squares(runs), 4, fingerprint="a")) == {i: i * i for i in range(4)}
     assert runs_of(runs) == {0: 1, 1: 1, 2: 2, 3: 1}
     assert not (tmp_path / "mark").exists()  # no object was unpickled
 
 
-def test_nothing_is_removed_from_the_folder_of_another_run(tmp_path: Path, runs: Path) -> None:
-    Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="a")
+def test_nothing_is_removed_from_the_folder_of_another_run(
+    tmp_path: Path, runs: Path, fleet: Any
+) -> None:
+    fleet().run(squares(runs), 2, fingerprint="a")
     (tmp_path / "f" / "model-000000.npz").write_bytes(b"no archive")
     with pytest.raises(FleetError, match="another run"):
-        Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="b")
+        fleet().run(squares(runs), 2, fingerprint="b")
     assert (tmp_path / "f" / "model-000000.npz").exists()
 
 
-def test_object_arrays_are_not_written(tmp_path: Path) -> None:
+def test_object_arrays_are_not_written(tmp_path: Path, fleet: Any) -> None:
     with pytest.raises(ValueError, match="allow_pickle"):
-        Fleet(folder=tmp_path / "f").run(
-            lambda i: {"square": np.array([{}], dtype=object)}, 1, fingerprint="a"
-        )
+        fleet().run(lambda i: {"square": np.array([{}], dtype=object)}, 1, fingerprint="a")
     assert not list((tmp_path / "f").glob("*.npz"))
 
 
@@ -176,11 +152,9 @@ class NeverStarts:
         raise WorkerDied("no memory")
 
 
-def test_workers_that_never_start_are_an_error_not_a_loop(tmp_path: Path, runs: Path) -> None:
+def test_workers_that_never_start_are_an_error_not_a_loop(runs: Path, fleet: Any) -> None:
     with pytest.raises(FleetError, match="died 3 times before any task"):
-        Fleet(folder=tmp_path / "f", runner=NeverStarts(), attempts=3).run(
-            squares(runs), 2, fingerprint="a"
-        )
+        fleet(runner=NeverStarts(), attempts=3).run(squares(runs), 2, fingerprint="a")
 
 
 class Elsewhere:
@@ -207,18 +181,16 @@ class Elsewhere:
     ("other", "told"), [(False, "sees no folder"), (True, r"result file did not appear in .*/f: ")]
 )
 def test_a_folder_that_is_not_shared_is_told(
-    tmp_path: Path, runs: Path, other: bool, told: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runs: Path, other: bool, told: str, monkeypatch: Any, fleet: Any
 ) -> None:
     monkeypatch.setattr("synthdp_attacks.fleet.VISIBLE_WITHIN_S", 0.0)
     with pytest.raises(FleetError, match=told + r".*all machines share at the same path"):
-        Fleet(folder=tmp_path / "f", runner=Elsewhere(tmp_path / "f", other=other)).run(
-            squares(runs), 2, fingerprint="a"
-        )
+        fleet(runner=Elsewhere(tmp_path / "f", other=other)).run(squares(runs), 2, fingerprint="a")
 
 
 @pytest.mark.parametrize("runner", [Serial(), pytest.param(Loky(2), marks=pytest.mark.slow)])
 def test_an_error_of_the_work_comes_through_and_says_of_which_task(
-    tmp_path: Path, runner: Serial | Loky
+    runner: Serial | Loky, fleet: Any
 ) -> None:
     def work(index: int) -> dict[str, np.ndarray]:
         if index == 1:
@@ -226,13 +198,13 @@ def test_an_error_of_the_work_comes_through_and_says_of_which_task(
         return {"square": np.array([index])}
 
     with pytest.raises(ArithmeticError, match="diverged") as caught:
-        Fleet(folder=tmp_path / "f", runner=runner).run(work, 2, fingerprint="a")
+        fleet(runner=runner).run(work, 2, fingerprint="a")
     assert caught.value.__notes__ == ["in task 1 of a fleet"]
 
 
-def test_progress_counts_up_and_estimates(tmp_path: Path, runs: Path) -> None:
+def test_progress_counts_up_and_estimates(runs: Path, fleet: Any) -> None:
     seen: list[Progress] = []
-    Fleet(folder=tmp_path / "f", progress=seen.append).run(squares(runs), 4, fingerprint="a")
+    fleet(progress=seen.append).run(squares(runs), 4, fingerprint="a")
     assert [p.finished for p in seen] == [0, 1, 2, 3, 4]
     assert (
         seen[0].remaining_s is None and seen[-1].remaining_s == 0 and {p.total for p in seen} == {4}

@@ -9,10 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from synthdp_attacks.errors import AttackError, FleetError
-from synthdp_attacks.fleet import Fleet
-from synthdp_attacks.game import Game, play
-from synthdp_attacks.runners import Loky
+from synthdp_attacks import AttackError, Fleet, FleetError, Game, Loky, play
 from synthdp_attacks.threat import Codes, Public, ThreatModel
 from tests.attacks.runners import deadly
 

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks.errors import AttackError
+from synthdp_attacks import AttackError, Game, play
 from synthdp_attacks.fleet import Arrays, Fleet, GroupWork, Progress
-from synthdp_attacks.game import Game, play
 from synthdp_attacks.runners import Dask, Group, Job, Loky, Runner, Serial, WorkerDied
 from synthdp_attacks.threat import Codes
-from tests.builders import dask_processes
+from tests.attacks.runners import values
 
 ROWS = np.arange(120).reshape(40, 3) % 7
 
@@ -73,20 +72,6 @@ def noted(runs: Path, what: str) -> dict[tuple[int, ...], int]:
     return dict(sorted(found.items()))
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[str]:
-    """Address of a cluster of two worker processes, which are started again when they die."""
-    with dask_processes() as cluster:
-        yield cluster.scheduler_address
-
-
 class Deaths:
     """One worker in this process: a task that would kill it raises instead."""
 
@@ -118,10 +103,6 @@ def runner(request: pytest.FixtureRequest) -> Runner:
     return Loky(2) if request.param == "loky" else Dask(request.getfixturevalue("processes"))
 
 
-def squares(harvest: Any) -> dict[int, int]:
-    return {i: int(arrays["square"][0]) for i, arrays in harvest.results.items()}
-
-
 def test_groups_are_cut_for_the_slots_and_each_task_has_its_file(
     tmp_path: Path, runs: Path
 ) -> None:
@@ -129,10 +110,9 @@ def test_groups_are_cut_for_the_slots_and_each_task_has_its_file(
     work = Squares(runs)
     assert isinstance(work, GroupWork)
     harvest = Fleet(folder=tmp_path / "f", progress=seen.append).run(work, 10, fingerprint="a")
-    assert squares(harvest) == {i: i * i for i in range(10)}
-    assert list(noted(runs, "together")) == [(0, 1, 2, 3), (4, 5, 6), (7, 8, 9)] and not noted(
-        runs, "alone"
-    )
+    assert values(harvest) == {i: i * i for i in range(10)}
+    assert list(noted(runs, "together")) == [(0, 1, 2, 3), (4, 5, 6), (7, 8, 9)]
+    assert not noted(runs, "alone")
     assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [
         f"model-{i:06d}.npz" for i in range(10)
     ]
@@ -141,15 +121,10 @@ def test_groups_are_cut_for_the_slots_and_each_task_has_its_file(
 
 def test_all_slots_get_work(tmp_path: Path) -> None:
     fleet = Fleet(folder=tmp_path, runner=Loky(3))
-    for count, sizes in (
-        (24, [8] * 3),
-        (25, [9, 8, 8]),
-        (100, [17, 17, 17, 17, 16, 16]),
-        (2, [1, 1]),
-    ):
-        assert [
-            len(group) for group in fleet._groups(Squares(tmp_path, group=20), range(count))
-        ] == sizes
+    dealt = {24: [8] * 3, 25: [9, 8, 8], 100: [17] * 4 + [16] * 2, 2: [1, 1]}
+    for count, sizes in dealt.items():
+        groups = fleet._groups(Squares(tmp_path, group=20), range(count))
+        assert [len(group) for group in groups] == sizes
 
 
 def test_only_what_is_missing_is_run_again(tmp_path: Path, runs: Path) -> None:
@@ -158,10 +133,8 @@ def test_only_what_is_missing_is_run_again(tmp_path: Path, runs: Path) -> None:
     for index in (1, 5, 6, 7, 9):
         (folder / f"model-{index:06d}.npz").unlink()
     Fleet(folder=folder).run(Squares(runs), 10, fingerprint="a")
-    assert list(noted(runs, "together").items())[1:3] == [((1, 5, 6), 1), ((4, 5, 6), 1)] and (
-        7,
-        9,
-    ) in noted(runs, "together")
+    assert list(noted(runs, "together").items())[1:3] == [((1, 5, 6), 1), ((4, 5, 6), 1)]
+    assert noted(runs, "together")[7, 9]
 
 
 def test_too_few_results_are_an_error(tmp_path: Path, runs: Path) -> None:
@@ -181,15 +154,12 @@ def test_a_worker_that_dies_in_a_group_loses_no_finished_model(
     harvest = Fleet(folder=tmp_path / "f", runner=runner).run(
         Squares(runs, once=victim), 16, fingerprint="a"
     )
-    assert squares(harvest) == {i: i * i for i in range(16)} and harvest.failed == ()
+    assert values(harvest) == {i: i * i for i in range(16)} and harvest.failed == ()
     begun = {key[0]: times for key, times in noted(runs, "begun").items()}
-    assert begun[victim] == 2 and all(
-        begun[i] == 1 for i in range(4, victim)
-    )  # those before it were written
+    # those before it were written, and beside it runs at most the group in flight
+    assert begun[victim] == 2 and all(begun[i] == 1 for i in range(4, victim))
     assert set(noted(runs, "alone")) >= {(i,) for i in range(victim, 8)}
-    assert (
-        sum(times - 1 for times in begun.values()) <= 1 + 4
-    )  # beside it at most the group in flight
+    assert sum(times - 1 for times in begun.values()) <= 1 + 4
 
 
 @pytest.mark.parametrize("attempts", [2, 3])
@@ -199,7 +169,7 @@ def test_the_blame_is_for_the_task_that_kills(
     fleet = Fleet(folder=tmp_path / "f", runner=runner, attempts=attempts)
     harvest = fleet.run(Squares(runs, kills=(6,)), 12, fingerprint="a")
     assert harvest.failed == (6,)
-    assert squares(harvest) == {i: i * i for i in range(12) if i != 6}
+    assert values(harvest) == {i: i * i for i in range(12) if i != 6}
     assert noted(runs, "alone")[6,] == attempts - 1
 
 
@@ -241,7 +211,7 @@ def test_kill_9_at_any_moment_loses_no_finished_model(
     killer = Killer(folder, 6, np.random.default_rng(9))
     killer.start()
     harvest = Fleet(folder=folder, runner=runner, attempts=20).run(work, 160, fingerprint="a")
-    assert harvest.failed == () and squares(harvest) == {i: i * i for i in range(160)}
+    assert harvest.failed == () and values(harvest) == {i: i * i for i in range(160)}
     assert killer.done >= 3 and len(killer.finished) >= 10
     assert all(path.stat().st_mtime_ns == written for path, written in killer.finished.items())
 
@@ -265,14 +235,8 @@ class Sampler:
 
 
 def game(folder: Path, trainer: Any, runner: Runner) -> Game:
-    return play(
-        ROWS,
-        ROWS[0],
-        trainer,
-        pairs=5,
-        rng=np.random.default_rng(3),
-        fleet=Fleet(folder=folder, runner=runner),
-    )
+    fleet, rng = Fleet(folder=folder, runner=runner), np.random.default_rng(3)
+    return play(ROWS, ROWS[0], trainer, pairs=5, rng=rng, fleet=fleet)
 
 
 def sets(played: Game) -> list[Any]:
@@ -287,10 +251,8 @@ def test_a_game_is_the_same_in_groups_on_every_runner(tmp_path: Path, runner: Ru
     )
     for name, other in (("serial", Serial()), ("other", runner)):
         grouped = game(tmp_path / name, Sampler(4), other)
-        assert (
-            sets(grouped) == sets(alone)
-            and grouped.shadow_members.tolist() == alone.shadow_members.tolist()
-        )
+        assert sets(grouped) == sets(alone)
+        assert grouped.shadow_members.tolist() == alone.shadow_members.tolist()
 
 
 def test_each_set_of_a_group_is_checked(tmp_path: Path) -> None:

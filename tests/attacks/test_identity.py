@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks.errors import AttackError, FleetError
+from synthdp_attacks import AttackError, FleetError, Game, play
 from synthdp_attacks.fleet import Fleet, identity_of
-from synthdp_attacks.game import Game, play
 from synthdp_attacks.threat import Codes, Trainer
 
 ROWS = np.arange(120).reshape(40, 3) % 7

@@ -129,11 +129,9 @@ def test_no_false_alarm_where_the_target_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.check
 def test_a_played_control_is_at_chance_where_the_attack_wins(tmp_path: Path) -> None:
     report = attacked(tmp_path, Bootstrap(200), pairs=40, control_pairs=20)
-    assert (
-        report.main.advantage.lower > 0
-        and report.control is not None
-        and report.control.contains(0)
-    )
+    assert report.main.advantage.lower > 0
+    assert report.control is not None
+    assert report.control.contains(0)
     assert (tmp_path / "control-0").is_dir()
 
 
@@ -154,9 +152,8 @@ def test_a_control_of_too_few_models_is_no_verdict(
     chance.
     """
     report = attacked(tmp_path, ignorant, **{"pairs": 8, **more})
-    assert (report.control is not None) == told and any(
-        "28 pairs, or 7 control pairs" in w for w in report.warnings
-    ) != told
+    assert (report.control is not None) == told
+    assert any("28 pairs, or 7 control pairs" in w for w in report.warnings) != told
 
 
 @pytest.mark.check
@@ -190,11 +187,9 @@ def test_json_is_plain_and_says_too_few_models(tmp_path: Path) -> None:
     assert (
         written["main"]["tpr_at_fpr_0.01"] == "too few models: needs 100 without the target, has 3"
     )
-    assert (
-        written["control_advantage"] == "too few models"
-        and written["roc"][0] == [0, 0]
-        and written["roc"][-1] == [1, 1]
-    )
+    assert written["control_advantage"] == "too few models"
+    assert written["roc"][0] == [0, 0]
+    assert written["roc"][-1] == [1, 1]
     assert written["claim"]["ceiling_advantage"] == pytest.approx(0.462, abs=2e-4)
     assert "publish only if" in written["confidential"]
 
@@ -383,8 +378,6 @@ def test_a_private_release_stays_under_its_ceiling(tmp_path: Path) -> None:
         extractors=(),
         classifiers=(),
     )
-    assert (
-        report.ceiling is not None
-        and report.main.advantage.lower <= report.ceiling
-        and not report.refutes_claim
-    )
+    assert report.ceiling is not None
+    assert report.main.advantage.lower <= report.ceiling
+    assert not report.refutes_claim

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from synthdp_attacks.errors import AttackError
+from synthdp_attacks import AttackError
 from synthdp_attacks.statistics import (
     Counts,
     accuracy,

@@ -84,16 +84,12 @@ def test_it_reaches_what_theory_allows_whatever_noise_the_release_states() -> No
     best = best_table_advantage(measurer(1.0)(INSIDE))
     for said in (None, 10.0):
         verdict = attack_tables(measurer(1.0, said=said), OUTSIDE, INSIDE, releases=1500)
-        assert (
-            verdict.row.advantage.contains(best)
-            and verdict.row.advantage.lower > 0.3
-            and verdict.name == "tables with exact_ratio"
-        )
-        assert (
-            verdict.control is not None
-            and verdict.control.contains(0)
-            and verdict.row.models == 1500
-        )
+        assert verdict.row.advantage.contains(best)
+        assert verdict.row.advantage.lower > 0.3
+        assert verdict.name == "tables with exact_ratio"
+        assert verdict.control is not None
+        assert verdict.control.contains(0)
+        assert verdict.row.models == 1500
         assert verdict.profile_excess is None and not verdict.refutes_claim
 
 

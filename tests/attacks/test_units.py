@@ -131,9 +131,8 @@ def test_targeted_queries_are_summed_over_the_rows_of_the_target() -> None:
     rows, target = rng.integers(3, size=(40, 3)), rng.integers(3, size=(2, 3))
     together = targeted(public, target, np.random.default_rng(4))(rows)
     alone = [targeted(public, row, np.random.default_rng(4))(rows) for row in target]
-    assert (together == alone[0] + alone[1]).all() and len(together) == len(
-        column_subsets(3, 256, rng)
-    )
+    assert (together == alone[0] + alone[1]).all()
+    assert len(together) == len(column_subsets(3, 256, rng))
 
 
 SIGMA, LEVELS, COPIES = 5.0, 4, 5

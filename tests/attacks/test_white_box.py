@@ -219,9 +219,8 @@ def test_scores_of_the_target_keep_their_model_and_their_bit(tmp_path: Path) -> 
         rng=np.random.default_rng(1),
         fleet=Fleet(folder=tmp_path / "c"),
     ).control(np.random.default_rng(2))
-    assert (
-        not control.shadow_scores["copies"].any() and not control.challenge_scores["copies"].any()
-    )
+    assert not control.shadow_scores["copies"].any()
+    assert not control.challenge_scores["copies"].any()
     assert control.shadow_scores["rows"].tolist() == [len(s) for s in control.shadows]
     assert "copies" not in repr(game)
 
@@ -249,10 +248,8 @@ def test_a_verdict_of_tables_reaches_what_theory_allows(tmp_path: Path) -> None:
         ("histogram", "logistic"),
         *((s, j) for s in ("tables", "ratio") for j in LIKELIHOODS),
     }
-    assert (
-        rows["ratio", "lira_online"].advantage.contains(best)
-        and rows["tables", "lira_offline"].auc.value > 0.95
-    )
+    assert rows["ratio", "lira_online"].advantage.contains(best)
+    assert rows["tables", "lira_offline"].auc.value > 0.95
     assert rows["histogram", "logistic"].advantage.value < 0.5
     assert report.to_json()["main"]["extractor"] == "tables"
 
@@ -304,10 +301,8 @@ def test_a_white_box_declared_beside_the_black_one_refutes_for_both(tmp_path: Pa
     assert "The attack tables with lira_online refutes the claim" in both.conclusion
     assert [a["refutes_claim"] for a in both.to_json()["declared"]] == [False, True]
     alone = attacked(tmp_path, impostor, claim=claim, pairs=50)
-    assert (
-        0 < white.epsilon_lower < alone.epsilon_lower
-        and both.epsilon_provable < alone.epsilon_provable
-    )
+    assert 0 < white.epsilon_lower < alone.epsilon_lower
+    assert both.epsilon_provable < alone.epsilon_provable
     assert white.row == alone.main and both.main.advantage.contains(0)
     blind = attacked(
         tmp_path / "blind",
@@ -348,11 +343,9 @@ def test_a_model_that_learnt_its_rows_by_heart_is_seen_by_its_likelihood_on_ever
             threat=threat,
             pairs=40,
         )
-        assert (
-            report.main.auc.value >= 0.8
-            and report.main.models == 40
-            and all(gap.value > 0.2 for gap in report.per_target)
-        )
+        assert report.main.auc.value >= 0.8
+        assert report.main.models == 40
+        assert all(gap.value > 0.2 for gap in report.per_target)
         assert report.control is not None and report.control.contains(0)
 
 
@@ -367,15 +360,11 @@ def test_a_white_box_that_ignores_its_rows_gives_nothing_away(tmp_path: Path) ->
 
     for judge in LIKELIHOODS:
         report = attacked(tmp_path, ignorant, main=("elbo", judge), claim=Claim(0.1, 0.0), seed=2)
-        assert (
-            report.main.advantage.contains(0)
-            and report.main.auc.contains(0.5)
-            and not report.refutes_claim
-        )
-        assert (
-            all(row.advantage.contains(0) and row.auc.contains(0.5) for row in report.table)
-            and len(report.table) == 4
-        )
+        assert report.main.advantage.contains(0)
+        assert report.main.auc.contains(0.5)
+        assert not report.refutes_claim
+        assert all(row.advantage.contains(0) and row.auc.contains(0.5) for row in report.table)
+        assert len(report.table) == 4
 
 
 @pytest.mark.check

@@ -4,6 +4,8 @@ bundled.
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,10 +18,13 @@ import pytest
 
 from synthdp.bundle.certificate import PlannedSpend, plan_digest
 from synthdp.bundle.content import BundleContent
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.derived import FILES, sha256
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
+from synthdp.files import SUMS
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.architecture import Architecture
@@ -31,6 +36,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_fo
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
+from synthdp.verify.checks import inspect_bundle
 
 SPEC = """
 synthdp: 1
@@ -216,6 +222,33 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     release = make_release(folder)
     return write_bundle(folder / "bundle", release.content, ledger=release.ledger, force=False)
+
+
+@pytest.fixture
+def bundle(made: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def written(release: Release, **options: Any) -> Path:
+    """The bundle of a release, in its folder."""
+    return write_bundle(
+        release.folder / "bundle", release.content, ledger=release.ledger, force=False, **options
+    )
+
+
+def problems(bundle: Path, *, mended: bool = True) -> str:
+    """What `verify` finds; `mended`: with fitting checksums, as a forger would write them."""
+    if mended:
+        names = [n for n in (*FILES, DEPLOYMENT) if (bundle / n).exists()]
+        (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in names))
+    return "\n".join(inspect_bundle(bundle).problems)
+
+
+def edit_json(path: Path, change: Callable[[Any], object]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
 
 
 @pytest.fixture(scope="session")

@@ -235,7 +235,8 @@ class TestFolder:
         monkeypatch.setattr(os, "replace", fails)
         with pytest.raises(OutputError, match="Input/output error"):
             _write(release, force=True)
-        assert (folder / SUMS).exists() and sorted(p.name for p in release.folder.iterdir()) == [
+        assert (folder / SUMS).exists()
+        assert sorted(p.name for p in release.folder.iterdir()) == [
             "bundle",
             "ledger.db",
         ]

@@ -29,7 +29,7 @@ from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.spec.load.wording import up
-from synthdp.spec.model.dataset import DomainFrom
+from synthdp.spec.model import DomainFrom
 from synthdp.verify.checks import verify_bundle
 
 Build = Callable[..., Any]
@@ -121,9 +121,8 @@ def test_what_was_planned_and_not_used_is_part_of_the_guarantee(release: Any) ->
         "changes the probability of any outcome by at most a factor of"
         f" {up(math.exp(certificate.epsilon), digits=2)}" in text
     )
-    assert "Planned and unused" not in render(
-        before
-    ) and "| spent on this outcome | all that was planned |" in render(before)
+    assert "Planned and unused" not in render(before)
+    assert "| spent on this outcome | all that was planned |" in render(before)
 
 
 def test_total_effect_of_two_is_three_epsilon_and_joint_two() -> None:
@@ -145,11 +144,9 @@ def test_the_total_effect_is_a_sum_and_no_chain(made: Path) -> None:
     five = _groups({1: 0.5, 2: 1.0, 3: 1.5, 5: 2.5}, delta=1e-6)[-1]
     chained = 1e-6 * sum(math.exp(sum((0.5, 1.0, 1.5, 2.5)[:i])) for i in range(5))
     assert chained > five.total_delta == 5 * five.joint_delta
-    assert (
-        five.joint_epsilon is not None
-        and five.total_epsilon is not None
-        and five.joint_epsilon <= five.total_epsilon
-    )
+    assert five.joint_epsilon is not None
+    assert five.total_epsilon is not None
+    assert five.joint_epsilon <= five.total_epsilon
     text = (made / "privacy" / "certificate.md").read_text()
     assert "The total is a sum of k bounds, one for each status." in text
     assert (
@@ -161,9 +158,8 @@ def test_the_total_effect_is_a_sum_and_no_chain(made: Path) -> None:
 def test_infinite_group_bounds_are_named(release: Any) -> None:
     release.content = replace(release.content, group_epsilons={1: 1.3, 10: math.inf})
     certificate = _certificate(release)
-    assert (
-        certificate.groups[1].joint_epsilon is None and certificate.groups[1].total_epsilon is None
-    )
+    assert certificate.groups[1].joint_epsilon is None
+    assert certificate.groups[1].total_epsilon is None
     assert "| 10 | no bound |" in render(certificate)
     json.dumps(certificate.model_dump(mode="json"), allow_nan=False)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pandas as pd
 import pytest
 
 from synthdp.bundle.write import write_bundle
-from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import VerifyError
@@ -109,10 +107,8 @@ class TestVerdicts:
         assert finding(found, "unit meaning").verdict == "different"
         told = {f.why for f in found.findings if f.verdict == "not comparable"}
         assert finding(found, "delta at epsilon").verdict == "not comparable"
-        assert (
-            told == {"another unit is protected"}
-            and next(f for f in found.findings if f.what == "epsilon").verdict == "not comparable"
-        )
+        assert told == {"another unit is protected"}
+        assert next(f for f in found.findings if f.what == "epsilon").verdict == "not comparable"
 
     def test_other_deltas_leave_the_whole_trade_off(
         self, made: Path, other: Callable[..., Path]
@@ -124,10 +120,8 @@ class TestVerdicts:
     def test_graph(self, made: Path, other: Callable[..., Path]) -> None:
         found = compare(made, other(('"smoker -> visits"', '"visits -> weight"')))
         links = finding(found, "links")
-        assert (
-            links.verdict == "different"
-            and links.why == "1 added, 1 removed, 0 turned; 2 in common"
-        )
+        assert links.verdict == "different"
+        assert links.why == "1 added, 1 removed, 0 turned; 2 in common"
         assert found.to_json()["graph"]["added"][0]["from"] == "visits"
 
     def test_quality_is_held_to_what_was_measured(
@@ -142,14 +136,10 @@ class TestVerdicts:
         )  # so near are no rows of this model
         second = other(synthetic=nearer)
         found = compare(made, second)
-        assert (
-            finding(found, "noisy 1-way").verdict == "better"
-            and finding(compare(second, made), "noisy 1-way").verdict == "worse"
-        )
-        assert (
-            finding(found, "between the two").verdict == "different"
-            and 0 < float(finding(found, "between the two").b or 0) < 0.2
-        )
+        assert finding(found, "noisy 1-way").verdict == "better"
+        assert finding(compare(second, made), "noisy 1-way").verdict == "worse"
+        assert finding(found, "between the two").verdict == "different"
+        assert 0 < float(finding(found, "between the two").b or 0) < 0.2
         folders = [
             Path(shutil.copytree(b, tmp_path / name)) for b, name in ((made, "a"), (second, "b"))
         ]
@@ -253,49 +243,25 @@ class TestDistances:
         frame = pd.read_csv(made / "synthetic.csv", keep_default_na=False)
         share = [(frame["sex"] == v).mean() for v in ("female", "male", "no")]
         sex = np.abs(counts / counts.sum() - share).sum() / 2
-        assert (
-            min(tables["sex",]["counts"]) > 0
-            and one_way.a == one_way.b
-            and sex / 2 <= one_way.a <= (sex + 1) / 2
-        )
+        assert min(tables["sex",]["counts"]) > 0
+        assert one_way.a == one_way.b
+        assert sex / 2 <= one_way.a <= (sex + 1) / 2
 
 
 class TestCommand:
-    def run(self, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["synthdp", "diff", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        try:
-            main()
-        except SystemExit as stop:
-            return int(stop.code or 0)
-        return 0
-
-    def test_text_and_json(
-        self, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert self.run(monkeypatch, made, made) == 0
-        text = capsys.readouterr().out
-        assert (
-            "both verified; the verdict is of B" in text
-            and "distance to noisy 1-way tables" in text
-            and "same" in text
-        )
-        assert self.run(monkeypatch, made, made, "--json") == 0
-        facts = json.loads(capsys.readouterr().out)
-        assert (
-            facts["a"] == str(made)
-            and {f["verdict"] for f in facts["findings"]} == {"same"}
-            and facts["graph"]["same"]
-        )
+    def test_text_and_json(self, made: Path, synthdp: Any) -> None:
+        text = synthdp("diff", made, made).out
+        assert "both verified; the verdict is of B" in text
+        assert "distance to noisy 1-way tables" in text
+        assert "same" in text
+        facts = json.loads(synthdp("diff", made, made, "--json").out)
+        assert facts["a"] == str(made)
+        assert {f["verdict"] for f in facts["findings"]} == {"same"}
+        assert facts["graph"]["same"]
 
     @pytest.mark.parametrize("which", [0, 1])
     def test_a_spoiled_bundle_is_not_compared(
-        self,
-        made: Path,
-        tmp_path: Path,
-        which: int,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, made: Path, tmp_path: Path, which: int, synthdp: Any
     ) -> None:
         spoiled = Path(shutil.copytree(made, tmp_path / "spoiled"))
         path = spoiled / "privacy/certificate.json"
@@ -303,6 +269,5 @@ class TestCommand:
         pair = [spoiled, made] if which == 0 else [made, spoiled]
         with pytest.raises(VerifyError, match=r"spoiled: \d+ problems"):
             compare(*pair)
-        assert self.run(monkeypatch, *pair) == 6
-        printed = capsys.readouterr()
-        assert printed.out == "" and "certificate.json" in printed.err
+        printed = synthdp("diff", *pair)
+        assert printed.code == 6 and printed.out == "" and "certificate.json" in printed.err

@@ -101,13 +101,10 @@ class TestKeys:
     def test_private_key_is_for_its_owner_alone(self, keys: tuple[Path, Path]) -> None:
         private, public = keys
         assert (private.name, public.name) == (PRIVATE_NAME, PUBLIC_NAME)
-        assert (
-            stat.S_IMODE(private.stat().st_mode) == 0o600
-            and stat.S_IMODE(public.stat().st_mode) == 0o644
-        )
-        assert private.read_text().startswith(
-            "-----BEGIN PRIVATE KEY-----"
-        ) and public.read_text().startswith("-----BEGIN PUBLIC KEY-----")
+        assert stat.S_IMODE(private.stat().st_mode) == 0o600
+        assert stat.S_IMODE(public.stat().st_mode) == 0o644
+        assert private.read_text().startswith("-----BEGIN PRIVATE KEY-----")
+        assert public.read_text().startswith("-----BEGIN PUBLIC KEY-----")
 
     def test_keys_are_fresh_and_belong_together(
         self, keys: tuple[Path, Path], signer: Signer, tmp_path: Path
@@ -121,9 +118,8 @@ class TestKeys:
         (tmp_path / name).write_text("old")
         with pytest.raises(OutputError, match="never replaced"):
             make_keys(tmp_path)
-        assert [p.name for p in tmp_path.iterdir()] == [name] and (
-            tmp_path / name
-        ).read_text() == "old"
+        assert [p.name for p in tmp_path.iterdir()] == [name]
+        assert (tmp_path / name).read_text() == "old"
 
     def test_unwritable_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
@@ -134,10 +130,8 @@ class TestKeys:
         assert repr(signer) == "Signer()" and str(signer) == "Signer()"
 
     def test_no_key_is_no_signer_unless_required(self) -> None:
-        assert (
-            load_signer(Signing(), environment={}) is None
-            and load_signer(Signing(), environment={"SYNTHDP_SIGNING_KEY": ""}) is None
-        )
+        assert load_signer(Signing(), environment={}) is None
+        assert load_signer(Signing(), environment={"SYNTHDP_SIGNING_KEY": ""}) is None
         with pytest.raises(OutputError, match="SYNTHDP_SIGNING_KEY names no key"):
             load_signer(Signing(required=True), environment={})
 
@@ -282,10 +276,8 @@ class TestVerify:
     ) -> None:
         report = verify_bundle(signed, key=keys[1])
         assert report.ok and report.signer == signer.identity and report.origin_checked
-        assert (
-            f"signed by {signer.identity}, the key that was given; " in report.established
-            and report.established.endswith("by its owner")
-        )
+        assert f"signed by {signer.identity}, the key that was given; " in report.established
+        assert report.established.endswith("by its owner")
 
     def test_without_a_key_the_origin_is_not_checked(self, signed: Path) -> None:
         report = verify_bundle(signed)
@@ -295,45 +287,35 @@ class TestVerify:
         self, signed: Path, made: Path, signer: Signer
     ) -> None:
         text = (signed / "privacy/certificate.md").read_text()
-        assert (
-            f"    {signer.identity}\n" in text
-            and "unsigned" not in text
-            and "publisher's signature" in (signed / "README.md").read_text()
-        )
-        assert (
-            "**This bundle is unsigned.**" in (made / "privacy/certificate.md").read_text()
-            and "is unsigned" in (made / "README.md").read_text()
-        )
+        assert f"    {signer.identity}\n" in text
+        assert "unsigned" not in text
+        assert "publisher's signature" in (signed / "README.md").read_text()
+        assert "**This bundle is unsigned.**" in (made / "privacy/certificate.md").read_text()
+        assert "is unsigned" in (made / "README.md").read_text()
 
     def test_the_bundle_does_not_tell_where_the_key_lies(
         self, signed: Path, keys: tuple[Path, Path]
     ) -> None:
         everything = b"".join(p.read_bytes() for p in signed.rglob("*") if p.is_file())
         secret = keys[0].read_bytes().splitlines()[1]
-        assert (
-            secret not in everything
-            and b"PRIVATE KEY" not in everything
-            and str(keys[0].parent).encode() not in everything
-        )
+        assert secret not in everything
+        assert b"PRIVATE KEY" not in everything
+        assert str(keys[0].parent).encode() not in everything
 
     def test_unsigned_bundle(self, made: Path, keys: tuple[Path, Path]) -> None:
         report = verify_bundle(made)
-        assert (
-            report.ok
-            and report.signer is None
-            and report.established.endswith(
-                "unsigned; that the program ran as stated is vouched for by nobody"
-            )
+        assert report.ok
+        assert report.signer is None
+        assert report.established.endswith(
+            "unsigned; that the program ran as stated is vouched for by nobody"
         )
         with pytest.raises(VerifyError, match="this bundle is unsigned, and a key was given"):
             verify_bundle(made, key=keys[1])
 
     def test_wrong_key(self, bundle: Path, tmp_path: Path) -> None:
         found = problems(bundle, make_keys(tmp_path / "other")[1])
-        assert (
-            "its signature is not of the key that was given" in found
-            and "the certificate names the key ed25519:" in found
-        )
+        assert "its signature is not of the key that was given" in found
+        assert "the certificate names the key ed25519:" in found
 
     def test_from_python(self, bundle: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
         assert Bundle(bundle).verify(key=keys[1]).origin_checked
@@ -390,10 +372,8 @@ class TestVerify:
         shutil.copy(other / STATEMENT, bundle / STATEMENT)
         found = problems(bundle, keys[1])
         assert "signature is not" not in found  # it is a good one, of another release
-        assert (
-            "its subject synthetic.csv has another digest" in found
-            and "its predicate is not this bundle's" in found
-        )
+        assert "its subject synthetic.csv has another digest" in found
+        assert "its predicate is not this bundle's" in found
 
     def test_stripped_statement(self, bundle: Path, keys: tuple[Path, Path]) -> None:
         (bundle / STATEMENT).unlink()
@@ -425,10 +405,8 @@ class TestVerify:
             )
         )
         found = problems(bundle, keys[1])
-        assert (
-            "its subject synthetic.csv has another digest" in found
-            and f"its subject {SUMS} has another digest" in found
-        )
+        assert "its subject synthetic.csv has another digest" in found
+        assert f"its subject {SUMS} has another digest" in found
 
     @pytest.mark.parametrize(
         ("change", "problem"),
@@ -552,10 +530,8 @@ class TestProgram:
         self, signed: Path, keys: tuple[Path, Path], signer: Signer, tmp_path: Path
     ) -> None:
         made = self._run("keygen", tmp_path / "k", "--json")
-        assert (
-            made.exit_code == 0
-            and Path(json.loads(made.stdout)["public"]) == tmp_path / "k" / PUBLIC_NAME
-        )
+        assert made.exit_code == 0
+        assert Path(json.loads(made.stdout)["public"]) == tmp_path / "k" / PUBLIC_NAME
         assert "PRIVATE" not in made.output and (tmp_path / "k" / PRIVATE_NAME).exists()
         facts = json.loads(self._run("verify", signed, "--key", keys[1], "--json").stdout)
         assert facts["valid"] and facts["signed_by"] == signer.identity and facts["origin_checked"]

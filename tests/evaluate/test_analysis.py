@@ -90,10 +90,8 @@ class TestCoverage:
             "means within groups",
         ]
         for rows in zip(*found, strict=True):
-            assert (
-                0.9 <= np.mean([r.synthetic for r in rows]) <= 0.98
-                and 0.9 <= np.mean([r.held_out for r in rows if r.held_out is not None]) <= 0.98
-            )
+            assert 0.9 <= np.mean([r.synthetic for r in rows]) <= 0.98
+            assert 0.9 <= np.mean([r.held_out for r in rows if r.held_out is not None]) <= 0.98
 
     def test_a_shift_loses_it(self) -> None:
         found = {
@@ -102,10 +100,8 @@ class TestCoverage:
                 both(REAL), both(TEST), both(people(3000, 4, shifted=6)), domain=DOMAIN
             )
         }
-        assert (
-            found["means of columns"].synthetic == 0.5
-            and found["means within groups"].synthetic < 0.7
-        )
+        assert found["means of columns"].synthetic == 0.5
+        assert found["means within groups"].synthetic < 0.7
 
     def test_intervals_of_twice_the_rows_are_not_narrower_by_mistake(self) -> None:
         # A table held against itself: every interval holds its own middle.
@@ -123,19 +119,15 @@ class TestSubgroups:
         assert [r.share_real for r in rows] == sorted(r.share_real for r in rows) and len(rows) == 5
         by = {r.level: r for r in rows}
         tiny, big = by["tiny"], by["big"]
-        assert (
-            tiny.tv1
-            and tiny.floor
-            and tiny.tv1 > 2 * tiny.floor
-            and big.tv1
-            and big.floor
-            and big.tv1 < 2 * big.floor
-        )
-        assert (
-            tiny.share_real == pytest.approx(0.05, abs=0.01)
-            and tiny.accuracy_real is not None
-            and tiny.accuracy_real > 0.8
-        )
+        assert tiny.tv1
+        assert tiny.floor
+        assert tiny.tv1 > 2 * tiny.floor
+        assert big.tv1
+        assert big.floor
+        assert big.tv1 < 2 * big.floor
+        assert tiny.share_real == pytest.approx(0.05, abs=0.01)
+        assert tiny.accuracy_real is not None
+        assert tiny.accuracy_real > 0.8
 
     def test_few_test_rows_tell_no_accuracy(self) -> None:
         rows = subgroups(
@@ -147,11 +139,9 @@ class TestSubgroups:
             target="works",
             rng=np.random.default_rng(0),
         )
-        assert (
-            rows[0].level == "tiny"
-            and rows[0].accuracy_real is None
-            and rows[-1].accuracy_real is not None
-        )
+        assert rows[0].level == "tiny"
+        assert rows[0].accuracy_real is None
+        assert rows[-1].accuracy_real is not None
 
     def test_named_columns_or_the_fewest_categories(self) -> None:
         assert group_columns(DOMAIN, ("rank",)) == ("rank",)
@@ -160,10 +150,8 @@ class TestSubgroups:
 
 class TestLongProtocol:
     def test_targets_are_public_and_repeatable(self) -> None:
-        assert (
-            random_targets(DOMAIN, 3) == random_targets(DOMAIN, 3)
-            and len(random_targets(DOMAIN, 99)) == 5
-        )
+        assert random_targets(DOMAIN, 3) == random_targets(DOMAIN, 3)
+        assert len(random_targets(DOMAIN, 99)) == 5
 
     def test_the_gap_is_over_targets_in_points(self) -> None:
         def row(target: str, learner: str, difference: float) -> UtilityRow:
@@ -194,13 +182,9 @@ def test_everything_at_once_is_plain_json() -> None:
     frames = REAL[:400], TEST[:300], people(400, 6)
     report = evaluate(*frames, domain=DOMAIN, settings=settings, rng=np.random.default_rng(0))
     plain = json.loads(json.dumps(report.to_json(), allow_nan=False))
-    assert (
-        report.paper is not None
-        and len(report.paper.utility.rows)
-        and {r["classifier"] for r in plain["paper"]["utility"]["rows"]} >= {"ridge"}
-    )
-    assert (
-        plain["pairs"]["real"]["columns"][0] == "works"
-        and plain["effects"] == []
-        and plain["independences"] is None
-    )
+    assert report.paper is not None
+    assert len(report.paper.utility.rows)
+    assert {r["classifier"] for r in plain["paper"]["utility"]["rows"]} >= {"ridge"}
+    assert plain["pairs"]["real"]["columns"][0] == "works"
+    assert plain["effects"] == []
+    assert plain["independences"] is None

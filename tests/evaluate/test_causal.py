@@ -185,7 +185,8 @@ class TestIndependences:
             graph=graph,
             rng=np.random.default_rng(0),
         )
-        assert report is not None and (
+        assert report is not None
+        assert (
             report.kept("real"),
             report.kept("synthetic"),
             report.pairs,

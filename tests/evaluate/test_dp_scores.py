@@ -151,16 +151,14 @@ def test_accuracies_hold_the_truth_and_would_not_with_less_noise(
         )
     value, low, high = accuracy(1000, 3000, sigma=1.0, together=1)
     wider = accuracy(1000, 3000, sigma=1.0, together=4)
-    assert value == wider[0] == 0.75 and wider[2] - wider[1] == pytest.approx(
-        2 * (high - low), rel=0.05
-    )
+    assert value == wider[0] == 0.75
+    assert wider[2] - wider[1] == pytest.approx(2 * (high - low), rel=0.05)
 
 
 def test_the_stewards_guide_tells_how_well_a_distance_is_known() -> None:
     value, low, high = distance(900, 39_000, 100.0**2, sigma=66.0)
-    assert value is not None and (value - low, high - value) == pytest.approx(
-        (0.0033, 0.0033), abs=5e-5
-    )
+    assert value is not None
+    assert (value - low, high - value) == pytest.approx((0.0033, 0.0033), abs=5e-5)
 
 
 def test_where_noise_hides_the_rows_nothing_is_said() -> None:

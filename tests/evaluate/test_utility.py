@@ -149,9 +149,8 @@ def test_ranged_targets_get_regressors() -> None:
 def test_max_rows_cuts_every_table() -> None:
     small = run(TRAIN, TEST, TRAIN, "ill", max_rows=100)
     wide = next(r for r in small.rows if r.metric == "accuracy")
-    assert wide.real is not None and (wide.real * 100) == pytest.approx(
-        round(wide.real * 100), abs=1e-9
-    )
+    assert wide.real is not None
+    assert (wide.real * 100) == pytest.approx(round(wide.real * 100), abs=1e-9)
 
 
 @pytest.mark.parametrize("classifier", list(CLASSIFIERS))
@@ -307,10 +306,8 @@ def test_metrics_have_the_names_that_gates_use() -> None:
     assert report.floor is not None and report.floor.tv1 == pytest.approx(found["tv1"], abs=0.02)
     again = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert again["metrics"] == pytest.approx(found)
-    assert (
-        np.shape(again["fidelity"]["by_pair"]["tv"]) == (6, 6)
-        and len(again["utility"]["rows"]) == 3 + 4
-    )
+    assert np.shape(again["fidelity"]["by_pair"]["tv"]) == (6, 6)
+    assert len(again["utility"]["rows"]) == 3 + 4
 
 
 def test_held_out_rows_are_compared_with_as_many_synthetic_ones() -> None:
@@ -330,11 +327,9 @@ def test_a_bad_table_scores_worse() -> None:
         lambda column: pd.Series(rng.permutation(column.to_numpy()), dtype=column.dtype)
     )
     good, bad = judged(table(1500, 3)).metrics(), judged(independent).metrics()
-    assert (
-        bad["tv1"] < 1e-9
-        and bad["tv2"] > 1.2 * good["tv2"]
-        and bad["tstr_auc"] < 0.65 < good["tstr_auc"]
-    )
+    assert bad["tv1"] < 1e-9
+    assert bad["tv2"] > 1.2 * good["tv2"]
+    assert bad["tstr_auc"] < 0.65 < good["tstr_auc"]
 
 
 def test_without_holdout_or_targets_the_rest_is_there() -> None:

@@ -22,7 +22,8 @@ probability ( b | a ) { default 0.2, 0.3, 0.5; (yes) 1.0, 0.0, 0.0; }
 
 def test_structure_and_tables(network: Callable[[str], BayesianNetwork]) -> None:
     net = network("cancer")
-    assert net.parents["Cancer"] == ("Pollution", "Smoker") and net.levels["Pollution"] == (
+    assert net.parents["Cancer"] == ("Pollution", "Smoker")
+    assert net.levels["Pollution"] == (
         "low",
         "high",
     )

@@ -136,11 +136,9 @@ def test_pairs_without_an_answer_are_no_part_of_the_graph() -> None:
     unclear = CausalGraph(
         ("a", "b"), (GraphEdge("a", "b", directed=False, provenance="undecided"),)
     )
-    assert (
-        unclear.open_pairs == (("a", "b"),)
-        and unclear.undirected == ()
-        and unclear.parents("b") == ()
-    )
+    assert unclear.open_pairs == (("a", "b"),)
+    assert unclear.undirected == ()
+    assert unclear.parents("b") == ()
     weak = CausalGraph(("a", "b"), (GraphEdge("a", "b", directed=True, provenance="undecided"),))
     assert weak.parents("b") == ("a",)
 

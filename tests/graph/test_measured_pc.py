@@ -132,9 +132,8 @@ def test_caps_bound_what_is_asked(network: Network, measurer: Callable[..., obje
     inner = measurer(net.sample(50_000, rng=rng), domain, shares=SHARES, epsilon=3.0, rng=rng)
 
     def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
-        assert len(tables) <= (55 if round_ == "pairs" else 20) and all(
-            domain.cells(t) <= (9 if len(t) == 2 else 27) for t in tables
-        )
+        assert len(tables) <= (55 if round_ == "pairs" else 20)
+        assert all(domain.cells(t) <= (9 if len(t) == 2 else 27) for t in tables)
         return inner(round_, tables)  # type: ignore[operator,no-any-return]
 
     found = measured_pc(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,15 @@ def write_bundle_of(
         sums.append(f"{hashlib.sha256(text.encode()).hexdigest()}  {name}")
     (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n", encoding="utf-8")
     return folder
+
+
+def heavy(call: str) -> str:
+    """Those of the slow packages that `call` imports, in a process of its own."""
+    packages = ("torch", "pandas", "opacus", "mlflow", "sklearn")
+    probe = f"import sys; from synthdp import Bundle; {call}"
+    told = f"print(*(m for m in {packages} if m in sys.modules))"
+    command = [sys.executable, "-c", f"{probe}; {told}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from synthdp import Bundle
-from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.inference.copies import Copies, copies_of, statement
 from synthdp.inference.least_squares import LeastSquares, Measured, Posterior, measured
-from tests.inference.conftest import counted, write_bundle_of
+from tests.inference.conftest import counted, heavy, write_bundle_of
 from tests.inference.conftest import drawn_levels as sample_levels
 from tests.inference.copied import NAMES, law, population_spec, released
 
@@ -199,59 +197,34 @@ def test_tables_that_disagree_are_refused(tmp_path: Path, domain: Domain) -> Non
 # --- the command line ---
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["synthdp", "copies", *arguments])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
-
-
-def test_the_command_writes_a_folder(
-    bundle: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_writes_a_folder(bundle: Path, tmp_path: Path, synthdp: Any) -> None:
     out = tmp_path / "new" / "copies"
-    asked = [str(bundle), "--columns", "age, sex", "--m", "12", "--rows", "40", "--out", str(out)]
-    assert run(monkeypatch, *asked) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith(f"wrote 12 copies of 40 rows, and spanned.json, to {out}\n")
-    assert "  age, sex: spanned" in printed
-    assert sorted(path.name for path in out.iterdir()) == [
-        *(f"copy-{i:02d}.csv" for i in range(1, 13)),
-        "spanned.json",
-    ]
+    asked = ("copies", bundle, "--columns", "age, sex", "--m", "12", "--rows", "40", "--out")
+    told = synthdp(*asked, out)
+    assert told.out.startswith(f"wrote 12 copies of 40 rows, and spanned.json, to {out}\n")
+    assert told.code == 0 and "  age, sex: spanned" in told.out
+    names = [*(f"copy-{i:02d}.csv" for i in range(1, 13)), "spanned.json"]
+    assert sorted(path.name for path in out.iterdir()) == names
     assert pd.read_csv(out / "copy-12.csv").shape == (40, 2)
     spanned = json.loads((out / "spanned.json").read_text())
     assert spanned["columns"] == ["age", "sex"] and "T = (1 + 1/m) b - u" in spanned["rule"]
-    assert run(monkeypatch, *asked, "--json") == 2  # the folder holds something
-    problem = json.loads(capsys.readouterr().out)
-    assert "holds something" in problem["error"]
-    asked[-1] = str(tmp_path / "other")
-    assert run(monkeypatch, *asked, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == 40
+    again = synthdp(*asked, out, "--json")
+    assert again.code == 2 and "holds something" in json.loads(again.out)["error"]
+    assert json.loads(synthdp(*asked, tmp_path / "other", "--json").out)["rows"] == 40
 
 
 def test_nothing_is_written_for_columns_that_cannot_be_served(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Path, tmp_path: Path, synthdp: Any
 ) -> None:
     out = tmp_path / "copies"
-    assert run(monkeypatch, str(bundle), "--columns", "age,visits", "--out", str(out)) == 2
+    assert synthdp("copies", bundle, "--columns", "age,visits", "--out", out).code == 2
     assert not out.exists()
 
 
 @pytest.mark.check
 def test_copies_need_no_torch(bundle: Path) -> None:
-    probe = (
-        "import sys; from synthdp import Bundle;"
-        f"Bundle({str(bundle)!r}).copies(2, columns=['age', 'sex'], rows=9);"
-        "print([m for m in ('torch', 'opacus', 'mlflow', 'sklearn') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    call = f"Bundle({str(bundle)!r}).copies(2, columns=['age', 'sex'], rows=9)"
+    assert heavy(call) == "pandas"
 
 
 def test_copies_are_an_iterator_of_tables(bundle: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,6 @@ import numpy as np
 import pytest
 
 from synthdp import Bundle
-from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.graph.causal import CausalGraph, GraphEdge
@@ -23,7 +20,7 @@ from synthdp.graph.pag import PagLink
 from synthdp.inference.effect import _with_unseen
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.spec.load.loader import parse_spec
-from tests.inference.conftest import counted, drawn_levels, with_graph, write_bundle_of
+from tests.inference.conftest import counted, drawn_levels, heavy, with_graph, write_bundle_of
 
 DRAWN = {"mode": "given", "edges": ["sex -> smoker, visits", "smoker -> visits"]}
 TABLE = ("sex", "smoker", "visits")
@@ -123,18 +120,20 @@ def test_shares_of_categories_and_levels_of_treatments(tmp_path: Path, domain: D
     assert share.query.level == "yes" and share.contrasts[0].e_values is not None
     assert any(said.startswith("E-value, the least risk ratio") for said in share.about)
     assert " points  " in str(share)
-    with pytest.raises(OutputError, match="'visits' has no share of a level: it holds numbers"):
-        bundle.effect("smoker", "visits", level="1")
-    with pytest.raises(OutputError, match="'seen' has no share of a level: it holds dates"):
-        bundle.effect("smoker", "seen")
-    with pytest.raises(OutputError, match="has no mean: say of which level"):
-        bundle.effect("smoker", "sex")
-    with pytest.raises(OutputError, match="'smoker' has no level 'maybe'"):
-        bundle.effect("smoker", "visits", reference="maybe")
-    with pytest.raises(OutputError, match="'smokr' is no column that was counted"):
-        bundle.effect("smokr", "visits")
-    with pytest.raises(OutputError, match="not all different"):
-        bundle.effect("smoker", "visits", ["smoker"])
+    refusals: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
+        ("smoker", "visits"): (
+            {"level": "1"},
+            "'visits' has no share of a level: it holds numbers",
+        ),
+        ("smoker", "seen"): ({}, "'seen' has no share of a level: it holds dates"),
+        ("smoker", "sex"): ({}, "has no mean: say of which level"),
+        ("sex", "visits"): ({"reference": "maybe"}, "'sex' has no level 'maybe'"),
+        ("smokr", "visits"): ({}, "'smokr' is no column that was counted"),
+        ("age", "visits"): ({"adjust": ["age"]}, "not all different"),
+    }
+    for pair, (options, told) in refusals.items():
+        with pytest.raises(OutputError, match=told):
+            bundle.effect(*pair, **options)
 
 
 def test_pairs_alone_do_not_measure_an_effect(tmp_path: Path, domain: Domain) -> None:
@@ -164,19 +163,12 @@ def test_columns_that_do_not_identify_are_refused(tmp_path: Path, domain: Domain
         bundle.effect("sex", "visits", ["smoker"])
     with pytest.raises(OutputError, match="visits has no effect on smoker in this graph"):
         bundle.effect("visits", "smoker")
-    unseen = bundle_of(
-        tmp_path / "u", domain, TABLE, section=DRAWN | {"latent": [["smoker", "visits"]]}
-    )
+    unseen = DRAWN | {"latent": [["smoker", "visits"]]}
     with pytest.raises(OutputError, match="block smoker <-> visits"):
-        unseen.effect("smoker", "visits")
-    grouped = bundle_of(
-        tmp_path / "g",
-        domain,
-        TABLE,
-        section={"mode": "given", "groups": {"g": ["smoker", "sex"]}, "edges": ["g -> visits"]},
-    )
+        bundle_of(tmp_path / "u", domain, TABLE, section=unseen).effect("smoker", "visits")
+    grouped = {"mode": "given", "groups": {"g": ["smoker", "sex"]}, "edges": ["g -> visits"]}
     with pytest.raises(OutputError, match="smoker shares a node of the graph with sex"):
-        grouped.effect("smoker", "visits")
+        bundle_of(tmp_path / "g", domain, TABLE, section=grouped).effect("smoker", "visits")
 
 
 @pytest.mark.parametrize("mode", ["none", "predict"])
@@ -257,47 +249,25 @@ def test_few_rows_are_refused_by_name(tmp_path: Path, domain: Domain) -> None:
     assert any("sex female, or sex male" in s and "more budget" in s for s in found.about)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["synthdp", "effect", *words])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
-
-
 def test_the_command_line_prints_text_and_json(
-    tmp_path: Path,
-    domain: Domain,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, domain: Domain, synthdp: Any
 ) -> None:
-    folder = str(bundle_of(tmp_path, domain, TABLE).path)
-    asked = (folder, "--treatment", "smoker", "--outcome", "visits")
-    assert run(monkeypatch, *asked) == 0
-    printed = capsys.readouterr().out.splitlines()
+    folder = bundle_of(tmp_path, domain, TABLE).path
+    asked = ("effect", folder, "--treatment", "smoker", "--outcome", "visits")
+    printed = synthdp(*asked).out.splitlines()
     assert printed[0] == "effect of smoker on mean(visits)   (A, measured)"
     assert printed[1].split() == ["effect", "95%", "interval", "means"]
     assert printed[2].startswith("  yes against no  ") and printed[3] == "- adjusted for sex"
-    assert run(monkeypatch, *asked, "--adjust", "sex", "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = json.loads(synthdp(*asked, "--adjust", "sex", "--json").out)
     assert facts["tier"] == "A" and facts["adjusted"] == [["sex"]] and facts["reference"] == "no"
-    assert set(facts["contrasts"][0]) == {
-        "group", "rows", "estimate", "interval", "of_rows", "means"
-    }  # fmt: skip
-    assert run(monkeypatch, *asked, "--adjust", "none") == 2
-    assert "this path stays open: smoker <- sex -> visits" in capsys.readouterr().err
-    assert run(monkeypatch, *asked, "--adjust", "sex,age", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["tier"] == "C"
+    fields = {"group", "rows", "estimate", "interval", "of_rows", "means"}
+    assert set(facts["contrasts"][0]) == fields
+    refused = synthdp(*asked, "--adjust", "none")
+    assert refused.code == 2 and "this path stays open: smoker <- sex -> visits" in refused.err
+    assert json.loads(synthdp(*asked, "--adjust", "sex,age", "--json").out)["tier"] == "C"
 
 
 @pytest.mark.check
 def test_a_measured_effect_needs_neither_torch_nor_pandas(tmp_path: Path, domain: Domain) -> None:
-    folder = bundle_of(tmp_path, domain, TABLE).path
-    probe = (
-        "import sys; from synthdp import Bundle;"
-        f"Bundle({str(folder)!r}).effect('smoker', 'visits');"
-        "print([m for m in ('torch', 'pandas', 'opacus', 'mlflow', 'sklearn') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    folder = str(bundle_of(tmp_path, domain, TABLE).path)
+    assert heavy(f"Bundle({folder!r}).effect('smoker', 'visits')") == ""

@@ -84,9 +84,8 @@ def test_without_noise_it_is_the_g_formula_of_the_rows() -> None:
     found = contrast(known(table, 1e-3), 1, 0)
     assert found.figure.estimate == pytest.approx(simple(table), abs=1e-6)
     assert found.figure.bounds is None and found.middle is None and not found.left_out
-    assert found.means is not None and found.means[0] - found.means[1] == pytest.approx(
-        found.figure.estimate, abs=1e-9
-    )
+    assert found.means is not None
+    assert found.means[0] - found.means[1] == pytest.approx(found.figure.estimate, abs=1e-9)
     naive = simple(table.sum(axis=2, keepdims=True))
     assert abs(naive - truth) > 2 * abs(simple(table) - truth)  # Z confounds
     turned = contrast(known(table, 1e-3), 0, 1)

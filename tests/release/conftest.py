@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,16 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.cli.main import main
+from synthdp.bundle.derived import sha256
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
+from synthdp.privacy.dpsgd.training import _Trainer
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.progress import Advance, Reporter
 from synthdp.release.job import ReleaseOutcome
 from synthdp.release.run import release
+from tests.chance import seeded
 
 ROWS = 400
 
@@ -145,15 +148,6 @@ class Tiny:
         return release(self.spec, out=self.out, **options)
 
 
-@dataclass(frozen=True)
-class Printed:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
 class Heard:
     """A display that writes down what it is told of each stage."""
 
@@ -172,6 +166,65 @@ class Heard:
         """Nothing to show."""
 
     tell = warn
+
+
+class InterruptedAt(Heard):
+    """A display that presses Ctrl-C when `stage` begins, or when it has done `step`."""
+
+    def __init__(self, stage: str, step: int | None = None) -> None:
+        super().__init__()
+        self.stage, self.step = stage, step
+
+    def start(self, title: str) -> Advance:
+        if title == self.stage and self.step is None:
+            raise KeyboardInterrupt
+
+        def advance(done: int, total: int, what: str = "", /) -> None:
+            if title == self.stage and done == self.step:
+                raise KeyboardInterrupt
+
+        return advance
+
+
+def dying(error: Callable[[], BaseException] = KeyboardInterrupt) -> Callable[..., Any]:
+    """A function that raises a new `error()`, whatever it is given."""
+
+    def dies(*_: object, **__: object) -> Any:
+        raise error()
+
+    return dies
+
+
+def interrupt(made: Tiny, stage: str, step: int | None = None, **options: Any) -> None:
+    """A release that a Ctrl-C ends."""
+    with pytest.raises(KeyboardInterrupt):
+        made.release(reporter=Reporter(InterruptedAt(stage, step)), **options)
+
+
+def moved(folder: Path, tiny: Tiny) -> Tiny:
+    """A copy of `folder` with a spec, a ledger and perhaps a run, as if all was made there."""
+    shutil.copytree(folder, tiny.folder, dirs_exist_ok=True)
+    for state in tiny.folder.rglob("state.json"):
+        state.write_text(state.read_text().replace(str(folder), str(tiny.folder)))
+    return tiny
+
+
+def refit(bundle: Path) -> None:
+    """Checksums that fit the files as they are."""
+    lines = (bundle / "SHA256SUMS").read_text().splitlines()
+    names = [line.partition("  ")[2] for line in lines]
+    sums = "".join(f"{sha256(bundle / n)}  {n}\n" for n in names if (bundle / n).is_file())
+    (bundle / "SHA256SUMS").write_text(sums)
+
+
+def internal(out: Path) -> dict[str, Any]:
+    """The numbers of the steward's report."""
+    return dict(json.loads((out / "internal" / "internal.json").read_text()))
+
+
+def certificate(bundle: Path) -> dict[str, Any]:
+    """The facts of a bundle's certificate."""
+    return dict(json.loads((bundle / "privacy" / "certificate.json").read_text()))
 
 
 @pytest.fixture
@@ -193,8 +246,67 @@ def one_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def released(tiny: Tiny, one_release: Path) -> Tiny:
     """A folder of its own in which the tiny spec was released once."""
-    shutil.copytree(one_release, tiny.folder, dirs_exist_ok=True)
-    return tiny
+    return moved(one_release, tiny)
+
+
+@pytest.fixture(scope="session")
+def of_mode(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """`of_mode(mode)`: a folder in which the tiny spec of this graph mode was released once."""
+
+    @cache
+    def made(mode: str) -> Path:
+        folder = tmp_path_factory.mktemp("mode") / mode
+        folder.mkdir()
+        with pytest.MonkeyPatch.context() as patch, seeded(mode):
+            patch.setattr(plan, "GROUP_SIZES", (1, 2))
+            Tiny(folder).write(**MODES[mode]).release()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def one_interruption(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a release that was killed after step 12 of its training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "GROUP_SIZES", (1, 2))
+        made = Tiny(tmp_path_factory.mktemp("killed")).write(evaluation={"enabled": False})
+        interrupt(made, "measure and train", 12)
+    return made.folder
+
+
+@pytest.fixture
+def interrupted(tiny: Tiny, one_interruption: Path) -> Tiny:
+    """A folder of its own with that run; its last checkpoint is that of step 10."""
+    return moved(one_interruption, tiny)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of the training steps that are done."""
+    done: list[int] = []
+    true_step = _Trainer.step
+
+    def step(self: Any, codes: Any, number: int) -> None:
+        done.append(number)
+        true_step(self, codes, number)
+
+    monkeypatch.setattr(_Trainer, "step", step)
+    return done
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the measuring mechanisms that look at rows."""
+    seen: list[str] = []
+    true_run = NoisyMarginals.run
+
+    def run(self: Any, table: Any, streams: Any) -> Any:
+        seen.append(self.name)
+        return true_run(self, table, streams)
+
+    monkeypatch.setattr(NoisyMarginals, "run", run)
+    return seen
 
 
 @pytest.fixture(autouse=True)
@@ -203,26 +315,6 @@ def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     all.
     """
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))
-
-
-@pytest.fixture
-def synthdp(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Printed]:
-    """`synthdp(argument, ...)` in this process."""
-
-    def run(*arguments: object) -> Printed:
-        monkeypatch.setattr(sys, "argv", ["synthdp", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        printed = capfd.readouterr()
-        return Printed(code, printed.out, printed.err)
-
-    return run
 
 
 @pytest.fixture(scope="session")

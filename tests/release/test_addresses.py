@@ -13,13 +13,14 @@ import pytest
 
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger.ledger import Ledger
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Reporter
 from synthdp.release.graph_only import run_graph
 from synthdp.release.run import resume
 from synthdp.spec.addresses import from_folder, home, sqlite_file
 from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.mlflow_run import tracker
 from synthdp.tracking.server import store_of
+from tests.release.conftest import InterruptedAt, interrupt
 
 pytestmark = pytest.mark.check
 
@@ -42,6 +43,19 @@ def ledgers(folder: Path) -> list[str]:
     )
 
 
+def spend(ledger: Path) -> None:
+    """Most of the cap, for a run before."""
+    Ledger(f"sqlite:///{ledger}").reserve(
+        "tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
+    )
+
+
+def looked(synthdp: Any) -> dict[str, str]:
+    """What `doctor` finds, by what it looks at."""
+    told = json.loads(synthdp("doctor", "../spec.yaml", "--json").out)
+    return {f["what"]: f["found"] for f in told["findings"]}
+
+
 @pytest.fixture
 def sub(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder below the spec's, in which the commands run."""
@@ -56,27 +70,21 @@ class TestLedger:
     def test_the_cap_holds_in_every_folder(
         self, tiny: Any, sub: Path, synthdp: Any, address: str
     ) -> None:
-        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve(
-            "tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
-        )
+        spend(tiny.folder / "led.db")
         tiny.write(privacy={"ledger": address})
         for where in (tiny.folder, sub, Path("/")):
             os.chdir(where)
             for command in ("plan", "release"):
                 done = synthdp(command, os.path.relpath(tiny.spec))
-                assert done.code == 3 and "needs 1, 0.5 left on dataset tiny" in done.err, (
-                    where,
-                    command,
-                )
+                assert done.code == 3, (where, command)
+                assert "needs 1, 0.5 left on dataset tiny" in done.err
         assert ledgers(tiny.folder) == ["led.db"]
 
     def test_a_link_to_the_spec_has_no_budget_of_its_own(
         self, tiny: Any, sub: Path, synthdp: Any
     ) -> None:
         tiny.write(privacy={"ledger": "sqlite:///led.db"})
-        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve(
-            "tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
-        )
+        spend(tiny.folder / "led.db")
         (sub / "link.yaml").symlink_to(tiny.spec)
         assert synthdp("plan", "link.yaml").code == 3 and ledgers(tiny.folder) == ["led.db"]
 
@@ -86,11 +94,8 @@ class TestLedger:
     ) -> None:
         tiny.write(privacy={"ledger": address})
         monkeypatch.chdir(tiny.folder)
-        with pytest.raises(KeyboardInterrupt):
-            interrupted(tiny)
-        book = Ledger(
-            f"sqlite:///{tiny.folder / (address or '/.synthdp/ledger.db').rpartition('///')[2].lstrip('/')}"  # noqa: E501
-        )
+        interrupt(tiny, "sample")
+        book = Ledger(f"sqlite:///{tiny.folder / ('led.db' if address else '.synthdp/ledger.db')}")
         before = [e.kind for e in book.entries()]
         monkeypatch.chdir(sub)
         assert resume(tiny.out).bundle is not None
@@ -101,8 +106,7 @@ class TestLedger:
         self, tiny: Any, sub: Path
     ) -> None:
         tiny.write(privacy={"ledger": "sqlite:///led.db"})
-        with pytest.raises(KeyboardInterrupt):
-            interrupted(tiny)
+        interrupt(tiny, "sample")
         (tiny.folder / "led.db").unlink()
         with pytest.raises(
             BudgetError, match=r"led\.db, which held this run's reservation, is gone"
@@ -127,35 +131,17 @@ class TestLedger:
         self, tiny: Any, sub: Path, synthdp: Any
     ) -> None:
         tiny.write(privacy={"ledger": "sqlite:///led.db"})
-        looked = {
-            f["what"]: f["found"]
-            for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]
-        }
-        assert looked["ledger"].startswith(f"{tiny.folder / 'led.db'}: none yet")
-        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve(
-            "tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
-        )
-        looked = {
-            f["what"]: f["found"]
-            for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]
-        }
-        assert looked["ledger"] == "whole; datasets: tiny"
-        for named in (
-            "../led.db",
-            "sqlite:///../led.db",
-        ):  # an option is the working folder's, as every path of a command line
-            assert (
-                json.loads(synthdp("budget", "--ledger", named, "--json").out)["datasets"][0][
-                    "epsilon"
-                ]
-                == 2.0
-            )
+        assert looked(synthdp)["ledger"].startswith(f"{tiny.folder / 'led.db'}: none yet")
+        spend(tiny.folder / "led.db")
+        assert looked(synthdp)["ledger"] == "whole; datasets: tiny"
+        # an option is the working folder's, as every path of a command line
+        for named in ("../led.db", "sqlite:///../led.db"):
+            told = json.loads(synthdp("budget", "--ledger", named, "--json").out)
+            assert told["datasets"][0]["epsilon"] == 2.0
         done = synthdp("budget", "--ledger", "sqlite:///led.db")
-        assert (
-            done.code == 3
-            and f"no ledger at {sub / 'led.db'}" in done.err
-            and ledgers(tiny.folder) == ["led.db"]
-        )
+        assert done.code == 3
+        assert f"no ledger at {sub / 'led.db'}" in done.err
+        assert ledgers(tiny.folder) == ["led.db"]
 
     def test_a_graph_run_goes_on_where_it_paid(
         self, tiny: Any, sub: Path, synthdp: Any, modes: Any
@@ -169,17 +155,15 @@ class TestLedger:
                 tiny.spec,
                 mode="learn",
                 out=tiny.out,
-                reporter=Reporter(StopsAt("measure the graph")),
+                reporter=Reporter(InterruptedAt("measure the graph")),
             )
         for name in ("spec.yaml", "table.csv"):
             (sub / name).write_bytes((tiny.folder / name).read_bytes())
         done = synthdp("graph", "learn", "spec.yaml", "--out", "../out")
         book = Ledger(f"sqlite:///{tiny.folder / 'led.db'}")
-        assert (
-            done.code == 0
-            and ledgers(tiny.folder) == ["led.db"]
-            and [e.kind for e in book.entries()].count("reserve") == 1
-        )
+        assert done.code == 0
+        assert ledgers(tiny.folder) == ["led.db"]
+        assert [e.kind for e in book.entries()].count("reserve") == 1
 
     @pytest.mark.parametrize("address", [*RELATIVE, "sqlite:///file:led.db"])
     def test_nothing_relative_is_ever_opened(self, tiny: Any, sub: Path, address: str) -> None:
@@ -189,26 +173,6 @@ class TestLedger:
         with pytest.raises(BudgetError, match="relative"):
             Ledger(address)
         assert ledgers(tiny.folder) == []
-
-
-class StopsAt:
-    """A display that presses Ctrl-C when a stage begins."""
-
-    def __init__(self, stage: str) -> None:
-        self.stage = stage
-
-    def start(self, title: str) -> Advance:
-        if title == self.stage:
-            raise KeyboardInterrupt
-        return lambda done, total, what="", /: None
-
-    def finish(self, title: str, seconds: float) -> None:
-        """Nothing to show."""
-
-
-def interrupted(tiny: Any) -> None:
-    """A release that a Ctrl-C ends once it has paid."""
-    tiny.release(reporter=Reporter(StopsAt("sample")))
 
 
 class TestAddress:
@@ -267,11 +231,7 @@ class TestStore:
         assert tracker(spec, folder=tiny.folder, run="x")._uri == expected  # type: ignore[attr-defined]
         with pytest.raises(OutputError, match=f"no MLflow store at {tiny.folder / 'my.db'}"):
             store_of(spec, tiny.folder)
-        looked = {
-            f["what"]: f["found"]
-            for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]
-        }
-        assert looked["mlflow"].startswith(f"{tiny.folder / 'my.db'}: none yet")
+        assert looked(synthdp)["mlflow"].startswith(f"{tiny.folder / 'my.db'}: none yet")
         (tiny.folder / "my.db").write_text("")
         assert store_of(spec, tiny.folder) == (expected, "synthdp")
 

@@ -13,9 +13,7 @@ import pytest
 
 from synthdp.bundle.audit_record import (
     PUBLIC_FILE,
-    AuditRecord,
     DeclaredAttack,
-    Membership,
     spends_of,
 )
 from synthdp.data.domain import Domain
@@ -23,48 +21,26 @@ from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
 from synthdp.spec.checks.budget import decidable
 from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
-from synthdp_attacks.epsilon import provable_epsilon
-from synthdp_attacks.game import GameOutcome
+from synthdp_attacks import GameOutcome, provable_epsilon
 from synthdp_attacks.report import attack_row
 from synthdp_attacks.threat import FloatArray
+from tests.builders import audit_record, declared_attack, membership
 
 pytestmark = pytest.mark.check
 
-BLACK = DeclaredAttack(
-    attack="targeted with random_forest",
-    models=20,
-    advantage=0.1,
-    lower=-0.2,
-    upper=0.4,
-    auc=0.6,
-    auc_upper=0.8,
-    epsilon_lower=0,
-    refuted=False,
-)
-WHITE = BLACK.model_copy(
-    update={
-        "attack": "elbo with lira_online",
-        "upper": 0.7,
-        "auc": 0.5,
-        "auc_upper": 0.7,
-        "epsilon_lower": 0.3,
-    }
+BLACK = declared_attack("targeted with random_forest", models=20, upper=0.4, auc_upper=0.8)
+WHITE = declared_attack(
+    "elbo with lira_online", models=20, upper=0.7, auc=0.5, auc_upper=0.7, epsilon_lower=0.3
 )
 
 
-def audited(tiny: Any, *attacks: DeclaredAttack, rows: str = "simulated") -> None:
+def audited(tiny: Any, *attacks: DeclaredAttack) -> None:
     """Leave the record of an audit that found `attacks`."""
     spec = load_spec(tiny.spec)
-    found = Membership(
-        pairs=40, advantage=0.1, lower=-0.2, upper=0.4, ceiling=0.1, refuted=False, attacks=attacks
-    )
     spends = spends_of(plan_for(spec, Domain.from_spec(spec.columns)))
-    record = AuditRecord(
-        program="synthdp 0", day="2026-01-01", rows=rows, spends=spends, membership=found
-    )  # type: ignore[arg-type]
+    record = audit_record(spends=spends, membership=membership(*attacks, pairs=40))
     path: Path = tiny.out / PUBLIC_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(record.model_dump_json(), encoding="utf-8")
@@ -98,10 +74,8 @@ def test_every_figure_of_an_attack_can_be_a_gate_in_both_forms() -> None:
     assert set(attack_figures([full], prefix="simulated")) == {
         name for name in PUBLIC_METRICS if name.startswith("simulated_")
     }
-    assert (
-        Gate(metric="simulated_auc_upper", at_most=0.6).attacked == "auc_upper"
-        and Gate(metric="tv1_noisy", at_most=0.6).attacked is None
-    )
+    assert Gate(metric="simulated_auc_upper", at_most=0.6).attacked == "auc_upper"
+    assert Gate(metric="tv1_noisy", at_most=0.6).attacked is None
 
 
 def test_what_models_can_prove_is_what_the_record_tells() -> None:
@@ -122,18 +96,10 @@ def without_leak(scores: FloatArray) -> DeclaredAttack:
     then of as many with it.
     """
     row = attack_row("x", "y", GameOutcome(scores, np.repeat([False, True], len(scores) // 2)))
-    tpr = row.tpr_at[0][1]
-    found = {
-        "advantage": row.advantage.value,
-        "lower": row.advantage.lower,
-        "upper": row.advantage.upper,
-    }
-    found |= {
-        "auc": row.auc.value,
-        "auc_upper": row.auc.upper,
-        "tpr_upper": tpr.upper if tpr else None,
-    }
-    return BLACK.model_copy(update=found)
+    gap, tpr = row.advantage, row.tpr_at[0][1]
+    found = {"advantage": gap.value, "lower": gap.lower, "upper": gap.upper}
+    found |= {"auc": row.auc.value, "auc_upper": row.auc.upper}
+    return declared_attack("x with y", **found, tpr_upper=tpr.upper if tpr else None)
 
 
 @pytest.mark.parametrize("models", [12, 100, 150])
@@ -154,21 +120,12 @@ def test_a_release_without_leak_passes_the_lowest_limit_that_is_allowed(models: 
         assert LEAST <= failed <= MOST, (figure, failed)
 
 
-def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[CrossProblem]:
+def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[Any]:
     """What the spec is told of one gate, with so many test models in each world."""
     tiny.write(attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}})
-    spec = load_spec(tiny.spec)
+    spec, gate = load_spec(tiny.spec), Gate(metric=f"simulated_{figure}", at_most=bound)
     attacks = Attacks(membership=spec.attacks.membership.model_copy(update={"pairs": 2 * models}))
-    return list(
-        decidable(
-            spec.model_copy(
-                update={
-                    "gates": (Gate(metric=f"simulated_{figure}", at_most=bound),),
-                    "attacks": attacks,
-                }
-            )
-        )
-    )
+    return list(decidable(spec.model_copy(update={"gates": (gate,), "attacks": attacks})))
 
 
 @pytest.mark.parametrize("figure", LUCKY)
@@ -178,9 +135,8 @@ def test_limits_that_chance_fails_or_nothing_are_refused_and_the_lowest_is_told(
     least = lowest_limit(figure, 100)
     assert 0 < least < 1 and not problems(tiny, figure, least, models=100)
     (below,) = problems(tiny, figure, least - 0.001, models=100)
-    assert (
-        "chance alone exceeds" in below.message and "100 test models in each world" in below.message
-    )
+    assert "chance alone exceeds" in below.message
+    assert "100 test models in each world" in below.message
     assert below.hint and f"give at least {least:g}" in below.hint
     pairs = int(below.hint.split("attacks.membership.pairs: ")[1])
     assert not problems(tiny, figure, least - 0.001, models=pairs // 2)
@@ -193,9 +149,8 @@ def test_so_few_models_that_no_limit_decides_need_more(tiny: Any) -> None:
     assert "every limit below 1" in few.message and few.hint == "set attacks.membership.pairs: 20"
     (never,) = problems(tiny, "auc_upper", 0.3, models=12)  # what was accepted once
     assert never.hint and never.hint.endswith("no number of pairs is enough for 0.3")
-    assert problems(tiny, "auc_upper", 0.51, models=12) and problems(
-        tiny, "epsilon_lower", -0.1, models=100
-    )
+    assert problems(tiny, "auc_upper", 0.51, models=12)
+    assert problems(tiny, "epsilon_lower", -0.1, models=100)
     assert not problems(tiny, "epsilon_lower", 0.0, models=100)
 
 
@@ -212,11 +167,9 @@ def test_a_gate_on_simulated_rows_is_decided_before_anything_is_spent(
     )
     audited(tiny, BLACK, WHITE)
     failed = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        failed.code == 4
-        and "there will be no bundle" in failed.err
-        and "nothing was spent" in failed.err
-    )
+    assert failed.code == 4
+    assert "there will be no bundle" in failed.err
+    assert "nothing was spent" in failed.err
     assert "got 0.7 by elbo with lira_online on 20 test models in each world" in failed.err
     assert tiny.kinds() == [] and not tiny.bundle.exists() and not (tiny.out / "internal").exists()
 
@@ -250,11 +203,9 @@ def test_a_gate_on_the_real_attack_withholds_and_says_which(tiny: Any, synthdp: 
         evaluation={"enabled": False, "targets": []},
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        done.code == 4
-        and " test models in each world, beyond the bound by" in done.err
-        and not tiny.bundle.exists()
-    )
+    assert done.code == 4
+    assert " test models in each world, beyond the bound by" in done.err
+    assert not tiny.bundle.exists()
     report = json.loads((tiny.out / "internal" / "internal.json").read_text())
     assert report["gates"][0]["outside_guarantee"] and not report["gates"][0]["passed"]
 
@@ -262,6 +213,5 @@ def test_a_gate_on_the_real_attack_withholds_and_says_which(tiny: Any, synthdp: 
 def test_a_figure_without_a_source_reads_as_before() -> None:
     gate = Gate(metric="tv1_noisy", at_most=0.25)
     held, failed = (check_gates([gate], {"tv1_noisy": Figure(value)})[0] for value in (0.125, 0.5))
-    assert str(held) == "tv1_noisy: needs at most 0.25, got 0.125" and str(failed).endswith(
-        "got 0.5, beyond the bound by 0.25"
-    )
+    assert str(held) == "tv1_noisy: needs at most 0.25, got 0.125"
+    assert str(failed).endswith("got 0.5, beyond the bound by 0.25")

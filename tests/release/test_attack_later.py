@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +14,11 @@ import pytest
 import synthdp as face
 from synthdp.errors import OutputError
 from synthdp.ledger.entries import entry_hash
-from synthdp.progress import Reporter
+from synthdp.privacy import plan
 from synthdp.release import judge
 from synthdp.release.judge import NotJudged
 from synthdp.verify.checks import verify_bundle
-from tests.release.conftest import table
-from tests.release.test_resume import InterruptedAt
+from tests.release.conftest import Tiny, dying, internal, interrupt, moved, table
 
 pytestmark = pytest.mark.check
 
@@ -29,7 +28,7 @@ GATED = {"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}}
 
 
 @pytest.fixture
-def attacked(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def attacked(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the bundle was there as each attack began; the attack itself takes no time."""
     seen: list[bool] = []
 
@@ -41,16 +40,11 @@ def attacked(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-def absent(tiny: Any) -> dict[str, str]:
-    found: dict[str, str] = json.loads((tiny.out / "internal" / "internal.json").read_text())[
-        "absent"
-    ]
-    return found
+def absent(tiny: Tiny) -> dict[str, str]:
+    return dict(internal(tiny.out)["absent"])
 
 
-def test_an_attack_is_put_off_and_run_later(
-    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool]
-) -> None:
+def test_an_attack_is_put_off_and_run_later(tiny: Tiny, synthdp: Any, attacked: list[bool]) -> None:
     tiny.write(attacks=ATTACK)
     done = synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later")
     assert done.code == 0 and not attacked and verify_bundle(tiny.bundle).ok
@@ -66,27 +60,41 @@ def test_an_attack_is_put_off_and_run_later(
     assert none.code == 2 and "holds no release whose attack is still to run" in none.err
 
 
+@pytest.fixture(scope="module")
+def one_put_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a release whose attack is still to run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "GROUP_SIZES", (1, 2))
+        made = Tiny(tmp_path_factory.mktemp("put-off"))
+        made.write(attacks=ATTACK, evaluation={"enabled": False}).release(attack="later")
+    return made.folder
+
+
 @pytest.mark.parametrize("command", ["attack", "resume"])
 @pytest.mark.parametrize("there", ["nothing", "another run's", "damaged"])
 def test_a_run_has_one_table_wherever_its_bundle_went(
-    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], command: str, there: str
+    tiny: Tiny,
+    synthdp: Any,
+    attacked: list[bool],
+    one_put_off: Path,
+    command: str,
+    there: str,
 ) -> None:
-    tiny.write(attacks=ATTACK, evaluation={"enabled": False})
-    assert synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later").code == 0
+    moved(one_put_off, tiny)
     kinds, away = tiny.kinds(), tiny.folder / "away"
     shutil.copytree(tiny.bundle, away)
+    ledger = tiny.bundle / "privacy" / "ledger.json"
     if there == "nothing":
         shutil.rmtree(tiny.bundle)
     else:
-        ledger = tiny.bundle / "privacy" / "ledger.json"
-        other = {"damaged": lambda text: text[:-9], "another run's": lambda _: forged(ledger)}
-        ledger.write_text(other[there](ledger.read_text()))
+        ledger.write_text(ledger.read_text()[:-9] if there == "damaged" else forged(ledger))
     before = sorted(p.relative_to(tiny.out) for p in tiny.out.rglob("*"))
     refused = synthdp(command, tiny.out)
     assert refused.code == 2 and not attacked and tiny.kinds() == kinds
-    assert str(tiny.bundle) in refused.err and "nothing more was spent" in refused.err
-    assert "bring it back" in refused.err and "`synthdp sample BUNDLE`" in refused.err
+    for says in (tiny.bundle, "nothing more was spent", "bring it back", "`synthdp sample BUNDLE`"):
+        assert str(says) in refused.err
     assert sorted(p.relative_to(tiny.out) for p in tiny.out.rglob("*")) == before
+
     shutil.rmtree(tiny.bundle, ignore_errors=True)
     shutil.move(away, tiny.bundle)
     assert synthdp(command, tiny.out).code == 0 and attacked == [True]
@@ -103,55 +111,39 @@ def forged(ledger: Path) -> str:
 
 
 def test_a_run_that_was_stopped_while_it_wrote_its_bundle_publishes_it(
-    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its decision was kept, and nothing was published yet."""
     tiny.write(attacks=ATTACK, evaluation={"enabled": False})
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.run.write_bundle", interrupted)
+        patch.setattr("synthdp.release.run.write_bundle", dying())
         with pytest.raises(KeyboardInterrupt):
             tiny.release()
     assert not tiny.bundle.exists() and synthdp("resume", tiny.out).code == 0
     assert attacked == [True] and verify_bundle(tiny.bundle).ok
 
 
-def interrupted(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def test_an_attack_whose_workers_were_lost_goes_on(
-    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(*_: Any, **__: Any) -> Any:
-        raise OutputError("no worker answers")
-
     tiny.write(attacks=ATTACK)
     with monkeypatch.context() as patch:
-        patch.setattr(judge, "attack_rows", lost)
+        patch.setattr(judge, "attack_rows", dying(partial(OutputError, "no worker answers")))
         done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 0 and absent(tiny) == {"attack": "not judged: OutputError"}
+    told = done.err.index(f"the bundle is there: {tiny.bundle}; the attack begins")
+    assert told < done.err.index("attack: 0.0 s")
     assert (tiny.out / ".run").exists() and not attacked
     assert synthdp("attack", tiny.out).code == 0 and attacked == [True]
     assert not (tiny.out / ".run").exists()
 
 
-def test_the_terminal_says_that_the_bundle_is_there_before_the_attack(
-    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool]
-) -> None:
-    tiny.write(attacks=ATTACK)
-    done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 0 and attacked == [True]
-    told = done.err.index(f"the bundle is there: {tiny.bundle}; the attack begins")
-    assert told < done.err.index("attack: 0.0 s")
-
-
 @pytest.mark.parametrize("stage", ["sample", "attack"])
 def test_an_interrupted_run_is_finished_without_its_attack(
-    tiny: Any, synthdp: Callable[..., Any], attacked: list[bool], stage: str
+    tiny: Tiny, synthdp: Any, attacked: list[bool], stage: str
 ) -> None:
     tiny.write(attacks=ATTACK)
-    with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt(stage, None)))
+    interrupt(tiny, stage)
     done = synthdp("resume", tiny.out, "--without", "attack")
     assert done.code == 0 and not attacked and verify_bundle(tiny.bundle).ok
     assert absent(tiny) == {"attack": "left out when the run was resumed"}
@@ -159,7 +151,7 @@ def test_an_interrupted_run_is_finished_without_its_attack(
 
 
 def test_a_gate_on_the_attack_withholds_until_it_has_run(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
     monkeypatch.setattr(
@@ -186,7 +178,7 @@ def test_a_gate_on_the_attack_withholds_until_it_has_run(
 
 
 def test_python_puts_an_attack_on_a_dataframe_off(
-    tiny: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = face.Spec.load(tiny.write(attacks=ATTACK).spec)
     frame = table().replace("", None)
@@ -197,10 +189,10 @@ def test_python_puts_an_attack_on_a_dataframe_off(
 
 
 def test_a_decision_that_was_published_is_not_made_again(
-    tiny: Any, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write(attacks=ATTACK, gates=[{"metric": "tv1", "at_most": 0.9, "outside_guarantee": True}])
     made = tiny.release(attack="later")
-    monkeypatch.setattr(judge, "_evaluate", lambda *_: (_ for _ in ()).throw(ValueError))
+    monkeypatch.setattr(judge, "_evaluate", dying(ValueError))
     outcome = face.attack(tiny.out)
     assert outcome.gates == (("tv1", "at most 0.9"),) and not made.failed

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from synthdp.audit.membership import attack_facts
-from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack, Membership
+from synthdp.bundle.audit_record import Membership
 from synthdp.bundle.certificate_text import audit_markdown, plain
 from synthdp.report.sections import audit_tables
 from synthdp_attacks import (
@@ -25,6 +25,7 @@ from synthdp_attacks import (
 )
 from synthdp_attacks.threat import Codes
 from tests.attacks.runners import deadly
+from tests.builders import audit_record, declared_attack, membership
 
 pytestmark = pytest.mark.check
 
@@ -70,31 +71,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> MembershipReport:
     return replace(black, others=(tables,))
 
 
-def record(facts: Membership) -> AuditRecord:
-    return AuditRecord(
-        program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=facts
-    )
-
-
 def test_facts_are_of_the_pairs_that_were_used_and_of_each_attack(report: MembershipReport) -> None:
     facts = attack_facts(report, pairs=ASKED)
-    assert (facts.pairs, facts.pairs_dropped) == (31, 1) and facts.attacks[
-        0
-    ].models == report.main.models
+    assert (facts.pairs, facts.pairs_dropped) == (31, 1)
+    assert facts.attacks[0].models == report.main.models
     assert facts.warnings == report.warnings and any("dropped" in w for w in facts.warnings)
-    assert (
-        facts.baseline
-        and facts.baseline.value == report.baseline.value
-        and facts.baseline.upper == report.baseline.upper
-    )
+    assert facts.baseline
+    assert facts.baseline.value == report.baseline.value
+    assert facts.baseline.upper == report.baseline.upper
     black, tables = facts.attacks
     assert black.epsilon_provable == facts.epsilon_provable == report.epsilon_provable
-    assert (
-        tables.models == RELEASES
-        and tables.epsilon_provable
-        and black.epsilon_provable
-        and tables.epsilon_provable > 3 * black.epsilon_provable
-    )
+    assert tables.models == RELEASES
+    assert tables.epsilon_provable
+    assert black.epsilon_provable
+    assert tables.epsilon_provable > 3 * black.epsilon_provable
     for told, verdict in zip(facts.attacks, report.declared, strict=True):
         assert verdict.control and told.control
         assert told.control.model_dump() == {
@@ -113,22 +103,13 @@ def test_facts_are_of_the_pairs_that_were_used_and_of_each_attack(report: Member
 
 def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) -> None:
     facts = attack_facts(report, pairs=ASKED)
-    text = audit_markdown(record(facts))
-    assert (
-        "31 pairs of shadow models (1 more were dropped" in text
-        and facts.baseline
-        and f"had {facts.baseline.value:.3f} (" in text
-    )
+    text = audit_markdown(audit_record(membership=facts))
+    assert "31 pairs of shadow models (1 more were dropped" in text
+    assert facts.baseline
+    assert f"had {facts.baseline.value:.3f} (" in text
     assert all(f"- {plain(warning)}" in text for warning in facts.warnings)
-    lines = {
-        a.attack: next(
-            line
-            for line in text.splitlines()
-            if line.startswith(f"| {a.attack.replace('_', chr(92) + '_')}")
-        )
-        for a in facts.attacks
-    }
-    listed = record(facts).model_dump() | {"refuted": ()}
+    lines = {row[2:12]: row for row in text.splitlines()}
+    listed = audit_record(membership=facts).model_dump() | {"refuted": ()}
     tables = {t.caption.split(" on simulated")[0]: t for t in audit_tables([listed])}
     rows = {
         row[0]: dict(zip(tables["Attacks"].headings, row, strict=True))
@@ -136,18 +117,11 @@ def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) ->
     }
     for a in facts.attacks:
         assert a.control and a.epsilon_provable and a.auc_upper
-        assert (
-            f"{a.control.value:.3f} ({a.control.lower:.3f} to {a.control.upper:.3f}) |"
-            in lines[a.attack]
-        )
-        assert (
-            f"| {a.epsilon_provable:.3g} |" in lines[a.attack]
-            and f"(up to {a.auc_upper:.3f})" in lines[a.attack]
-        )
-        assert (
-            rows[a.attack]["could show at most"] == f"{a.epsilon_provable:.3g}"
-            and rows[a.attack]["AUC at most"] == f"{a.auc_upper:.3g}"
-        )
+        line, control = lines[a.attack[:10]], a.control
+        assert f"{control.value:.3f} ({control.lower:.3f} to {control.upper:.3f}) |" in line
+        assert f"| {a.epsilon_provable:.3g} |" in line and f"(up to {a.auc_upper:.3f})" in line
+        assert rows[a.attack]["could show at most"] == f"{a.epsilon_provable:.3g}"
+        assert rows[a.attack]["AUC at most"] == f"{a.auc_upper:.3g}"
         assert rows[a.attack]["control"].startswith(f"{a.control.value:.3g} (")
     (row,) = tables["Membership attack"].rows
     assert row[:3] == ("one row", "31", "1") and row[-1].startswith(f"{facts.baseline.value:.3g} (")
@@ -155,27 +129,8 @@ def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) ->
 
 
 def test_a_record_of_an_earlier_version_claims_nothing_that_it_lacks() -> None:
-    old = DeclaredAttack(
-        attack="elbo",
-        models=50,
-        advantage=0.1,
-        lower=-0.1,
-        upper=0.3,
-        auc=0.6,
-        epsilon_lower=0,
-        refuted=False,
-    )
-    facts = Membership(
-        pairs=100,
-        advantage=0.1,
-        lower=-0.1,
-        upper=0.3,
-        ceiling=0.11,
-        epsilon_provable=2.7,
-        refuted=False,
-        attacks=(old,),
-    )
-    text = audit_markdown(record(facts))
+    facts = membership(declared_attack("elbo"), epsilon_provable=2.7)
+    text = audit_markdown(audit_record(membership=facts))
     assert (
         "| elbo | 50 | 0.100 (-0.100 to 0.300) | none | 0.600 | 0 | not recorded | not refuted |"
         in text

@@ -4,7 +4,6 @@ budget is spent by then, and in an audit.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import stat
@@ -34,7 +33,8 @@ from synthdp.release.run_folder import RunFolder
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp_attacks import Serial
-from tests.builders import one_audit
+from tests.builders import audit_record, one_audit
+from tests.release.conftest import internal
 
 pytestmark = pytest.mark.check
 
@@ -75,9 +75,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits of the attack alone: the other stages have tests of their own."""
 
     def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
-        return AuditRecord(
-            program="synthdp 0", day="2026-01-01", rows=rows, spends=spends_of(job.plan)
-        )
+        return audit_record(rows=rows, spends=spends_of(job.plan))
 
     monkeypatch.setattr(plan, "without_rows", nothing)
     monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: one_audit())
@@ -93,9 +91,8 @@ def interrupt(trained: Trained, after: int, run: Callable[[], Any]) -> None:
 def assert_one_game(trained: Trained) -> None:
     """Every model of one game was trained, once."""
     assert len(trained.seeds) == len(set(trained.seeds)) == MODELS
-    assert len({seed[:4] for seed in trained.seeds}) == 1 and {
-        seed[-1] for seed in trained.seeds
-    } == set(range(MODELS))
+    assert len({seed[:4] for seed in trained.seeds}) == 1
+    assert {seed[-1] for seed in trained.seeds} == set(range(MODELS))
 
 
 def finished(folder: Path) -> int:
@@ -111,14 +108,11 @@ def test_a_release_goes_on_with_its_models(tiny: Any, trained: Trained) -> None:
     interrupt(trained, 1, lambda: resume(tiny.out))
     resume(tiny.out)
     assert_one_game(trained)
-    attack = json.loads((tiny.out / "internal" / "internal.json").read_text())["attack"]
-    assert [a["models"] for a in attack["declared"]][:2] == [
-        PAIRS // 2
-    ] * 2  # of each world; the attacker learns from the others
-    assert verify_bundle(tiny.bundle).ok and sorted(p.name for p in tiny.out.iterdir()) == [
-        "bundle",
-        "internal",
-    ]
+    attack = internal(tiny.out)["attack"]
+    # of each world; the attacker learns from the others
+    assert [a["models"] for a in attack["declared"]][:2] == [PAIRS // 2] * 2
+    assert verify_bundle(tiny.bundle).ok
+    assert sorted(p.name for p in tiny.out.iterdir()) == ["bundle", "internal"]
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
 
 
@@ -134,68 +128,49 @@ def attack(tiny: Any, trained: Trained) -> Callable[..., Any]:
     codes = np.random.default_rng(1).integers(0, domain.sizes, (90, len(domain)))
 
     def play(*, codes: Any = codes, graph: CausalGraph = graph, spec: Any = loaded) -> Any:
-        return attack_rows(
-            codes,
-            spec,
-            domain,
-            graph,
-            folder=tiny.folder / "shadows",
-            progress=lambda done, total: None,
-        )
+        options = {"folder": tiny.folder / "shadows", "progress": lambda done, total: None}
+        return attack_rows(codes, spec, domain, graph, **options)
 
     interrupt(trained, 5, play)
     assert finished(tiny.folder / "shadows") == 5
     return play
 
 
-def lose_the_key(shadows: Path) -> None:
-    (shadows / "key").unlink()
+def changed(spec: Any, section: str, **update: Any) -> Any:
+    return spec.model_copy(update={section: getattr(spec, section).model_copy(update=update)})
 
 
-def damage_the_key(shadows: Path) -> None:
-    (shadows / "key").write_bytes(b"\xff")
-
-
-def lose_the_name_of_the_game(shadows: Path) -> None:
-    (shadows / "game").unlink()
-
-
-@pytest.mark.parametrize("damage", [lose_the_key, damage_the_key, lose_the_name_of_the_game])
-def test_a_game_that_cannot_go_on_starts_anew(
-    tiny: Any, trained: Trained, attack: Callable[..., Any], damage: Callable[[Path], None]
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        *(("key lost", 0), ("key damaged", 0), ("name of the game lost", 0)),
+        *(("rows", 0), ("graph", 0), ("spec", 0), ("version", 0), ("where shadows run", 5)),
+    ],
+)
+def test_only_the_same_game_goes_on_with_its_models(
+    tiny: Any, trained: Trained, attack: Any, change: str, kept: int, monkeypatch: Any
 ) -> None:
-    damage(tiny.folder / "shadows")
-    del trained.seeds[:]
-    assert attack().main.models == PAIRS // 2
-    assert_one_game(trained)
-
-
-@pytest.mark.parametrize("change", ["rows", "graph", "spec", "version"])
-def test_another_game_does_not_go_on(
-    tiny: Any,
-    trained: Trained,
-    attack: Callable[..., Any],
-    change: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    played = attack.__kwdefaults__
-    privacy = played["spec"].privacy.model_copy(update={"epsilon": 2.0})
+    """Another one, and one whose key or name is gone, begins anew."""
+    shadows, played = tiny.folder / "shadows", attack.__kwdefaults__
+    if change == "key lost":
+        (shadows / "key").unlink()
+    elif change == "key damaged":
+        (shadows / "key").write_bytes(b"\xff")
+    elif change == "name of the game lost":
+        (shadows / "game").unlink()
+    elif change == "version":
+        monkeypatch.setattr(attack_folder, "__version__", "0")
     changes = {
         "rows": {"codes": played["codes"][::-1]},
         "graph": {"graph": CausalGraph(played["graph"].nodes)},
-        "spec": {"spec": played["spec"].model_copy(update={"privacy": privacy})},
+        "spec": {"spec": changed(played["spec"], "privacy", epsilon=2.0)},
+        "where shadows run": {"spec": changed(played["spec"], "compute", threads=2)},
     }
-    if change == "version":
-        monkeypatch.setattr(attack_folder, "__version__", "0")
-    interrupt(trained, 1, partial(attack, **changes.get(change, {})))
-    assert finished(tiny.folder / "shadows") == 1
-
-
-def test_where_shadows_run_may_change_in_between(
-    trained: Trained, attack: Callable[..., Any]
-) -> None:
-    spec = attack.__kwdefaults__["spec"]
-    attack(spec=spec.model_copy(update={"compute": spec.compute.model_copy(update={"threads": 2})}))
+    again = partial(attack, **changes.get(change, {}))
+    interrupt(trained, 1, again)
+    assert finished(shadows) == kept + 1
+    del trained.seeds[: 5 - kept]
+    assert again().main.models == PAIRS // 2
     assert_one_game(trained)
 
 
@@ -225,16 +200,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_keys_are_fresh_and_not_shown(tmp_path: Path) -> None:
     one, other = AttackFolder.open(tmp_path / "one"), AttackFolder.open(tmp_path / "other")
     assert one.key != other.key and one.key not in repr(one)
-    assert (
-        len(
-            {
-                folder.coins(purpose).random()
-                for folder in (one, other, one)
-                for purpose in ("game", "twin")
-            }
-        )
-        == 4
-    )
+    folders, purposes = (one, other, one), ("game", "twin")
+    assert len({folder.coins(purpose).random() for folder in folders for purpose in purposes}) == 4
 
 
 # --- audits ---
@@ -276,12 +243,9 @@ def test_an_audit_of_a_bundle_goes_on(released: Any, trained: Trained) -> None:
         load = plan.load_spec
         attacks = {"attacks": load(released.write(attacks=ATTACK).spec).attacks}
         patch.setattr(plan, "load_spec", lambda path: load(path).model_copy(update=attacks))
-        interrupt(
-            trained,
-            5,
-            lambda: plan.audit_bundle(released.bundle, replay_only=False, out=out),
-        )
-        record, _ = plan.audit_bundle(released.bundle, replay_only=False, out=out)
+        audit = partial(plan.audit_bundle, released.bundle, replay_only=False, out=out)
+        interrupt(trained, 5, audit)
+        record, _ = audit()
     assert_one_game(trained)
     assert record.membership is not None and sorted(p.name for p in out.iterdir()) == ["audit.json"]
 
@@ -301,10 +265,8 @@ def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", other], capture_output=True, text=True, check=False
         )
-        assert (
-            "another process is auditing" in done.stderr
-            and AttackFolder.open(folder.path).key == folder.key
-        )
+        assert "another process is auditing" in done.stderr
+        assert AttackFolder.open(folder.path).key == folder.key
     subprocess.run([sys.executable, "-c", other], check=True)
 
 

@@ -17,7 +17,6 @@ from synthdp.audit.folder import AttackFolder
 from synthdp.audit.membership import attack_facts, attack_rows, sub_sample, two_worlds
 from synthdp.audit.plan import twin_units
 from synthdp.audit.shadow_models import ShadowTrainer
-from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
@@ -28,7 +27,7 @@ from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Serial
-from tests.builders import one_audit
+from tests.builders import audit_record, one_audit
 
 UNIT = {"kind": "id", "column": "person", "max_rows": 3, "meaning": "one *person*"}
 ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
@@ -101,7 +100,7 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     monkeypatch.setattr(plan, "read_private", lambda *_, **__: table)
     monkeypatch.setattr(plan, "inspect", lambda private, fn, reason: fn(private))
     job = plan.AuditJob(own, domain, plan.plan_for(own, domain), tmp_path, plan.Reporter())
-    record = AuditRecord(program="synthdp 0", day="2026-01-01", rows="real", spends=())
+    record = audit_record(rows="real")
     folder = AttackFolder.open(tmp_path / "a")
     with pytest.raises(Stop):
         plan._with_real_rows(job, record, folder, spec_folder=tmp_path, given=None)
@@ -170,9 +169,7 @@ def test_the_attack_on_a_release_is_by_unit_and_says_so(
     assert sorted({len(rows) for rows in trained}) == [36, 39]  # three rows more or less
     assert "the target unit (one *person*, with all rows) from" in report.conclusion
     facts = attack_facts(report, pairs=4, unit="one *person*")
-    record = AuditRecord(
-        program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=facts
-    )
+    record = audit_record(membership=facts)
     assert "one unit with all its rows: one \\*person\\*." in audit_markdown(record)
     tables = audit_tables([record.model_dump() | {"refuted": ()}])
     (main,) = [t for t in tables if t.caption.startswith("Membership attack")]

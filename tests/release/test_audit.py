@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
     AuditRecord,
-    DeclaredAttack,
-    Membership,
     Replay,
     spends_of,
 )
@@ -29,7 +26,8 @@ from synthdp.release.run import release
 from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
-from tests.builders import one_audit
+from tests.builders import audit_record, declared_attack, membership, one_audit
+from tests.release.conftest import certificate
 
 pytestmark = pytest.mark.check
 
@@ -54,30 +52,22 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     (tiny.folder / "hidden.csv").rename(table)
     release(tiny.spec, out=tiny.out)
     text = (audited.bundle / "privacy" / "certificate.md").read_text(encoding="utf-8")
-    assert (
-        "Record and replay" in text
-        and "canaries in the gradient" in text
-        and "Nothing found speaks against the claim." in text
-    )
-    stated = json.loads((audited.bundle / "privacy" / "certificate.json").read_text())["audit"]
-    assert (
-        stated["rows"] == "simulated"
-        and [a["method"] for a in stated["audits"]] == ["one run, 5000 canaries in the gradient"]
-        and len(stated["replay_only"]) == 1
-        and stated["replay"]["findings"] == []
-    )
+    assert "Record and replay" in text
+    assert "canaries in the gradient" in text
+    assert "Nothing found speaks against the claim." in text
+    stated = certificate(audited.bundle)["audit"]
+    assert stated["rows"] == "simulated"
+    assert [a["method"] for a in stated["audits"]] == ["one run, 5000 canaries in the gradient"]
+    assert len(stated["replay_only"]) == 1
+    assert stated["replay"]["findings"] == []
     assert verify_bundle(audited.bundle).ok
     page = (audited.out / "internal" / "internal.html").read_text(encoding="utf-8")
-    assert (
-        "Statistical audits on simulated rows" in page
-        and "found nothing that speaks against the claim" in page
-    )
+    assert "Statistical audits on simulated rows" in page
+    assert "found nothing that speaks against the claim" in page
 
 
 @pytest.mark.slow
-def test_no_budget_is_spent_and_no_row_read_without_rows(
-    tiny: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_no_budget_is_spent_and_no_row_read_without_rows(tiny: Any, synthdp: Any) -> None:
     tiny.write()
     (tiny.folder / "table.csv").unlink()
     printed = synthdp("audit", tiny.spec, "--replay", "--out", tiny.out, "--json")
@@ -91,16 +81,13 @@ def test_no_budget_is_spent_and_no_row_read_without_rows(
 def test_an_audit_on_real_rows_stays_inside(tiny: Any) -> None:
     tiny.write()
     record, path = plan.audit(tiny.spec, rows="real", out=tiny.out, pairs=1)
-    assert (
-        path == tiny.out / CONFIDENTIAL_FILE
-        and record.rows == "real"
-        and not (tiny.out / PUBLIC_FILE).exists()
-    )
+    assert path == tiny.out / CONFIDENTIAL_FILE
+    assert record.rows == "real"
+    assert not (tiny.out / PUBLIC_FILE).exists()
     release(tiny.spec, out=tiny.out)
-    assert json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["audit"] is None
-    assert "Statistical audits on real rows" in (tiny.out / "internal" / "internal.html").read_text(
-        encoding="utf-8"
-    )
+    assert certificate(tiny.bundle)["audit"] is None
+    page = (tiny.out / "internal" / "internal.html").read_text(encoding="utf-8")
+    assert "Statistical audits on real rows" in page
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -115,9 +102,7 @@ def audit_file(tiny: Any) -> Path:
     tiny.out.mkdir()
     path: Path = tiny.out / PUBLIC_FILE
     path.write_text(
-        AuditRecord(
-            program="synthdp 0", day="2026-01-01", rows="none", spends=spends, replay=replay
-        ).model_dump_json(),
+        audit_record(rows="none", spends=spends, replay=replay).model_dump_json(),
         encoding="utf-8",
     )
     return path
@@ -140,75 +125,34 @@ def test_a_refuted_claim_is_not_released(tiny: Any) -> None:
     assert tiny.kinds() == []
 
 
-@pytest.mark.parametrize("text", ["{}", "not json", "\udcff"])
-def test_a_damaged_record_is_refused(tiny: Any, text: str) -> None:
-    audit_file(tiny).write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(OutputError, match="not an audit record"):
-        release(tiny.spec, out=tiny.out)
-
-
-def test_a_record_on_real_rows_is_no_public_one(tiny: Any) -> None:
-    edit(audit_file(tiny), rows="real")
-    with pytest.raises(OutputError):
-        release(tiny.spec, out=tiny.out)
+def test_a_damaged_record_and_one_on_real_rows_are_refused(tiny: Any) -> None:
+    path = audit_file(tiny)
+    real = path.read_bytes().replace(b'"none"', b'"real"', 1)
+    for content in (b"{}", b"not json", b"\xff", real):
+        path.write_bytes(content)
+        told = "other spends" if content == real else "not an audit record"
+        with pytest.raises(OutputError, match=told):
+            release(tiny.spec, out=tiny.out)
+    assert tiny.kinds() == []
 
 
 def test_every_figure_of_an_audit_has_its_heading() -> None:
-    fact = confirmed(lambda: one_audit())
-    (table,) = audit_tables(
-        [
-            {
-                "rows": "real",
-                "day": "2026-01-01",
-                "replay": None,
-                "audits": [fact.model_dump()],
-                "membership": None,
-            }
-        ]
-    )
+    record = audit_record(rows="real", audits=(confirmed(lambda: one_audit()),))
+    (table,) = audit_tables([record.model_dump() | {"refuted": ()}])
     (row,) = table.rows
     told = dict(zip(table.headings, row, strict=True))
-    assert (
-        told["mechanism"] == "m"
-        and told["runs"] == "100"
-        and told["would notice"] == "half the noise: 90%"
-        and told["claim"] == "not refuted"
-    )
+    assert told["mechanism"] == "m"
+    assert told["runs"] == "100"
+    assert told["would notice"] == "half the noise: 90%"
+    assert told["claim"] == "not refuted"
 
 
 def test_every_declared_attack_is_told() -> None:
-    black = DeclaredAttack(
-        attack="targeted with random_forest",
-        models=50,
-        advantage=0.1,
-        lower=-0.1,
-        upper=0.3,
-        auc=0.6,
-        epsilon_lower=0,
-        epsilon_provable=2.7,
-        refuted=False,
-    )
-    white = black.model_copy(
-        update={
-            "attack": "elbo with lira_online",
-            "advantage": 0.9,
-            "epsilon_lower": 2.5,
-            "refuted": True,
-        }
-    )
-    attack = Membership(
-        pairs=100,
-        advantage=0.1,
-        lower=-0.1,
-        upper=0.3,
-        ceiling=0.11,
-        epsilon_provable=2.7,
-        refuted=True,
-        attacks=(black, white),
-    )
-    record = AuditRecord(
-        program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=attack
-    )
+    black = declared_attack("targeted with random_forest", epsilon_provable=2.7)
+    changes = {"advantage": 0.9, "epsilon_lower": 2.5, "epsilon_provable": 2.7, "refuted": True}
+    white = declared_attack("elbo with lira_online", **changes)
+    attack = membership(black, white, refuted=True)
+    record = audit_record(membership=attack)
     text = audit_markdown(record)
     assert (
         r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | none | 0.600 | 2.5 | 2.7 |"

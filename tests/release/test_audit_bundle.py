@@ -5,27 +5,27 @@ what was claimed is seen in the tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from synthdp.audit.plan import FALSE_ALARMS, audit_bundle
-from synthdp.bundle.audit_record import AuditRecord, TableNoise, spends_of
+from synthdp.bundle.audit_record import AuditRecord, spends_of
 from synthdp.bundle.certificate_text import audit_markdown
 from synthdp.bundle.noisy_values import read_tables
 from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify import rows as noise
+from tests.builders import audit_record
 
 pytestmark = pytest.mark.check
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6}
 
 
-def noise_of(some: Sequence[NoisyTable]) -> TableNoise | None:
-    return noise.noise_of(some, false_alarms=FALSE_ALARMS)
+noise_of = partial(noise.noise_of, false_alarms=FALSE_ALARMS)
 
 
 def tables(
@@ -83,11 +83,9 @@ def test_one_way_tables_alone_are_compared_by_their_totals() -> None:
         for _ in range(1000)
         if (n := noise_of(tables(1.0, rng, pair=False))) and n.comparisons == 4
     ]
-    assert (
-        len(shares) == 1000
-        and np.mean(shares) == pytest.approx(1, abs=0.08)
-        and np.var(shares) == pytest.approx(0.5, rel=0.25)
-    )
+    assert len(shares) == 1000
+    assert np.mean(shares) == pytest.approx(1, abs=0.08)
+    assert np.var(shares) == pytest.approx(0.5, rel=0.25)
     assert noise_of(tables(1.0, rng)[:1]) is None and noise_of([]) is None
     whole = noise_of(
         tables(1.0, rng, sigma=2.0)[4:]
@@ -103,20 +101,16 @@ def test_no_more_cells_are_compared_than_the_limit(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_a_bundle_is_audited_by_whoever_holds_it(
-    released: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_a_bundle_is_audited_by_whoever_holds_it(released: Any, synthdp: Any) -> None:
     (released.folder / "table.csv").unlink()
     released.spec.unlink()
     out = released.folder / "elsewhere"
     printed = synthdp("audit", released.bundle, "--replay", "--out", out, "--json")
     assert printed.code == 0, printed.err
     facts = json.loads(printed.out)
-    assert (
-        facts["rows"] == "none"
-        and facts["replay"]["findings"] == []
-        and facts["replay"]["pairs"] > 50
-    )
+    assert facts["rows"] == "none"
+    assert facts["replay"]["findings"] == []
+    assert facts["replay"]["pairs"] > 50
     assert "synthdp audit SPEC" in facts["not_audited"] and "verify:" in printed.err
 
 
@@ -126,27 +120,19 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(
     """Without the replay, which has tests of its own and takes most of the time."""
 
     def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
-        return AuditRecord(
-            program="synthdp 0",
-            day="2026-01-01",
-            rows=rows,
-            spends=spends_of(job.plan) if planned else (),
-        )
+        return audit_record(rows=rows, spends=spends_of(job.plan) if planned else ())
 
     monkeypatch.setattr("synthdp.audit.plan.without_rows", nothing)
     planned = True
     record, path = audit_bundle(
         released.bundle, replay_only=True, out=released.folder / "elsewhere"
     )
-    assert (
-        record == AuditRecord.model_validate_json(path.read_text())
-        and record.rows == "none"
-        and not record.refuted
-    )
+    assert record == AuditRecord.model_validate_json(path.read_text())
+    assert record.rows == "none"
+    assert not record.refuted
     assert record.tables is not None and (record.tables.tables, record.tables.comparisons) == (6, 5)
-    assert "6 noisy tables count the same rows" in audit_markdown(
-        record
-    ) and "Nothing found speaks against the claim." in audit_markdown(record)
+    assert "6 noisy tables count the same rows" in audit_markdown(record)
+    assert "Nothing found speaks against the claim." in audit_markdown(record)
     planned = False
     with pytest.raises(OutputError, match="plans other spends here than its ledger charged"):
         audit_bundle(released.bundle, replay_only=True, out=released.folder / "elsewhere")
@@ -154,28 +140,20 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(
 
 def test_noise_that_was_not_there_refutes_the_bundle() -> None:
     rng = np.random.default_rng(8)
-    record = AuditRecord(
-        program="synthdp 0",
-        day="2026-01-01",
-        rows="none",
-        spends=(),
-        tables=noise_of(tables(0.1, rng)),
-    )
+    record = audit_record(rows="none", tables=noise_of(tables(0.1, rng)))
     assert record.refuted == (
         "published tables: they agree better than noise of the size that was claimed lets them",
     )
     assert "The claim is refuted" in audit_markdown(record)
 
 
-def test_games_of_many_runs_are_refused_with_what_plays_them(
-    tiny: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_games_of_many_runs_are_refused_with_what_plays_them(tiny: Any, synthdp: Any) -> None:
     asked = synthdp("audit", tiny.write().spec, "--replay", "--runs", 400)
     assert asked.code == 2 and "tests/audit/test_worst_case.py" in asked.err
     assert "--runs" not in synthdp("audit", "--help").out
 
 
-def test_what_is_no_bundle_is_told(released: Any, synthdp: Callable[..., Any]) -> None:
+def test_what_is_no_bundle_is_told(released: Any, synthdp: Any) -> None:
     folder = synthdp("audit", released.out, "--replay")
     assert folder.code == 6 and f"did you mean {released.bundle}?" in folder.err
     path = released.bundle / "marginals.json"
@@ -185,7 +163,7 @@ def test_what_is_no_bundle_is_told(released: Any, synthdp: Callable[..., Any]) -
 
 
 @pytest.mark.slow
-def test_all_that_needs_no_real_rows(released: Any, synthdp: Callable[..., Any]) -> None:
+def test_all_that_needs_no_real_rows(released: Any, synthdp: Any) -> None:
     """The tiny spec has its membership attack off, so that canaries are left."""
     printed = synthdp("audit", released.bundle, "--out", released.folder / "elsewhere", "--json")
     assert printed.code == 0, printed.err

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -22,8 +22,8 @@ from synthdp.privacy.session import Session
 from synthdp.release import graph_only as graph_run
 from synthdp.release.run_folder import RunFolder
 from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import Graph
 from tests.builders import skeleton
+from tests.release.conftest import Tiny, dying
 
 pytestmark = pytest.mark.check
 
@@ -36,23 +36,11 @@ STRONG = {
 
 
 @pytest.fixture
-def graph_out(tiny: Any) -> Path:
+def graph_out(tiny: Tiny) -> Path:
     return Path(tiny.folder) / "graph-out"
 
 
 # --- show and diff ---
-
-
-def test_show_a_spec_a_bundle_and_a_file(released: Any, synthdp: Any) -> None:
-    for source in (released.spec, released.bundle, released.bundle / "graph.json"):
-        done = synthdp("graph", "show", source)
-        assert (
-            done.code == 0
-            and "6 columns, 4 arrows" in done.out
-            and "sex -> smoker" in done.out
-            and "given" in done.out
-        )
-    assert "8 columns, 8 arrows" in synthdp("graph", "show", DATA / "asia.bif").out
 
 
 def test_show_and_diff_a_spec_whose_categories_lie_in_a_file(tmp_path: Path, synthdp: Any) -> None:
@@ -69,12 +57,15 @@ def test_show_and_diff_a_spec_whose_categories_lie_in_a_file(tmp_path: Path, syn
 
 
 def test_show_what_is_around_a_column(synthdp: Any) -> None:
-    near = synthdp("graph", "show", DATA / "asia.bif", "--around", "xray")
+    near_words = (DATA / "asia.bif", "--around", "xray")
+    near = synthdp("graph", "show", *near_words)
     assert near.code == 0 and "2 columns, 1 arrow" in near.out and "either -> xray" in near.out
     wider = synthdp("graph", "show", DATA / "asia.bif", "--around", "xray", "--depth", "2")
     assert "either -> dysp" in wider.out and "smoke -> bronc" not in wider.out
     wrong = synthdp("graph", "show", DATA / "asia.bif", "--around", "xrai")
     assert wrong.code != 0 and "no column 'xrai'" in wrong.err and "xray" in wrong.err
+    picture = ElementTree.fromstring(synthdp("graph", "show", *near_words, "--format", "svg").out)
+    assert [t for t in picture.iter("{http://www.w3.org/2000/svg}text") if t.text == "either"]
 
 
 @pytest.mark.parametrize("form", ["yaml", "dot", "dagitty", "json"])
@@ -84,11 +75,6 @@ def test_convert_to_a_file_and_back(tmp_path: Path, synthdp: Any, form: str) -> 
     assert done.code == 0 and done.out == "" and "wrote" in done.err
     assert set(read_graph(out).directed) == set(read_graph(DATA / "asia.bif").directed)
     assert synthdp("graph", "show", DATA / "asia.bif", "--format", form).out == out.read_text()
-
-
-def test_a_picture(released: Any, synthdp: Any) -> None:
-    root = ElementTree.fromstring(synthdp("graph", "show", released.bundle, "--format", "svg").out)
-    assert [t for t in root.iter("{http://www.w3.org/2000/svg}text") if t.text == "smoker"]
 
 
 @pytest.mark.parametrize(
@@ -105,13 +91,11 @@ def test_files_that_are_no_graphs_exit_2_with_their_line(
 ) -> None:
     (tmp_path / name).write_text(text)
     done = synthdp("graph", "show", tmp_path / name)
-    assert (
-        done.code == 2
-        and name in done.err
-        and "hint" in done.err
-        and done.out == ""
-        and "internal" not in done.err
-    )
+    assert done.code == 2
+    assert name in done.err
+    assert "hint" in done.err
+    assert done.out == ""
+    assert "internal" not in done.err
 
 
 def test_diff(tmp_path: Path, synthdp: Any) -> None:
@@ -124,10 +108,8 @@ def test_diff(tmp_path: Path, synthdp: Any) -> None:
     )
     done = synthdp("graph", "diff", DATA / "asia.bif", other, "--svg", svg)
     assert done.code == 0 and "6 links in common, 1 added, 1 removed, 1 turned" in done.out
-    assert (
-        "asia -> tub  is now  tub -> asia" in done.out
-        and "structural Hamming distance 3, F1 of arcs 0.750" in done.out
-    )
+    assert "asia -> tub  is now  tub -> asia" in done.out
+    assert "structural Hamming distance 3, F1 of arcs 0.750" in done.out
     words = {t.text for t in ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")}
     assert {"in both", "added", "removed", "turned, as it is now"} <= words
     told = json.loads(synthdp("graph", "diff", DATA / "asia.bif", other, "--json").out)
@@ -167,196 +149,120 @@ def test_show_starts_at_once_and_imports_nothing_that_reads_rows() -> None:
 # --- learn and validate ---
 
 
+@pytest.fixture
+def graph(synthdp: Any, graph_out: Path) -> Callable[..., Any]:
+    """`graph(command, argument, ...)` into the folder of graphs."""
+    return lambda *words: synthdp("graph", *words, "--out", graph_out)
+
+
 def test_learn_spends_the_graphs_share_and_its_yaml_can_be_pasted(
-    tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path
+    tiny: Tiny, modes: Mapping[str, Any], graph: Callable[..., Any], graph_out: Path
 ) -> None:
     tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
-    done = synthdp("graph", "learn", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 0
-        and "10 reserved (the graph's share)" in done.out
-        and "sex -> smoker" in done.out
-    )
-    assert (
-        tiny.kinds()[:2] == ["cap", "reserve"]
-        and tiny.kinds()[-1] == "settle"
-        and "charge" in tiny.kinds()
-    )
+    done = graph("learn", tiny.spec)
+    assert done.code == 0 and "10 reserved (the graph's share)" in done.out
     entries = tiny.ledger.entries()
+    charges = [e for e in entries if e.kind == "charge"]
+    assert tiny.kinds() == ["cap", "reserve", *["charge"] * len(charges), "settle"] and charges
     reserved = next(e.body for e in entries if e.kind == "reserve")
-    events = [event_from_json(e.body["event"]) for e in entries if e.kind == "charge"]
+    events = [event_from_json(e.body["event"]) for e in charges]
     spent = accounting.epsilon(events, delta=reserved["delta"], adjacency="add_remove")
     assert (reserved["epsilon"], reserved["delta"]) == (10.0, 5e-6) and 9 < spent <= 10
     written = json.loads((graph_out / "graph.json").read_text())
-    assert (
-        written["privacy"]["epsilon_spent"] == pytest.approx(spent)
-        and not (graph_out / ".run").exists()
-    )
-    assert written["privacy"]["ledger_entries"] == [e.hash for e in entries if e.kind == "charge"]
+    assert written["privacy"]["epsilon_spent"] == pytest.approx(spent)
+    assert written["privacy"]["ledger_entries"] == [e.hash for e in charges]
+    assert not (graph_out / ".run").exists()
     ElementTree.parse(graph_out / "graph.svg")
     section = yaml.safe_load((graph_out / "graph.yaml").read_text())["graph"]
-    assert Graph.model_validate(section).pairs()
-    tiny.write(graph=section)
-    assert set(load_spec(tiny.spec).graph.pairs()) == set(
-        read_graph(graph_out / "graph.json").directed
-    )
-
-
-def test_validate_prints_every_claim_with_what_it_could_have_seen(
-    tiny: Any, synthdp: Any, graph_out: Path
-) -> None:
-    tiny.write(
-        graph={"mode": "validate", "edges": ["sex -> smoker", "grade -> visits"]}, privacy=STRONG
-    )
-    done = synthdp("graph", "validate", tiny.spec, "--out", graph_out, "--json")
-    told = json.loads(done.out)
-    assert done.code == 0 and told["folder"] == str(graph_out) and told["refused"] is False
-    found = {(f["x"], f["y"]): f for f in told["validation"]["findings"]}
-    assert (
-        found["sex", "smoker"]["status"] == "supported"
-        and found["sex", "smoker"]["smallest_detectable_effect"] is not None
-    )
-    assert json.loads((graph_out / "graph.json").read_text())["validation"] == told["validation"]
-    text = synthdp("graph", "validate", tiny.spec, "--out", graph_out).out
-    assert "supported   sex -> smoker" in text and "smallest detectable 0." in text
+    spec = load_spec(tiny.write(graph=section).spec)
+    assert set(spec.graph.pairs()) == set(read_graph(graph_out / "graph.json").directed) != set()
 
 
 def test_a_refuted_graph_exits_4_where_the_spec_says_fail(
-    tiny: Any, synthdp: Any, graph_out: Path
+    tiny: Tiny, graph: Callable[..., Any], graph_out: Path
 ) -> None:
-    tiny.write(
-        graph={"mode": "validate", "edges": ["grade -> visits"], "on_refuted": "fail"},
-        privacy=STRONG,
-    )
-    done = synthdp("graph", "validate", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 4
-        and "refuted by the noisy tables: sex independent of smoker" in done.err
-        and "is spent, and another run pays again" in done.err
-    )
-    assert tiny.kinds()[-1] == "settle"
-    found = json.loads((graph_out / "graph.json").read_text())["validation"]
-    assert found["counts"]["independence"]["refuted"] >= 1
-
-
-def test_another_mode_is_refused_and_nothing_is_spent(tiny: Any, synthdp: Any) -> None:
-    done = synthdp("graph", "learn", tiny.write().spec)
-    assert (
-        done.code == 2
-        and "graph.mode: got given; `synthdp graph learn` needs learn" in done.err
-        and tiny.kinds() == []
-    )
-
-
-def test_an_exhausted_cap_is_refused_before_anything_is_read(
-    tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path
-) -> None:
-    privacy = {
-        "epsilon": 2.0,
-        "shares": {"measure": 0.1, "graph": 0.8, "train": 0.1},
-        "cap": {"epsilon": 2.0},
-    }
-    tiny.write(graph=modes["validate"]["graph"], privacy=privacy)
-    assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 0
-    before = tiny.kinds()
-    done = synthdp("graph", "validate", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 3
-        and "needs 1.6, 0.4 left" in done.err
-        and tiny.kinds() == before
-        and not (graph_out / ".run").exists()
-    )
-
-
-def test_an_interrupted_run_goes_on_under_its_reservation(
-    tiny: Any,
-    modes: Mapping[str, Any],
-    synthdp: Any,
-    graph_out: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tiny.write(graph=modes["validate"]["graph"], privacy=STRONG)
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(graph_run, "_write", killed)
-        assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 130
-    assert (graph_out / ".run").exists()
-    other = synthdp(
-        "graph",
-        "validate",
-        tiny.write(graph=modes["validate"]["graph"], privacy=STRONG | {"epsilon": 19.0}).spec,
-        "--out",
-        graph_out,
-    )
-    assert other.code == 2 and "of another spec" in other.err
-    tiny.write(graph=modes["validate"]["graph"], privacy=STRONG)
-    before = tiny.kinds()
-    done = synthdp("graph", "validate", tiny.spec, "--out", graph_out)
-    assert (
-        done.code == 0
-        and tiny.kinds() == before
-        and (graph_out / "graph.json").is_file()
-        and not (graph_out / ".run").exists()
-    )
+    """And every claim is told with what it could have seen."""
+    asked = {"mode": "validate", "edges": ["grade -> visits"], "on_refuted": "fail"}
+    tiny.write(graph=asked, privacy=STRONG)
+    done = graph("validate", tiny.spec)
+    assert done.code == 4 and tiny.kinds()[-1] == "settle"
+    assert "refuted by the noisy tables: sex independent of smoker" in done.err
+    assert "is spent, and another run pays again" in done.err
+    told = json.loads((graph_out / "graph.json").read_text())["validation"]
+    assert told["counts"]["independence"]["refuted"] >= 1
+    assert all(f["smallest_detectable_effect"] is not None for f in told["findings"])
 
 
 def test_orient_spends_the_graphs_share_on_one_pair(
-    tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path
+    tiny: Tiny, modes: Mapping[str, Any], graph: Callable[..., Any], graph_out: Path
 ) -> None:
     tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
-    assert (
-        synthdp("graph", "orient", tiny.spec, "sex", "weight", "--out", graph_out).code != 0
-        and tiny.kinds() == []
-    )
-    done = synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out, "--json")
+    assert graph("orient", tiny.spec, "sex", "weight").code != 0 and tiny.kinds() == []
+    done = graph("orient", tiny.spec, "visits", "weight", "--json")
     told = json.loads(done.out)
-    assert (
-        done.code == 0
-        and {told["cause"], told["effect"]} == {"visits", "weight"}
-        and 0.5 <= told["probability"] <= 1
-    )
-    assert (
-        tiny.kinds() == ["cap", "reserve", "charge", "settle"]
-        and 9 < told["epsilon_spent"] <= 10
-        and not (graph_out / ".run").exists()
-    )
+    assert done.code == 0 and {told["cause"], told["effect"]} == {"visits", "weight"}
+    assert 0.5 <= told["probability"] <= 1 and 9 < told["epsilon_spent"] <= 10
+    assert tiny.kinds() == ["cap", "reserve", "charge", "settle"]
+    assert not (graph_out / ".run").exists()
 
 
-def test_resume_refuses_a_graph_run(
-    tiny: Any,
+def test_another_mode_is_refused_and_nothing_is_spent(tiny: Tiny, synthdp: Any) -> None:
+    done = synthdp("graph", "learn", tiny.write().spec)
+    assert done.code == 2 and tiny.kinds() == []
+    assert "graph.mode: got given; `synthdp graph learn` needs learn" in done.err
+
+
+def test_an_exhausted_cap_is_refused_before_anything_is_read(
+    tiny: Tiny, modes: Mapping[str, Any], graph: Callable[..., Any], graph_out: Path
+) -> None:
+    shares = {"measure": 0.1, "graph": 0.8, "train": 0.1}
+    privacy = {"epsilon": 2.0, "shares": shares, "cap": {"epsilon": 2.0}}
+    tiny.write(graph=modes["validate"]["graph"], privacy=privacy)
+    assert graph("validate", tiny.spec).code == 0
+    before = tiny.kinds()
+    done = graph("validate", tiny.spec)
+    assert done.code == 3 and "needs 1.6, 0.4 left" in done.err
+    assert tiny.kinds() == before and not (graph_out / ".run").exists()
+
+
+# --- runs that were interrupted ---
+
+
+def test_an_interrupted_run_goes_on_as_what_it_was_and_under_its_reservation(
+    tiny: Tiny,
     modes: Mapping[str, Any],
     synthdp: Any,
+    graph: Callable[..., Any],
     graph_out: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a release it would spend more than it reserved."""
-    tiny.write(graph=modes["validate"]["graph"], privacy=STRONG)
+    section = modes["validate"]["graph"]
+    tiny.write(graph=section, privacy=STRONG)
     with monkeypatch.context() as patch:
-        patch.setattr(graph_run, "_write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-        assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 130
+        patch.setattr(graph_run, "_write", dying())
+        assert graph("validate", tiny.spec).code == 130
     before = tiny.kinds()
-    done = synthdp("resume", graph_out)
-    assert (
-        done.code == 2
-        and "holds an interrupted `synthdp graph validate`" in done.err
-        and tiny.kinds() == before
-    )
-    assert f"`synthdp graph validate`, given as before with --out {graph_out}" in done.err
-    hint = synthdp("release", tiny.spec, "--out", graph_out)
-    assert (
-        hint.code == 2
-        and "`synthdp graph validate`, given as before" in hint.err
-        and "synthdp resume" not in hint.err
-    )
+    as_before = f"`synthdp graph validate`, given as before with --out {graph_out}"
+    resumed = synthdp("resume", graph_out)
+    assert "holds an interrupted `synthdp graph validate`" in resumed.err
+    released = synthdp("release", tiny.spec, "--out", graph_out)
+    assert "synthdp resume" not in released.err
+    tiny.write(graph=section, privacy=STRONG | {"epsilon": 19.0})
+    other = graph("validate", tiny.spec)
+    for refused, says in ((resumed, as_before), (released, as_before), (other, "of another spec")):
+        assert refused.code == 2 and says in refused.err
+    assert tiny.kinds() == before and (graph_out / ".run").exists()
+    tiny.write(graph=section, privacy=STRONG)
+    assert graph("validate", tiny.spec).code == 0 and tiny.kinds() == before
+    assert (graph_out / "graph.json").is_file() and not (graph_out / ".run").exists()
 
 
 def test_a_graph_run_that_reserved_nothing_yet_is_no_release_either(
-    tiny: Any,
+    tiny: Tiny,
     modes: Mapping[str, Any],
     synthdp: Any,
+    graph: Callable[..., Any],
     graph_out: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -365,92 +271,56 @@ def test_a_graph_run_that_reserved_nothing_yet_is_no_release_either(
     """
     tiny.write(graph=modes["validate"]["graph"], privacy=STRONG)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            graph_run, "open_session", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt())
-        )
+        patch.setattr(graph_run, "open_session", dying())
         patch.setattr(RunFolder, "remove", lambda self: None)  # a kill -9 leaves the folder
-        assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 130
+        assert graph("validate", tiny.spec).code == 130
     done = synthdp("resume", graph_out)
     assert done.code == 2 and "which is no release" in done.err and tiny.kinds() == []
 
 
-def test_one_graph_command_does_not_answer_for_another(
-    tiny: Any,
+def test_a_run_is_held_to_what_the_ledger_reserved(
+    tiny: Tiny,
     modes: Mapping[str, Any],
-    synthdp: Any,
+    graph: Callable[..., Any],
     graph_out: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An interrupted `orient x y` is not continued by `orient a b`."""
+    """An interrupted `orient x y` is not continued by `orient a b`; nor where its state was edited
+    to say so: the new spec has the same plan, and so has the other pair, and the digest tells.
+    """
     tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "settle", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))
-        assert (
-            synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out).code
-            == 130
-        )
-    before = tiny.kinds()
-    other = synthdp("graph", "orient", tiny.spec, "weight", "joined", "--out", graph_out)
-    assert (
-        other.code == 2
-        and "holds an interrupted `synthdp graph orient visits weight --score table`" in other.err
+    orient, turned = (
+        ("orient", tiny.spec, *p) for p in (("visits", "weight"), ("weight", "visits"))
     )
-    assert tiny.kinds() == before
-    assert synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out).code == 0
-
-
-def edited(out: Path, **changes: str) -> None:
-    """Change the state of the interrupted run in `out` by hand."""
-    state = out / ".run" / "state.json"
-    state.write_text(json.dumps(json.loads(state.read_text()) | changes))
-
-
-def test_a_run_whose_state_was_edited_is_held_to_what_the_ledger_reserved(
-    tiny: Any,
-    modes: Mapping[str, Any],
-    synthdp: Any,
-    graph_out: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The new spec has the same plan, and so has the other pair: only the digest tells."""
-    tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
-    orient = ("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out)
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "settle", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))
-        assert synthdp(*orient).code == 130
+        patch.setattr(Session, "settle", dying())
+        assert graph(*orient).code == 130
     before, asked = tiny.kinds(), tiny.spec.read_text()
-    turned = (*orient[:3], "weight", "visits", *orient[5:])
+    other = graph("orient", tiny.spec, "weight", "joined")
+    assert other.code == 2
+    assert "holds an interrupted `synthdp graph orient visits weight --score table`" in other.err
+    state = graph_out / ".run" / "state.json"
+    was = state.read_text()
     for changes, command in (
         ({"spec_text": asked + "# changed\n"}, orient),
         ({"command": "graph orient weight visits --score table"}, turned),
     ):
-        was = (graph_out / ".run" / "state.json").read_text()
-        edited(graph_out, **changes)
+        state.write_text(json.dumps(json.loads(was) | changes))
         tiny.spec.write_text(changes.get("spec_text", asked))
-        done = synthdp(*command)
+        done = graph(*command)
         assert done.code == 2 and "the ledger holds another command or spec of run" in done.err
         assert "its budget stays spent, and nothing more was spent" in done.err
         assert "this command spent nothing" in done.err and tiny.kinds() == before
-        (graph_out / ".run" / "state.json").write_text(was)
+        state.write_text(was)
         tiny.spec.write_text(asked)
-    assert synthdp(*orient).code == 0 and tiny.kinds() == [*before, "settle"]
+    assert graph(*orient).code == 0 and tiny.kinds() == [*before, "settle"]
 
 
 def test_a_folder_with_an_interrupted_release_is_left_alone(
-    tiny: Any, modes: Mapping[str, Any], synthdp: Any, monkeypatch: pytest.MonkeyPatch
+    interrupted: Tiny, modes: Mapping[str, Any], synthdp: Any
 ) -> None:
-    tiny.write(**modes["validate"])
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "synthdp.release.job.sample",
-            lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()),
-        )
-        assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
-    before = tiny.kinds()
-    done = synthdp("graph", "validate", tiny.spec, "--out", tiny.out)
-    assert (
-        done.code == 2
-        and "holds an interrupted `synthdp release`" in done.err
-        and "synthdp resume" in done.err
-        and tiny.kinds() == before
-    )
+    before = interrupted.kinds()
+    interrupted.write(**modes["validate"])
+    done = synthdp("graph", "validate", interrupted.spec, "--out", interrupted.out)
+    assert done.code == 2 and "holds an interrupted `synthdp release`" in done.err
+    assert "synthdp resume" in done.err and interrupted.kinds() == before

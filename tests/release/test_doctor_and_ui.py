@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from email.message import Message
 from io import BytesIO
 from pathlib import Path
@@ -29,9 +28,7 @@ from synthdp.tracking.server import USER, Pages, credentials, serving, store_of
 pytestmark = pytest.mark.check
 
 
-def examined(
-    synthdp: Callable[..., Any], *arguments: object
-) -> tuple[int, dict[str, dict[str, Any]]]:
+def examined(synthdp: Any, *arguments: object) -> tuple[int, dict[str, dict[str, Any]]]:
     done = synthdp("doctor", *arguments, "--json")
     return done.code, {f["what"]: f for f in json.loads(done.out)["findings"]}
 
@@ -53,9 +50,8 @@ class TestDoctor:
             "gpu",
             "signing",
         }
-        assert (
-            "mlflow 3.17" in found["libraries"]["found"] and "none yet" in found["ledger"]["found"]
-        )
+        assert "mlflow 3.17" in found["libraries"]["found"]
+        assert "none yet" in found["ledger"]["found"]
         assert sorted(p.name for p in tiny.folder.iterdir()) == before
         text = synthdp("doctor", tiny.spec)
         assert text.code == 0 and "libraries" in text.out and text.err == ""
@@ -83,11 +79,9 @@ class TestDoctor:
                 }
             )
         code, found = examined(synthdp, tiny.spec)
-        assert (
-            code == 2
-            and "does not answer" in found["mlflow"]["found"]
-            and "secret" not in json.dumps(found)
-        )
+        assert code == 2
+        assert "does not answer" in found["mlflow"]["found"]
+        assert "secret" not in json.dumps(found)
         tiny.write(tracking={"enabled": True})
         (tiny.folder / "mlflow.db").write_text("no database")
         code, found = examined(synthdp, tiny.spec)
@@ -112,14 +106,10 @@ class TestDoctor:
             "gpu",
             "signing",
         }
-        assert (
-            "nobody-has-this is missing" in found["libraries"]["found"]
-            and ">=99 is wanted" in found["libraries"]["found"]
-        )
-        assert (
-            found["memory"]["state"] == found["telemetry"]["state"] == "note"
-            and "pytest" not in found["libraries"]["found"]
-        )
+        assert "nobody-has-this is missing" in found["libraries"]["found"]
+        assert ">=99 is wanted" in found["libraries"]["found"]
+        assert found["memory"]["state"] == found["telemetry"]["state"] == "note"
+        assert "pytest" not in found["libraries"]["found"]
         assert "libraries, gpu, signing" in synthdp("doctor", tiny.spec).err
 
 
@@ -210,11 +200,9 @@ class TestUi:
             host, _, rest = pages.address.partition("/#/")
             monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", USER)
             monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", str(pages.password))
-            assert (
-                host.startswith("http://127.0.0.1:")
-                and rest.startswith("experiments/")
-                and rest.endswith("&viewStateShareKey=synthdp")
-            )
+            assert host.startswith("http://127.0.0.1:")
+            assert rest.startswith("experiments/")
+            assert rest.endswith("&viewStateShareKey=synthdp")
             experiment = rest.split("/")[1]
             login = {"Authorization": credentials(str(pages.password))}
             with urlopen(Request(host, headers=login)) as page:
@@ -239,10 +227,8 @@ class TestUi:
             }
             assert set(runs) == {"on-sqlite", "on-a-server", "membership"}
             parent = runs["on-a-server"]
-            assert (
-                parent.data.tags["mlflow.note.content"].startswith("## Released")
-                and parent.data.tags["gate"] == "passed"
-            )
+            assert parent.data.tags["mlflow.note.content"].startswith("## Released")
+            assert parent.data.tags["gate"] == "passed"
             assert runs["membership"].data.tags["mlflow.parentRunId"] == parent.info.run_id
             assert [f.path for f in client.list_artifacts(parent.info.run_id)] == ["spec.yaml"]
 

@@ -22,7 +22,6 @@ from synthdp.errors import VerifyError
 from synthdp.ledger.entries import INTERNAL, Entry
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
-from synthdp.progress import Reporter
 from synthdp.release.job import ReleaseOutcome
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
@@ -30,8 +29,7 @@ from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import score_problems
 from tests.chance import seeded
-from tests.release.conftest import Tiny
-from tests.release.test_resume import InterruptedAt
+from tests.release.conftest import Tiny, certificate, internal, interrupt
 
 pytestmark = pytest.mark.check
 
@@ -55,7 +53,7 @@ class Made:
 
     @property
     def certificate(self) -> dict[str, Any]:
-        return dict(json.loads((self.tiny.bundle / "privacy" / "certificate.json").read_text()))
+        return certificate(self.tiny.bundle)
 
     def text(self, name: str) -> str:
         return (self.tiny.bundle / name).read_text(encoding="utf-8")
@@ -92,8 +90,7 @@ def make(folder: Path, *, interrupted: bool) -> Made:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
         patch.setattr(ScoreCounts, "run", run)
         if interrupted:
-            with pytest.raises(KeyboardInterrupt):
-                made.tiny.release(reporter=Reporter(InterruptedAt("bundle", None)))
+            interrupt(made.tiny, "bundle")
         made.outcome = resume(made.tiny.out) if interrupted else made.tiny.release()
     return made
 
@@ -104,8 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def test_the_look_for_scores_is_a_stage_of_its_own_and_nothing_pays_before_it(tiny: Tiny) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        tiny.write(**CHARGED).release(reporter=Reporter(InterruptedAt("pay for scores", None)))
+    interrupt(tiny.write(**CHARGED), "pay for scores")
     charged = [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
     assert charged == ["measure", "train"]
 
@@ -116,13 +112,10 @@ def test_scores_are_charged_before_rows_are_looked_at_and_once(made: Made) -> No
     assert [e.body["purpose"] for e in charged] == ["measure", "train", "scores"]
     facts = made.certificate
     assert [p["purpose"] for p in facts["purposes"]] == ["measure", "train", "scores"]
-    assert (
-        facts["planned"][-1]["event"] == charged[-1].body["event"]
-        and charged[-1].body["event"]["count"] == 3
-    )
-    assert made.outcome is not None and facts["epsilon"] == pytest.approx(
-        made.outcome.job.plan.epsilon_spent
-    )
+    assert facts["planned"][-1]["event"] == charged[-1].body["event"]
+    assert charged[-1].body["event"]["count"] == 3
+    assert made.outcome is not None
+    assert facts["epsilon"] == pytest.approx(made.outcome.job.plan.epsilon_spent)
     assert 0.98 < facts["epsilon"] <= 1 and 0 < facts["purposes"][-1]["epsilon"] < 0.9
 
 
@@ -138,26 +131,23 @@ def test_what_is_published_is_what_was_paid_for_in_every_place(made: Made) -> No
     paid = {r["file"]: r["receipts"] for r in facts["released"]}
     assert all(facts["charges"][-1]["entry"] in paid[name] for name in SCORED_FILES)
     for score in facts["scores"]:
-        assert (
-            score["low"] <= score["value"] <= score["high"] and score["high"] - score["low"] > 0.05
-        )
+        assert score["low"] <= score["value"] <= score["high"]
+        assert score["high"] - score["low"] > 0.05
         for name in ("DATACARD.md", "privacy/certificate.md"):
-            assert f"{score['value']:.4f}" in made.text(
-                name
-            ) and f"{score['low']:.4f} to {score['high']:.4f}" in made.text(name)
+            assert f"{score['value']:.4f}" in made.text(name)
+            assert f"{score['low']:.4f} to {score['high']:.4f}" in made.text(name)
     report = made.text("report.html")
-    assert (
-        "Scores on real rows, with noise that was paid for" in report
-        and "can only be measured on real rows" not in report
-    )
+    assert "Scores on real rows, with noise that was paid for" in report
+    assert "can only be measured on real rows" not in report
     assert f"{facts['scores'][2]['counts'][0]}, {facts['scores'][2]['counts'][1]}" in report
     assert (
         "`tv2_dp` at most 0.9: on released scores alone, so that it is inside the guarantee"
         in made.text("privacy/certificate.md")
     )
-    assert (
-        made.outcome is not None and made.outcome.metrics["tv2_dp"] == facts["scores"][1]["value"]
-    )
+    assert made.outcome is not None
+    assert made.outcome.metrics["tv2_dp"] == facts["scores"][1]["value"]
+    (gate,) = internal(made.tiny.out)["gates"]
+    assert (gate["value"], gate["passed"]) == (facts["scores"][1]["value"], True)
 
 
 def test_nothing_exact_goes_with_them(made: Made) -> None:
@@ -167,47 +157,26 @@ def test_nothing_exact_goes_with_them(made: Made) -> None:
     noisy = [n for s in made.certificate["scores"] for n in s["counts"]]
     assert len(made.exact) == len(noisy) == 4 and made.exact != noisy
     assert made.outcome is not None
-    figures = {
-        name: value
-        for name, value in made.outcome.metrics.items()
-        if name in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
-    }
-    assert len(figures) == 5
-    figures = {
-        name: str(value)[:10] for name, value in figures.items() if len(str(value)) > 10
-    }  # so many digits that none stands there by chance
+    exact = [made.outcome.metrics[n] for n in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")]
+    # so many digits that none stands there by chance
+    figures = [str(value)[:10] for value in exact if len(str(value)) > 10]
     assert len(figures) >= 3  # one of few digits, such as .625, happens
-    texts = {
-        p: p.read_text(encoding="utf-8")
-        for p in made.tiny.bundle.rglob("*")
-        if p.suffix in (".md", ".json", ".html", ".yaml", ".svg")
-    }
-    assert not [
-        (p.name, name)
-        for p, text in texts.items()
-        for name, value in figures.items()
-        if value in text
-    ]
+    for p in made.tiny.bundle.rglob("*"):
+        if p.suffix in (".md", ".json", ".html", ".yaml", ".svg"):
+            text = p.read_text(encoding="utf-8")
+            assert not [value for value in figures if value in text], p.name
     internal = (made.tiny.out / "internal" / "internal.json").read_text()
-    assert all(value in internal for value in figures.values()), "the search would find them"
+    assert all(value in internal for value in figures), "the search would find them"
 
 
 @pytest.mark.slow
 def test_a_run_that_goes_on_publishes_the_table_that_was_scored(tmp_path: Path) -> None:
     """Although it drew another; and it does not look again."""
     made = make(tmp_path, interrupted=True)
-    assert len(made.seen) == 1 and made.tiny.kinds() == [
-        "cap",
-        "reserve",
-        "charge",
-        "charge",
-        "charge",
-        "settle",
-    ]
-    assert (
-        made.certificate["scores"][0]["counts"] == made.seen[0].misplaced[:1].tolist()
-        and verify_bundle(made.tiny.bundle).ok
-    )
+    assert len(made.seen) == 1
+    assert made.tiny.kinds() == ["cap", "reserve", *["charge"] * 3, "settle"]
+    assert made.certificate["scores"][0]["counts"] == made.seen[0].misplaced[:1].tolist()
+    assert verify_bundle(made.tiny.bundle).ok
     spec = load_spec(made.tiny.spec)
     domain = Domain.from_spec(spec.columns)
     frame = pd.read_csv(
@@ -266,12 +235,10 @@ def test_a_lie_about_them_does_not_verify(made: Made) -> None:
 
 def test_without_charged_there_is_nothing_of_it(one_release: Path) -> None:
     bundle = one_release / "out" / "bundle"
-    facts = json.loads((bundle / "privacy" / "certificate.json").read_text())
-    assert (
-        facts["scores"] == []
-        and facts["charged_gates"] == []
-        and [p["purpose"] for p in facts["planned"]] == ["measure", "train"]
-    )
+    facts = certificate(bundle)
+    assert facts["scores"] == []
+    assert facts["charged_gates"] == []
+    assert [p["purpose"] for p in facts["planned"]] == ["measure", "train"]
     for name, words in (
         ("DATACARD.md", "## Quality"),
         ("privacy/certificate.md", "Scores on real rows"),

@@ -34,6 +34,7 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 from tests.privacy.engines.tables import Here
+from tests.release.conftest import internal
 
 pytestmark = pytest.mark.check
 
@@ -55,14 +56,12 @@ ESTIMANDS: dict[str, Any] = {
 def write_spec(
     folder: Path, engine: str, sections: dict[str, Any] | None = None, **dataset: Any
 ) -> Path:
-    own = predict_spec(
-        **{
-            "evaluation": {"enabled": False},
-            "attacks": {"membership": {"enabled": False}},
-            "compute": {"threads": 1, "engine": engine},
-            **(sections or {}),
-        }
-    )
+    plain = {
+        "evaluation": {"enabled": False},
+        "attacks": {"membership": {"enabled": False}},
+        "compute": {"threads": 1, "engine": engine},
+    }
+    own = predict_spec(**plain | (sections or {}))
     own["dataset"] |= {"source": {"kind": "parquet", "path": "t"}, **dataset}
     path = folder / f"{engine}.yaml"
     path.write_text(yaml.safe_dump(own), encoding="utf-8")
@@ -93,9 +92,22 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Streams, kind, lambda self, counts, *, sigma: counts.copy())
 
 
+def trained(*edges: str, steps: int, **shares: float) -> dict[str, Any]:
+    """Sections that train on a secret sample of 500 rows."""
+    return {
+        "graph": {"mode": "given", "edges": edges},
+        "synthesizer": {"sample": 500, "steps": steps},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5, "shares": shares},
+    }
+
+
 def kinds(folder: Path) -> list[str]:
     file = folder / ".synthdp" / "ledger.db"
     return [e.kind for e in Ledger(f"sqlite:///{file}").entries()] if file.exists() else []
+
+
+def entries(bundle: Path) -> Any:
+    return json.loads((bundle / "privacy" / "ledger.json").read_text())["entries"]
 
 
 def tables(bundle: Path | None) -> Any:
@@ -109,29 +121,29 @@ def estimands(bundle: Path | None) -> Any:
     return json.loads((bundle / "estimands.json").read_text())
 
 
-@pytest.mark.parametrize("engine", ["arrow", "dask"])
-def test_a_release_is_that_of_memory(folder: Path, engine: str, no_noise: None, here: None) -> None:
+def test_a_release_is_that_of_memory(folder: Path, no_noise: None, here: None) -> None:
     """Its tables, and the sums of its estimands."""
     found, sums = {}, {}
-    for name in ("memory", engine):
-        outcome = release(write_spec(folder, name, ESTIMANDS), out=folder / name)
-        found[name], sums[name] = tables(outcome.bundle), estimands(outcome.bundle)["sums"]
-    assert found["memory"] == found[engine] and sums["memory"] == sums[engine]
-    assert sum(found[engine][0]["counts"]) == PREDICT_ROWS and set(sums[engine]) == {"1", "2", "3"}
-    ledger = json.loads((folder / engine / "bundle" / "privacy" / "ledger.json").read_text())
-    (told,) = [e["body"]["read_by"] for e in ledger["entries"] if e["kind"] == "reserve"]
-    assert told["engine"] == engine and told["pyarrow"] == pa.__version__
-    report = json.loads((folder / engine / "internal" / "internal.json").read_text())
-    (note,) = [n for n in report["notes"] if n.startswith("The rows were read by")]
-    assert f"engine {engine}" in note and f"pyarrow {pa.__version__}" in note
+    for engine in ("memory", "arrow", "dask"):
+        outcome = release(write_spec(folder, engine, ESTIMANDS), out=folder / engine)
+        found[engine], sums[engine] = tables(outcome.bundle), estimands(outcome.bundle)["sums"]
+    assert found["memory"] == found["arrow"] == found["dask"]
+    assert sums["memory"] == sums["arrow"] == sums["dask"]
+    assert sum(found["memory"][0]["counts"]) == PREDICT_ROWS and set(sums["memory"]) == {*"123"}
+    for engine in ("arrow", "dask"):
+        held = entries(folder / engine / "bundle")
+        (told,) = [e["body"]["read_by"] for e in held if e["kind"] == "reserve"]
+        assert told["engine"] == engine and told["pyarrow"] == pa.__version__
+        notes = internal(folder / engine)["notes"]
+        (note,) = [n for n in notes if n.startswith("The rows were read by")]
+        assert f"engine {engine}" in note and f"pyarrow {pa.__version__}" in note
 
 
 def test_ids_are_bounded(folder: Path, no_noise: None, here: None) -> None:
     unit = {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"}
     source = {"kind": "parquet", "path": "ids/*.parquet"}
-    outcome = release(
-        write_spec(folder, "dask", privacy_unit=unit, source=source), out=folder / "out"
-    )
+    path = write_spec(folder, "dask", privacy_unit=unit, source=source)
+    outcome = release(path, out=folder / "out")
     assert sum(tables(outcome.bundle)[0]["counts"]) == 1200
     text = (outcome.bundle / "spec.yaml").read_text()  # type: ignore[operator]
     assert "*" not in text and "engine: auto" in text
@@ -151,7 +163,7 @@ def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path, here: None) 
     path = write_spec(folder, "dask", sections, privacy_unit=unit, source=source)
     outcome = release(path, out=folder / "out")
     assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
-    report = json.loads((folder / "out" / "internal" / "internal.json").read_text())
+    report = internal(folder / "out")
     assert 0 < report["evaluation"]["fidelity"]["tv1"] < 0.3 and report["evaluation"]["floor"]
     assert report["evaluation"]["metrics"]["tstr_auc"] > 0.6
     (told,) = [note for note in report["notes"] if "lie in engine dask" in note]
@@ -159,8 +171,7 @@ def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path, here: None) 
     assert report["evaluation"]["pairs"]["real"] is not None
     (exact,) = [e["real"] for e in report["estimands"] if e["text"] == "count(age > 41)"]
     assert 600 < exact < 1200 and exact == int(exact)
-    facts = json.loads((outcome.bundle / "privacy" / "ledger.json").read_text())
-    purposes = [e["body"].get("purpose", "") for e in facts["entries"]]
+    purposes = [e["body"].get("purpose", "") for e in entries(outcome.bundle)]
     assert sum("score" in purpose for purpose in purposes) == 1
 
 
@@ -178,18 +189,12 @@ def test_training_takes_one_secret_sample_from_the_engine(
         return codes
 
     monkeypatch.setattr(EngineTable, "sampled_codes", sampled)
-    path = write_spec(folder, engine)
-    own = yaml.safe_load(path.read_text()) | {
-        "graph": {"mode": "given", "edges": ["sex -> smoker", "smoker -> visits"]},
-        "synthesizer": {"sample": 500, "steps": 10},
-    }
-    own["privacy"]["shares"] = {"measure": 0.4, "train": 0.6}
-    path.write_text(yaml.safe_dump(own))
-    outcome = release(path, out=folder / "out")
+    own = trained("sex -> smoker", "smoker -> visits", steps=10, measure=0.4, train=0.6)
+    outcome = release(write_spec(folder, engine, own), out=folder / "out")
     assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
     assert len(drawn) == 1 and 380 < drawn[0] < 620  # 6.5 deviations of a binomial law
-    ledger = json.loads((outcome.bundle / "privacy" / "ledger.json").read_text())
-    events = [e["body"]["event"] for e in ledger["entries"] if e["body"].get("purpose") == "train"]
+    charged = [e["body"] for e in entries(outcome.bundle) if e["body"].get("purpose") == "train"]
+    events = [body["event"] for body in charged]
     assert [(e["event"], e["rate"]) for e in events] == [("secret_sample", 500 / PREDICT_ROWS)]
 
 
@@ -249,10 +254,8 @@ def outside(folder: Path, _: pytest.MonkeyPatch) -> tuple[Path, str]:
 
 
 @pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, no_table, outside])
-def test_what_is_wrong_is_told_before_anything_is_spent(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spoil: Callable[[Path, pytest.MonkeyPatch], tuple[Path, str]],
+def test_what_is_wrong_is_told_before_anything_is_spent_and_by_doctor(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, synthdp: Any, spoil: Callable[..., Any]
 ) -> None:
     path, told = spoil(folder, monkeypatch)
     with pytest.raises(DataError, match=told) as caught:
@@ -261,9 +264,13 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     assert caught.value.__cause__ is None
     for secret in ("secret", "canary"):
         assert secret not in str(caught.value)
+    if spoil is not outside:  # it reads no rows
+        out = synthdp("doctor", path, "--json").out
+        (found,) = [f for f in json.loads(out)["findings"] if f["what"] == "engine"]
+        assert found["state"] == "wrong" and told in found["found"] and "secret" not in out
 
 
-def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Callable[..., Any]) -> None:
+def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Any) -> None:
     path = write_spec(folder, "arrow")
     text = synthdp("plan", path).out
     assert "engine arrow: rows stay where they are" in text and "fetches the levels" not in text
@@ -271,19 +278,6 @@ def test_plan_and_doctor_tell_of_the_engine(folder: Path, synthdp: Callable[...,
     (told,) = [f for f in found if f["what"] == "engine"]
     assert told["state"] == "ok" and "answers" in told["found"]
     assert kinds(folder) == []
-
-
-@pytest.mark.parametrize("spoil", [away_dask, away_sql, no_files, no_table])
-def test_doctor_tells_what_is_wrong(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    synthdp: Callable[..., Any],
-    spoil: Callable[[Path, pytest.MonkeyPatch], tuple[Path, str]],
-) -> None:
-    path, told = spoil(folder, monkeypatch)
-    done = synthdp("doctor", path, "--json")
-    (found,) = [f for f in json.loads(done.out)["findings"] if f["what"] == "engine"]
-    assert found["state"] == "wrong" and told in found["found"] and "secret" not in done.out
 
 
 @pytest.mark.parametrize("keeps", ["engine", "levels_only"])
@@ -318,7 +312,7 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
 
 @pytest.mark.parametrize("trains", [True, False])
 def test_a_plan_tells_how_often_the_table_is_passed_over(
-    folder: Path, trains: bool, monkeypatch: pytest.MonkeyPatch, synthdp: Callable[..., Any]
+    folder: Path, trains: bool, monkeypatch: pytest.MonkeyPatch, synthdp: Any
 ) -> None:
     """As often as the engine is asked, where nothing is judged: estimands are one pass, and so is
     a secret sample.
@@ -330,14 +324,8 @@ def test_a_plan_tells_how_often_the_table_is_passed_over(
 
     for name in ("survey", "count", "add_up", "sample"):
         monkeypatch.setattr(ArrowEngine, name, counted(name, getattr(ArrowEngine, name)))
-    path = write_spec(folder, "arrow", ESTIMANDS)
-    if trains:
-        own = yaml.safe_load(path.read_text()) | {
-            "graph": {"mode": "given", "edges": ["sex -> smoker"]},
-            "synthesizer": {"sample": 500, "steps": 4},
-        }
-        own["privacy"]["shares"] = {"measure": 0.2, "train": 0.5, "estimands": 0.3}
-        path.write_text(yaml.safe_dump(own))
+    own = trained("sex -> smoker", steps=4, measure=0.2, train=0.5, estimands=0.3)
+    path = write_spec(folder, "arrow", ESTIMANDS | own if trains else ESTIMANDS)
     told = " ".join(synthdp("plan", path).out.split())
     asked.clear()
     release(path, out=folder / "out")
@@ -346,20 +334,22 @@ def test_a_plan_tells_how_often_the_table_is_passed_over(
 
 
 def test_a_plan_has_the_time_of_the_passes_and_warns_of_a_table_drawn_as_long_as_the_real_one(
-    folder: Path, synthdp: Callable[..., Any]
+    folder: Path, synthdp: Any
 ) -> None:
     rows = {"kind": "approximate", "value": 10**9}
     privacy = {"epsilon": 1.0, "delta": 1e-11, "shares": {"measure": 0.5, "graph": 0.5, "train": 0}}
-    expected = {}
+
+    def planned(engine: str, **sampling: int) -> tuple[dict[str, Any], list[str]]:
+        sections = {"privacy": privacy, "sampling": sampling}
+        path = write_spec(folder, engine, sections, rows=rows)
+        facts = json.loads(synthdp("plan", path, "--json").out)
+        return facts["expected"], [w for w in facts["warnings"] if "sampling.rows" in w]
+
+    seconds = {}
     for engine in ("arrow", "dask"):
-        path = write_spec(folder, engine, {"privacy": privacy, "sampling": {}}, rows=rows)
-        facts = json.loads(synthdp("plan", path, "--json").out)
-        (warned,) = [w for w in facts["warnings"] if "sampling.rows" in w]
+        (warned,) = planned(engine)[1]
         assert "1,000,000,000" in warned
-        short = {"privacy": privacy, "sampling": {"rows": 1000}}
-        path = write_spec(folder, engine, short, rows=rows)
-        facts = json.loads(synthdp("plan", path, "--json").out)
-        assert not any("sampling.rows" in w for w in facts["warnings"])
-        expected[engine] = facts["expected"]["cpu_seconds"]
-        assert facts["expected"]["memory_mb"] < 1000
-    assert expected["dask"] > 2 * expected["arrow"] > 100
+        expected, warnings = planned(engine, rows=1000)
+        assert not warnings and expected["memory_mb"] < 1000
+        seconds[engine] = expected["cpu_seconds"]
+    assert seconds["dask"] > 2 * seconds["arrow"] > 100

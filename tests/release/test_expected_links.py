@@ -164,9 +164,8 @@ def test_mode_learn_decides_more_pairs_with_more_budget() -> None:
     assert not any("decide few pairs" in w for w in much.warnings)
     domain = Domain.from_spec(poor.columns)
     planned = plan_for(poor, domain).in_graph("pairs", AdaptiveMarginals)
-    assert planned and planned_tests(poor).sigma == pytest.approx(
-        planned.noise_multiplier * 10**0.5
-    )
+    assert planned
+    assert planned_tests(poor).sigma == pytest.approx(planned.noise_multiplier * 10**0.5)
 
 
 def test_tests_that_see_nothing_decide_no_pair() -> None:

@@ -4,7 +4,7 @@ with rows that are not the model's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def real_rows(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
 
 
 def test_a_bundle_of_real_rows_without_noise_is_refused(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forgery: a secret in each row, epsilon .1, and a program that adds nothing."""
     count = 60
@@ -129,7 +129,7 @@ def test_a_bundle_of_real_rows_without_noise_is_refused(
 
 
 def test_real_rows_that_are_not_the_models_are_refused(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all noise that was paid for: the model does not know that weight goes with grade."""
     frame = table(ROWS)
@@ -188,10 +188,8 @@ def test_equal_totals_are_no_proof_where_whole_numbers_are_equal_by_chance(sigma
     """
     rng = np.random.default_rng(4)
     found = [n for _ in range(500) if (n := noise_of(noise(rng, sigma, 1.0), false_alarms=0.1))]
-    assert (
-        len(found) == 500
-        and max(sum(n.too_little for n in found), sum(n.too_much for n in found)) <= 60
-    )
+    assert len(found) == 500
+    assert max(sum(n.too_little for n in found), sum(n.too_much for n in found)) <= 60
 
 
 def test_what_is_without_noise_is_seen_where_it_can_be() -> None:

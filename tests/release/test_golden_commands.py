@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ def masked(text: str, folder: Path) -> str:
     return re.sub(r"(?m)^working: SECONDS\n", "", text)
 
 
-def printed(name: str, folder: Path, synthdp: Callable[..., Any]) -> Iterator[str]:
+def printed(name: str, folder: Path, synthdp: Any) -> Iterator[str]:
     """Help of a command, and of each case: its words, exit code, stdout and stderr."""
     yield f"made on {made_on()}"
     yield synthdp(*name.split(), "--help").out
@@ -155,7 +155,7 @@ def test_a_command_prints_what_it_did(
     name: str,
     tiny: Tiny,
     drawn_alike: Tiny,
-    synthdp: Callable[..., Any],
+    synthdp: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shutil.copytree(drawn_alike.folder, tiny.folder, dirs_exist_ok=True)
@@ -175,7 +175,7 @@ def test_a_command_prints_what_it_did(
     assert now == then
 
 
-def test_every_command_has_a_golden_file(synthdp: Callable[..., Any]) -> None:
+def test_every_command_has_a_golden_file(synthdp: Any) -> None:
     names = {n for panel in COMMANDS.values() for n in panel} - {"graph"}
     assert {*CASES} == names | {f"graph {name}" for name in GRAPH_COMMANDS}
     assert {p.stem for p in FOLDER.glob("*.txt")} == {n.replace(" ", "-") for n in CASES}

@@ -127,7 +127,7 @@ def compare(name: str, text: str, *, ending: str = "txt") -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Callable[..., Any]) -> None:
+def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Any) -> None:
     code, case = CASES[name]
     done = case(tiny, synthdp)
     assert done.code == code
@@ -135,7 +135,7 @@ def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Callable[..., Any]
     assert ("hint" in done.err) or name == "spec_mistakes"
 
 
-def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -> None:
+def test_a_bundle_that_was_changed(released: Any, synthdp: Any) -> None:
     """Every problem at once: a value, a fact of the certificate, a stranger's file, a form of the
     table, the data card.
     """
@@ -170,9 +170,7 @@ def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_json_says_what_the_text_says(
-    name: str, tiny: Any, synthdp: Callable[..., Any]
-) -> None:
+def test_the_json_says_what_the_text_says(name: str, tiny: Any, synthdp: Any) -> None:
     """Where there were no facts to tell: of a release that a gate withheld they are on stdout
     already, one object as ever.
     """
@@ -183,12 +181,10 @@ def test_the_json_says_what_the_text_says(
     if name == "gate_failed":
         assert error["bundle"] is None and "error" not in error
         return
-    assert (
-        set(error) - {"budget"} == {"error", "hint", "exit_code", "problems"}
-        and ("budget" in error) == name.startswith(RELEASES)
-        and error["exit_code"] == code
-        and error["problems"]
-    )
+    assert set(error) - {"budget"} == {"error", "hint", "exit_code", "problems"}
+    assert ("budget" in error) == name.startswith(RELEASES)
+    assert error["exit_code"] == code
+    assert error["problems"]
     compare(
         name,
         told(
@@ -210,16 +206,14 @@ def leaves(value: Any) -> Iterator[str | int]:
 
 
 def test_the_json_of_what_is_no_error_of_ours(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Usage, a Ctrl-C and a bug, whose text may quote rows."""
     usage = synthdp("plan", "--json")
-    assert (
-        usage.code == 2
-        and json.loads(usage.out)["exit_code"] == 2
-        and json.loads(usage.out)["error"] in usage.err
-        and "Error:" in usage.err
-    )
+    assert usage.code == 2
+    assert json.loads(usage.out)["exit_code"] == 2
+    assert json.loads(usage.out)["error"] in usage.err
+    assert "Error:" in usage.err
     assert json.loads(synthdp("graph", "show", "--json").out)["exit_code"] == 2
 
     def fails(error: BaseException) -> Callable[..., Any]:
@@ -230,32 +224,25 @@ def test_the_json_of_what_is_no_error_of_ours(
 
     monkeypatch.setattr("synthdp.spec.load.loader.own_text", fails(KeyError(CANARY)))
     bug = synthdp("validate", "spec.yaml", "--json")
-    assert (
-        bug.code == json.loads(bug.out)["exit_code"] == 1
-        and "KeyError" in json.loads(bug.out)["error"]
-        and CANARY not in bug.out + bug.err
-    )
+    assert bug.code == json.loads(bug.out)["exit_code"] == 1
+    assert "KeyError" in json.loads(bug.out)["error"]
+    assert CANARY not in bug.out + bug.err
     monkeypatch.setattr("synthdp.spec.load.loader.own_text", fails(KeyboardInterrupt()))
     stopped = synthdp("validate", "spec.yaml", "--json")
-    assert (
-        stopped.code == json.loads(stopped.out)["exit_code"] == 130
-        and json.loads(stopped.out)["hint"] is None
-    )
+    assert stopped.code == json.loads(stopped.out)["exit_code"] == 130
+    assert json.loads(stopped.out)["hint"] is None
 
 
-def test_a_problem_of_each_kind_has_its_place(tiny: Any, synthdp: Callable[..., Any]) -> None:
+def test_a_problem_of_each_kind_has_its_place(tiny: Any, synthdp: Any) -> None:
     tiny.write(privacy={"epsilon": -1}, synthesizer={"stepz": 3})
     found = json.loads(synthdp("validate", tiny.spec, "--json").out)
     lines = tiny.spec.read_text().splitlines()
     assert found["error"] == "2 mistakes in the spec"
     for problem, text in zip(found["problems"], ("-1", "stepz"), strict=True):
-        assert problem["file"] == str(tiny.spec) and lines[problem["line"] - 1][
-            problem["column"] - 1 :
-        ].startswith(text)
-    assert (
-        found["problems"][1]["where"] == "synthesizer.stepz"
-        and found["problems"][1]["hint"] == "did you mean 'steps'?"
-    )
+        assert problem["file"] == str(tiny.spec)
+        assert lines[problem["line"] - 1][problem["column"] - 1 :].startswith(text)
+    assert found["problems"][1]["where"] == "synthesizer.stepz"
+    assert found["problems"][1]["hint"] == "did you mean 'steps'?"
 
 
 def test_no_golden_is_left_over() -> None:

@@ -15,13 +15,12 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from synthdp.bundle.derived import sha256
 from synthdp.bundle.signing import make_keys
 from synthdp.ledger.entries import entry_hash
 from synthdp.release.run import release
 from synthdp.report.index import render_index
 from synthdp.verify.releases import index_of
-from tests.release.conftest import Tiny
+from tests.release.conftest import Tiny, refit
 
 pytestmark = pytest.mark.check
 
@@ -80,15 +79,7 @@ def indexed(folder: Path, **options: Any) -> Page:
     return Page(render_index(content))
 
 
-def refit(bundle: Path) -> None:
-    """Sums that fit, as a forger writes them."""
-    lines = (bundle / "SHA256SUMS").read_text().splitlines()
-    names = [line.partition("  ")[2] for line in lines]
-    sums = "".join(f"{sha256(bundle / name)}  {name}\n" for name in names)
-    (bundle / "SHA256SUMS").write_text(sums)
-
-
-def test_a_page_of_every_bundle(folder: Path, synthdp: Callable[..., Any]) -> None:
+def test_a_page_of_every_bundle(folder: Path, synthdp: Any) -> None:
     told = synthdp("index", "releases")
     assert (told.code, told.out) == (0, "releases/index.html: 2 bundles, not verified\n")
     page = Page((folder / "releases" / "index.html").read_text())
@@ -109,7 +100,7 @@ def test_without_a_ledger_only_what_bundles_reserved_is_known(folder: Path) -> N
     assert "ledger the" not in page.text and "in the ledger;" not in page.text
 
 
-def test_verified_bundles_and_damaged_ones(folder: Path, synthdp: Callable[..., Any]) -> None:
+def test_verified_bundles_and_damaged_ones(folder: Path, synthdp: Any) -> None:
     spoilt = folder / "releases" / "first" / "bundle" / "synthetic.csv"
     spoilt.write_text(spoilt.read_text().replace("male", "femal", 1))
     told = synthdp("index", "releases", "--verify", "--json")
@@ -124,7 +115,7 @@ def test_verified_bundles_and_damaged_ones(folder: Path, synthdp: Callable[..., 
     assert dataset["without"]["rows"][0][3] == "withheld, or published elsewhere"
 
 
-def test_a_key_accepts_only_what_it_signed(folder: Path, synthdp: Callable[..., Any]) -> None:
+def test_a_key_accepts_only_what_it_signed(folder: Path, synthdp: Any) -> None:
     told = synthdp("index", "releases", "--key", "keys/signing-key.pub.pem", "--json")
     facts = json.loads(told.out)
     assert [place for place, _ in facts["damaged"]] == ["first/bundle"]
@@ -155,9 +146,7 @@ def test_copies_and_bundles_of_other_ledgers_are_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["index.html", "other.html"])
-def test_what_is_not_an_index_is_never_replaced(
-    folder: Path, synthdp: Callable[..., Any], name: str
-) -> None:
+def test_what_is_not_an_index_is_never_replaced(folder: Path, synthdp: Any, name: str) -> None:
     (folder / "releases" / name).write_text("<p>mine</p>")
     told = synthdp("index", "releases", "--out", f"releases/{name}")
     assert told.code == 2 and (folder / "releases" / name).read_text() == "<p>mine</p>"

@@ -4,8 +4,7 @@ and an error of the judging is told to the steward by its kind alone.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.builders import predict_spec, predict_table
-from tests.release.test_resume import InterruptedAt
+from tests.release.conftest import InterruptedAt, dying, internal
 
 pytestmark = pytest.mark.check
 
@@ -43,19 +42,17 @@ PARTS = {
 }
 
 
-def failing(*_: object, **__: object) -> Any:
-    raise ValueError("canary-7391")
+failing = dying(partial(ValueError, "canary-7391"))
 
 
 def report_of(out: Path) -> dict[str, Any]:
     """The numbers of the internal report; its page quotes no error."""
     assert "canary" not in (out / "internal" / "internal.html").read_text()
-    found: dict[str, Any] = json.loads((out / "internal" / "internal.json").read_text())
-    return found
+    return internal(out)
 
 
-def test_the_bundle_is_there_before_rows_are_judged(
-    tiny: Any, monkeypatch: pytest.MonkeyPatch
+def test_the_bundle_is_there_before_rows_are_judged_and_their_errors_change_the_report_alone(
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there: list[bool] = []
     for part in PARTS:
@@ -64,18 +61,10 @@ def test_the_bundle_is_there_before_rows_are_judged(
             lambda *_, **__: there.append(tiny.bundle.is_dir()) or failing(),  # type: ignore[func-returns-value]
         )
     tiny.write(attacks=ATTACK, **ESTIMAND)
-    assert tiny.release().bundle == tiny.bundle and there == [True] * len(PARTS)
-
-
-def test_errors_of_the_judging_change_nothing_but_the_internal_report(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for part in PARTS:
-        monkeypatch.setattr(f"synthdp.release.judge.{part}", failing)
-    tiny.write(attacks=ATTACK, **ESTIMAND)
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 0 and "canary" not in done.out + done.err
-    assert "ValueError" not in done.out + done.err  # whether rows can be judged is of rows, too
+    assert done.code == 0 and there == [True] * len(PARTS)
+    for hidden in ("canary", "ValueError"):  # whether rows can be judged is of rows, too
+        assert hidden not in done.out + done.err
     assert verify_bundle(tiny.bundle).ok and not (tiny.out / ".run").exists()
     report = report_of(tiny.out)
     assert report["absent"] == dict.fromkeys(PARTS.values(), "not judged: ValueError")
@@ -86,7 +75,7 @@ def test_errors_of_the_judging_change_nothing_but_the_internal_report(
 
 
 def test_a_report_that_real_figures_break_is_written_without_them(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write()
     monkeypatch.setattr(EvaluationReport, "to_json", failing)
@@ -120,7 +109,7 @@ def test_a_table_of_one_row_is_released_as_another_is(tmp_path: Path, rows: int)
 
 
 def test_a_gate_on_what_cannot_be_judged_refuses_and_says_so(
-    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synthdp.release.judge._evaluate", failing)
     tiny.write(gates=[REAL_GATE])
@@ -156,16 +145,24 @@ def test_before_the_bundle_only_what_a_gate_is_on_is_judged(
 def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     tiny: Any, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On the published table, which is read as it was drawn."""
+    tables: list[job.DrawnTable] = []
+    judged: list[pd.DataFrame] = []
+    draw = job.draw
+    monkeypatch.setattr(
+        "synthdp.release.run.draw", lambda *a: tables.append(draw(*a)) or tables[-1]
+    )
     monkeypatch.setattr("synthdp.release.judge.attack_rows", failing)
-    tiny.write(attacks=ATTACK, gates=[{"metric": "tv1_noisy", "at_most": 1}])
+    both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
+    gates = [{"metric": "tv1_noisy", "at_most": 1}]
+    tiny.write(attacks=ATTACK, gates=gates, columns={"both": both})
     with pytest.raises(KeyboardInterrupt) as stopped:
-        tiny.release(reporter=Reporter(InterruptedAt(stage, None)))
+        tiny.release(reporter=Reporter(InterruptedAt(stage)))
     note = budget_note(stopped.value) or ""
     assert f"its bundle is whole: {tiny.bundle}" in note and "synthdp resume" in note
     sums, kinds = (tiny.bundle / "SHA256SUMS").read_text(), tiny.kinds()
     assert verify_bundle(tiny.bundle).ok and kinds[-1] == "settle"
-    drawn = pd.read_csv(tiny.bundle / "synthetic.csv")
-    judged: list[pd.DataFrame] = []
+    published = pd.read_csv(tiny.bundle / "synthetic.csv")
     monkeypatch.setattr(
         "synthdp.release.judge._evaluate",
         lambda *a, **_: judged.append(a[4]) or failing(),  # type: ignore[func-returns-value]
@@ -175,29 +172,9 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     assert outcome.bundle == tiny.bundle and not outcome.failed
     assert (tiny.bundle / "SHA256SUMS").read_text() == sums and tiny.kinds() == kinds
     assert not (tiny.out / ".run").exists() and report_of(tiny.out)["absent"]
-    np.testing.assert_array_equal(judged[0]["visits"], drawn["visits"])
-
-
-def test_the_published_table_is_read_as_it_was_drawn(
-    tiny: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[job.DrawnTable] = []
-    true = job.draw
-
-    def draw(*arguments: Any) -> job.DrawnTable:
-        made.append(true(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr("synthdp.release.run.draw", draw)
-    both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
-    tiny.write(columns={"both": both})
-    with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("report", None)))
-    resume(tiny.out)
+    np.testing.assert_array_equal(judged[0]["visits"], published["visits"])
     domain = Domain.from_spec(load_spec(tiny.spec).columns)
     order = list(domain.names)
-    drawn, read = (
-        table.synthetic.value.sort_values(order, ignore_index=True)[order] for table in made
-    )
+    drawn, read = (t.synthetic.value.sort_values(order, ignore_index=True)[order] for t in tables)
     pd.testing.assert_frame_equal(read, drawn)
     np.testing.assert_array_equal(encode(domain, read)[0], encode(domain, drawn)[0])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from synthdp.api.bundle import Bundle
+from synthdp.api import Bundle
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.release.run import release
@@ -83,7 +83,7 @@ def _v(counts: np.ndarray[Any, Any]) -> float:
     return float(np.sqrt(square / (min(counts.shape) - 1)))
 
 
-def test_texts_say_what_predictive_arrows_are(made: Path, synthdp: Run) -> None:
+def test_texts_say_what_predictive_arrows_are(made: Path, synthdp: Any) -> None:
     assert "a predictive arrow keeps it, which is no cause" in (made / "DATACARD.md").read_text()
     graph = CausalGraph.from_json(json.loads((made / "graph.json").read_text()))
     cause, effect = graph.directed[0]

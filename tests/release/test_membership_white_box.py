@@ -157,11 +157,9 @@ def test_the_bound_lies_below_the_likelihood_and_is_exact_where_z_says_nothing()
     exact = np.array([likelihood(row) for row in codes])
     assert np.exp(exact).sum() == pytest.approx(1, abs=0.02)
     bound = synthesizer.elbo(codes, draws=500, generator=generator)
-    assert (
-        bound.shape == (24,)
-        and (bound <= exact + 0.01).all()
-        and np.corrcoef(bound, exact)[0, 1] > 0.9
-    )
+    assert bound.shape == (24,)
+    assert (bound <= exact + 0.01).all()
+    assert np.corrcoef(bound, exact)[0, 1] > 0.9
     blind = {
         **synthesizer.weights,
         "decode_latent.weight": np.zeros_like(synthesizer.weights["decode_latent.weight"]),
@@ -220,7 +218,8 @@ def test_tables_are_measured_anew_as_the_release_measures_them() -> None:
 def test_two_worlds_are_neighbours_of_the_specs_relation() -> None:
     rows = np.arange(12).reshape(6, 2)
     outside, inside = two_worlds(rows, 2, "add_remove")
-    assert outside[:, 0].tolist() == [0, 2, 6, 8, 10] and inside[:, 0].tolist() == [
+    assert outside[:, 0].tolist() == [0, 2, 6, 8, 10]
+    assert inside[:, 0].tolist() == [
         0,
         2,
         6,
@@ -274,9 +273,8 @@ def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_th
     codes, trainer = game(rows=100, steps=20, columns=8)
     best = best_table_advantage(TableMeasurer(trainer.domain, with_noise(trainer.plan, 0.1))(codes))
     found = [tables_attacked(factor=0.1, releases=TABLE_RELEASES * 40) for _ in range(6)]
-    assert best == pytest.approx(0.23, abs=0.01) and np.mean(
-        [v.row.advantage.value for v in found]
-    ) == pytest.approx(best, abs=0.04)
+    assert best == pytest.approx(0.23, abs=0.01)
+    assert np.mean([v.row.advantage.value for v in found]) == pytest.approx(best, abs=0.04)
     assert np.mean([v.row.auc.value for v in found]) == pytest.approx(
         norm.cdf(np.sqrt(2) * norm.ppf((1 + best) / 2)), abs=0.03
     )

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-import synthdp
-from synthdp.cli.main import app
+from synthdp import Spec
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, OutputError
 from synthdp.privacy.inspection import misfits_of
@@ -73,12 +71,12 @@ def counts(frame: pd.DataFrame) -> dict[tuple[str, str], int]:
 
 
 def test_misfits_are_counted_by_column_and_kind(spec: Path) -> None:
-    found = synthdp.Spec.load(spec).inspect()
+    found = Spec.load(spec).inspect()
     assert list(found) == ["column", "kind", "rows"] and counts(found) == WANTED
 
 
 def test_the_commonest_values_are_shown_where_they_are_asked_for(spec: Path) -> None:
-    found = synthdp.Spec.load(spec).inspect(examples=True).set_index(["column", "kind"]).examples
+    found = Spec.load(spec).inspect(examples=True).set_index(["column", "kind"]).examples
     assert found["sex", "category"] == (("'F'", 2), ("'x'", 1))
     assert found["age", "bound"] == (("'100'", 1), ("'-3'", 1)) and found["sex", "missing"] == ()
 
@@ -92,7 +90,7 @@ def test_a_frame_of_typed_cells_is_inspected(spec: Path) -> None:
             "born": pd.Series(["2000-01-01", None], dtype="datetime64[s]"),
         }
     )
-    found = synthdp.Spec.load(spec).inspect(rows, examples=True)
+    found = Spec.load(spec).inspect(rows, examples=True)
     assert counts(found) == {
         ("sex", "category"): 1, ("age", "fraction"): 1, ("born", "missing"): 1,
     }  # fmt: skip
@@ -116,54 +114,47 @@ def test_engines_count_by_their_survey(
         source, compute = source | {"levels_only": True}, {}
     off = {"evaluation": {"enabled": False}, "attacks": {"membership": {"enabled": False}}}
     path = spec_in(tmp_path, source, compute=compute, graph={"mode": "predict"}, **off)
-    found = synthdp.Spec.load(path)
+    found = Spec.load(path)
     assert set(counts(found.inspect())) == JOINED
     assert sum(counts(found.inspect()).values()) == sum(WANTED.values())
     with pytest.raises(OutputError, match="examples are shown of rows that are read into memory"):
         found.inspect(examples=True)
 
 
-def run(*arguments: str) -> str:
-    found = CliRunner().invoke(app, ["inspect", *arguments], catch_exceptions=False)
-    assert found.exit_code == 0
-    return found.output
-
-
 def test_the_command_says_what_it_is_and_leaves_nothing_behind(
-    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthdp: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(p.name for p in tmp_path.rglob("*"))
-    shown = run(str(spec), "--examples")
+    shown = synthdp("inspect", spec, "--examples").out
     assert shown.startswith("outside the guarantee; for your eyes; do not publish\n")
     assert "'F' (2), 'x' (1)" in shown and "none of the categories" in shown
-    assert "'F'" not in run(str(spec))
-    told = json.loads(run(str(spec), "--json"))
+    assert "'F'" not in synthdp("inspect", spec).out
+    told = json.loads(synthdp("inspect", spec, "--json").out)
     assert told["warning"].endswith("do not publish") and len(told["misfits"]) == len(WANTED)
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
 
 
-def test_a_file_of_it_is_its_owner_s(spec: Path, tmp_path: Path) -> None:
+def test_a_file_of_it_is_its_owner_s(spec: Path, tmp_path: Path, synthdp: Any) -> None:
     out = tmp_path / "misfits.txt"
     out.write_text("older")
     out.chmod(0o644)
-    shown = run(str(spec), "--out", str(out))
-    assert out.stat().st_mode & 0o777 == 0o600
+    done = synthdp("inspect", spec, "--out", out)
+    assert done.code == 0 and out.stat().st_mode & 0o777 == 0o600
     text = out.read_text()
-    assert text in shown and text.startswith("outside the guarantee") and "older" not in text
-    assert "for its owner alone: outside the guarantee" in shown
-    with pytest.raises(OutputError, match="choose another with --out"):
-        run(str(spec), "--out", str(tmp_path))
+    assert text in done.out and text.startswith("outside the guarantee") and "older" not in text
+    assert "for its owner alone: outside the guarantee" in done.out + done.err
+    assert "choose another with --out" in synthdp("inspect", spec, "--out", tmp_path).err
 
 
-def test_a_table_that_fits_is_said_to_fit(tmp_path: Path) -> None:
+def test_a_table_that_fits_is_said_to_fit(tmp_path: Path, synthdp: Any) -> None:
     ROWS.iloc[[5, 5]].to_csv(tmp_path / "t.csv", index=False)
     path = spec_in(tmp_path, {"kind": "csv", "path": "t.csv"})
-    assert "every value fits the spec" in run(str(path))
+    assert "every value fits the spec" in synthdp("inspect", path).out
 
 
 def test_the_figures_are_confidential_until_the_steward_opens_them(spec: Path) -> None:
-    loaded = synthdp.Spec.load(spec).content
+    loaded = Spec.load(spec).content
     found = misfits_of(
         loaded.dataset,
         Domain.from_spec(loaded.columns),
@@ -176,7 +167,7 @@ def test_the_figures_are_confidential_until_the_steward_opens_them(spec: Path) -
 
 
 def test_the_refusal_of_a_table_names_the_command(spec: Path) -> None:
-    loaded = synthdp.Spec.load(spec).content
+    loaded = Spec.load(spec).content
     domain = Domain.from_spec(loaded.columns)
     with pytest.raises(DataError, match="outside the declared domain") as caught:
         read_private(

@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,55 +25,13 @@ from synthdp.audit.folder import AttackFolder
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger.ledger import Lease, Ledger
 from synthdp.privacy.journal import Journal
-from synthdp.privacy.mechanisms import marginals
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.progress import Reporter
 from synthdp.release import run as release_module
 from synthdp.release import run_folder
 from synthdp.verify.checks import verify_bundle
+from tests.release.conftest import interrupt
 
 pytestmark = pytest.mark.check
-
-
-class KilledInTraining:
-    """A display that presses Ctrl-C after step 12 of training; a checkpoint was kept after step
-    10.
-    """
-
-    def start(self, title: str) -> Callable[..., None]:
-        def advance(done: int, total: int, what: str = "", /) -> None:
-            if title == "measure and train" and done == 12:
-                raise KeyboardInterrupt
-
-        return advance
-
-    def finish(self, title: str, seconds: float) -> None:
-        """Nothing to show."""
-
-    def warn(self, text: str) -> None:
-        """Nothing to show."""
-
-
-@pytest.fixture
-def interrupted(tiny: Any) -> Any:
-    tiny.write(evaluation={"enabled": False})
-    with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(KilledInTraining()))
-    return tiny
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the measuring mechanisms that looked at rows."""
-    seen: list[str] = []
-    true = marginals.NoisyMarginals.run
-
-    def run(self: Any, table: Any, streams: Any) -> Any:
-        seen.append(self.name)
-        return true(self, table, streams)
-
-    monkeypatch.setattr(marginals.NoisyMarginals, "run", run)
-    return seen
 
 
 def copy(folder: Path, name: str) -> Path:
@@ -86,12 +45,11 @@ def test_of_copies_of_a_run_one_is_finished_and_the_others_are_refused(
     assert synthdp("resume", interrupted.out).code == 0
     for other in copies:
         refused = synthdp("resume", other)
-        assert (
-            refused.code == 2
-            and "an older copy is refused" in refused.err
-            and not (other / "bundle").exists()
-        )
-    assert verify_bundle(interrupted.bundle).ok and interrupted.kinds() == [
+        assert refused.code == 2
+        assert "an older copy is refused" in refused.err
+        assert not (other / "bundle").exists()
+    assert verify_bundle(interrupted.bundle).ok
+    assert interrupted.kinds() == [
         "cap",
         "reserve",
         "charge",
@@ -114,20 +72,6 @@ def test_budget_refuses_two_bundles_of_one_run_that_differ(released: Any, synthd
     assert refused.code == 6 and "are both of run" in refused.err and "differ" in refused.err
 
 
-def test_a_value_whose_file_is_gone_is_not_looked_at_again(
-    interrupted: Any, synthdp: Any, looks: list[str]
-) -> None:
-    (value,) = interrupted.out.glob(".run/*/measure.*.safetensors")
-    value.unlink()
-    refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 2
-        and "an older copy is refused" in refused.err
-        and "backup" not in refused.err
-        and looks == []
-    )
-
-
 def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
     interrupted: Any, synthdp: Any
 ) -> None:
@@ -137,11 +81,9 @@ def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
     backup.rename(interrupted.out)
     before = interrupted.kinds()
     refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 2
-        and "train of the interrupted run is missing" in refused.err
-        and interrupted.kinds() == before
-    )
+    assert refused.code == 2
+    assert "train of the interrupted run is missing" in refused.err
+    assert interrupted.kinds() == before
 
 
 # --- a run that another one takes ---
@@ -174,15 +116,12 @@ def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str
             else [*command.split(), interrupted.spec, "--out", interrupted.out]
         )
         refused = synthdp(*arguments)
+        assert refused.code == 3
         assert (
-            refused.code == 3
-            and f"another release is running in {interrupted.out} (process {holder.pid})"
-            in refused.err
+            f"another release is running in {interrupted.out} (process {holder.pid})" in refused.err
         )
-        assert (
-            "--force" not in refused.err
-            and sorted(p.name for p in interrupted.out.rglob("*")) == before
-        )
+        assert "--force" not in refused.err
+        assert sorted(p.name for p in interrupted.out.rglob("*")) == before
         holder.kill()
     assert synthdp("resume", interrupted.out).code == 0
 
@@ -266,18 +205,6 @@ def test_who_lost_a_run_removes_no_file_of_who_has_it(tmp_path: Path) -> None:
     assert kept is not None and kept["w"] == [1.0]
 
 
-def test_a_run_of_an_earlier_version_is_told_as_such(interrupted: Any, synthdp: Any) -> None:
-    path = interrupted.out / ".run" / "state.json"
-    state = json.loads(path.read_text())
-    del state["command"]
-    path.write_text(json.dumps(state))
-    with sqlite3.connect(interrupted.folder / ".synthdp" / "ledger.db") as ledger:
-        ledger.execute("delete from synthdp_ledger where kind in ('lease', 'kept')")
-    ledger.close()
-    refused = synthdp("resume", interrupted.out)
-    assert refused.code == 3 and "was begun by an earlier version of synthdp" in refused.err
-
-
 # --- a spec or a plan that changed ---
 
 
@@ -291,27 +218,67 @@ def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(
         return true(*arguments)
 
     monkeypatch.setattr(release_module, "plan_for", plan_and_edit)
-    with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(KilledInTraining()))
+    interrupt(tiny, "measure and train", 12)
     state = json.loads((tiny.out / ".run" / "state.json").read_text())
     reserved = next(e.body for e in tiny.ledger.entries() if e.kind == "reserve")
-    assert (
-        state["spec_text"] == text
-        and reserved["spec_sha256"] == hashlib.sha256(text.encode()).hexdigest()
-    )
+    assert state["spec_text"] == text
+    assert reserved["spec_sha256"] == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(
-    interrupted: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
+def lose_a_value(tiny: Any, _: pytest.MonkeyPatch) -> None:
+    next(tiny.out.glob(".run/*/measure.*.safetensors")).unlink()
+
+
+def be_older(tiny: Any, _: pytest.MonkeyPatch) -> None:
+    """As an earlier version left it."""
+    path = tiny.out / ".run" / "state.json"
+    state = json.loads(path.read_text())
+    del state["command"]
+    path.write_text(json.dumps(state))
+    with closing(sqlite3.connect(tiny.folder / ".synthdp" / "ledger.db")) as ledger, ledger:
+        ledger.execute("delete from synthdp_ledger where kind in ('lease', 'kept')")
+
+
+def plan_otherwise(_: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReleasePlan, "digest", "another")
+
+
+def lose_the_ledger(tiny: Any, _: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(tiny.folder / ".synthdp")
+
+
+def empty_the_ledger(tiny: Any, _: pytest.MonkeyPatch) -> None:
+    """As a refused command made it once."""
+    shutil.rmtree(tiny.folder / ".synthdp")
+    Ledger(f"sqlite:///{tiny.folder / '.synthdp' / 'ledger.db'}")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        (lose_a_value, 2, "an older copy is refused"),
+        (be_older, 3, "was begun by an earlier version of synthdp"),
+        (plan_otherwise, 3, "was planned otherwise"),
+        (lose_the_ledger, 3, "which held this run's reservation, is gone"),
+        (empty_the_ledger, 3, "it was deleted or set back"),
+    ],
+)
+def test_a_run_that_changed_is_not_gone_on_with(
+    interrupted: Any,
+    synthdp: Any,
+    looks: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Any, pytest.MonkeyPatch], None],
+    code: int,
+    says: str,
 ) -> None:
-    before = len(interrupted.ledger.entries())
-    monkeypatch.setattr(ReleasePlan, "digest", "another")
+    change(interrupted, monkeypatch)
+    ledger = interrupted.folder / ".synthdp" / "ledger.db"
+    before = interrupted.kinds() if ledger.exists() else None
     refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 3
-        and "was planned otherwise" in refused.err
-        and len(interrupted.ledger.entries()) == before
-    )
+    assert refused.code == code and says in refused.err and "backup" not in refused.err
+    assert looks == [] and not interrupted.bundle.exists()
+    assert (interrupted.kinds() if ledger.exists() else None) == before
 
 
 # --- a ledger that forgot ---
@@ -324,26 +291,9 @@ def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(
     shutil.rmtree(released.folder / ".synthdp")
     out = released.out if where == "its own folder" else released.out.with_name("another")
     refused = synthdp("release", released.spec, "--out", out, "--force")
-    assert (
-        refused.code == 3
-        and "published a release of dataset 'tiny' that the ledger does not know" in refused.err
-    )
+    assert refused.code == 3
+    assert "published a release of dataset 'tiny' that the ledger does not know" in refused.err
     assert verify_bundle(released.bundle).ok and released.kinds() == []
-
-
-def test_a_run_is_not_paid_anew_in_an_empty_ledger(interrupted: Any, synthdp: Any) -> None:
-    """A refused command once made the empty ledger that let the run go on as if nothing had been
-    spent.
-    """
-    shutil.rmtree(interrupted.folder / ".synthdp")
-    assert synthdp("resume", interrupted.out).code == 3
-    Ledger(f"sqlite:///{interrupted.folder / '.synthdp' / 'ledger.db'}")
-    refused = synthdp("resume", interrupted.out)
-    assert (
-        refused.code == 3
-        and "it was deleted or set back" in refused.err
-        and interrupted.kinds() == []
-    )
 
 
 def test_plan_holds_the_ledger_against_the_bundles_at_hand(
@@ -355,11 +305,9 @@ def test_plan_holds_the_ledger_against_the_bundles_at_hand(
     assert synthdp("plan", released.spec).code == 0
     shutil.rmtree(released.folder / ".synthdp")
     refused = synthdp("plan", released.spec)
-    assert (
-        refused.code == 3
-        and "more was spent than it says" in refused.err
-        and not (released.folder / ".synthdp").exists()
-    )
+    assert refused.code == 3
+    assert "more was spent than it says" in refused.err
+    assert not (released.folder / ".synthdp").exists()
 
 
 def test_the_same_columns_under_another_id_are_told(released: Any, synthdp: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,50 +55,34 @@ def kinds(folder: Path) -> list[str]:
     return [e.kind for e in entries(folder)]
 
 
-def everything_written(folder: Path) -> bytes:
-    found = [p for p in folder.rglob("*") if p.is_file() and p.name != "clinic.csv"]
-    return b"".join(p.read_bytes() for p in found)
-
-
 # --- what is refused, before anything is spent ---
 
 
-def test_without_a_cap_it_is_refused(clinic: Path, synthdp: Callable[..., Any]) -> None:
+def test_without_a_cap_it_is_refused(clinic: Path, synthdp: Any) -> None:
     done = synthdp("init", clinic, "--private", "--unit", "row", "--meaning", "x", "--rows", "10")
     assert done.code == 3 and "no cap" in done.err and "nothing was spent" in done.err
     assert [*clinic.parent.iterdir()] == [clinic]
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--rows", "4000"), "--private needs --unit"),
-        (("--rows", "4000", "--unit", "row"), "--private needs --meaning"),
-        (("--unit", "row", "--meaning", "x"), "--private needs --rows"),
-        (("--rows", "10", "--unit", "sex", "--meaning", "x"), "neither row nor COLUMN:MAX_ROWS"),
-        (("--rows", "10", "--unit", "who:3", "--meaning", "x"), "columns: sex, age, paid, joined"),
-        (
-            ("--rows", "4000", "--unit", "row", "--meaning", "x", "--delta", "0.5"),
-            "privacy.delta",
-        ),
-    ],
-)
-def test_missing_and_wrong_options_spend_nothing(
-    clinic: Path, synthdp: Callable[..., Any], options: tuple[str, ...], says: str
-) -> None:
-    done = synthdp("init", clinic, "--private", "--cap", "2", "1e-3", *options)
-    assert done.code == 2 and says in done.err
-    assert not (clinic.parent / ".synthdp").exists() and not (clinic.parent / "spec.yaml").exists()
+WRONG = {
+    "--private --rows 4000": "--private needs --unit",
+    "--private --rows 4000 --unit row": "--private needs --meaning",
+    "--private --unit row --meaning x": "--private needs --rows",
+    "--private --rows 10 --unit sex --meaning x": "neither row nor COLUMN:MAX_ROWS",
+    "--private --rows 10 --unit who:3 --meaning x": "columns: sex, age, paid, joined",
+    "--private --rows 4000 --unit row --meaning x --delta 0.5": "privacy.delta",
+    "--no-ask": "--cap belongs to --private",
+}
 
 
-def test_options_of_private_alone_are_refused_without_it(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
-    done = synthdp("init", clinic, "--cap", "2", "1e-3", "--no-ask")
-    assert done.code == 2 and "--cap belongs to --private" in done.err
+@pytest.mark.parametrize("options", WRONG)
+def test_missing_and_wrong_options_spend_nothing(clinic: Path, synthdp: Any, options: str) -> None:
+    done = synthdp("init", clinic, "--cap", "2", "1e-3", *options.split())
+    assert done.code == 2 and WRONG[options] in done.err
+    assert [*clinic.parent.iterdir()] == [clinic]
 
 
-def test_what_the_cap_does_not_allow_is_refused(clinic: Path, synthdp: Callable[..., Any]) -> None:
+def test_what_the_cap_does_not_allow_is_refused(clinic: Path, synthdp: Any) -> None:
     assert synthdp("init", clinic, *AMPLE).code == 0
     again = synthdp("init", clinic, *AMPLE)
     assert again.code == 2 and "draft.yaml exists" in again.err
@@ -109,9 +92,7 @@ def test_what_the_cap_does_not_allow_is_refused(clinic: Path, synthdp: Callable[
     assert kinds(clinic.parent) == before and not Path("releases/clinic/init/.run").exists()
 
 
-def test_a_look_that_could_find_nothing_is_not_paid_for(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
+def test_a_look_that_could_find_nothing_is_not_paid_for(clinic: Path, synthdp: Any) -> None:
     """Nor does anything but the declared number of rows decide."""
     few = (*COMMON, "--epsilon", "0.01", "--rows", str(ROWS), "--out", "draft.yaml")
     done = synthdp("init", clinic, *few)
@@ -119,9 +100,7 @@ def test_a_look_that_could_find_nothing_is_not_paid_for(
     assert "this command spent nothing" in done.err and kinds(clinic.parent) == []
 
 
-def test_a_table_that_cannot_be_read_spends_nothing(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
+def test_a_table_that_cannot_be_read_spends_nothing(clinic: Path, synthdp: Any) -> None:
     text = clinic.read_text()
     clinic.write_text(text + f'"{CANARY},1,2,2019-01-01\n')
     done = synthdp("init", clinic, *AMPLE)
@@ -136,7 +115,7 @@ def test_a_table_that_cannot_be_read_spends_nothing(
 
 
 def test_row_numbers_and_odd_names_are_read_as_the_header_has_them(
-    clinic: Path, synthdp: Callable[..., Any]
+    clinic: Path, synthdp: Any
 ) -> None:
     """R's row numbers are not looked at, and a name with a space before it is renamed."""
     header, *rows = clinic.read_text().splitlines()
@@ -151,9 +130,7 @@ def test_row_numbers_and_odd_names_are_read_as_the_header_has_them(
     assert spec.columns["age"].type == "integer"
 
 
-def test_decimals_behind_commas_are_read_as_numbers(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
+def test_decimals_behind_commas_are_read_as_numbers(clinic: Path, synthdp: Any) -> None:
     """Where semicolons part fields, somebody has to say so before anything is spent."""
     text = clinic.read_text().replace(",", ";").replace(".", ",")
     clinic.write_text(text)
@@ -168,9 +145,7 @@ def test_decimals_behind_commas_are_read_as_numbers(
     assert [spec.columns[name].type for name in ("age", "joined")] == ["integer", "datetime"]
 
 
-def test_parquet_is_refused_before_anything_is_spent(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
+def test_parquet_is_refused_before_anything_is_spent(clinic: Path, synthdp: Any) -> None:
     pd.DataFrame({"sex": ["f"]}).to_parquet("t.parquet")
     done = synthdp("init", "t.parquet", *AMPLE)
     assert (
@@ -178,7 +153,7 @@ def test_parquet_is_refused_before_anything_is_spent(
     )
 
 
-def test_the_draft_is_complete_and_to_the_letter(clinic: Path, synthdp: Callable[..., Any]) -> None:
+def test_the_draft_is_complete_and_to_the_letter(clinic: Path, synthdp: Any) -> None:
     done = synthdp("init", clinic, *AMPLE)
     assert done.code == 0, done.err
     draft = Path("draft.yaml").read_text()
@@ -188,38 +163,22 @@ def test_the_draft_is_complete_and_to_the_letter(clinic: Path, synthdp: Callable
         GOLDEN.write_text(shown)
     assert shown == GOLDEN.read_text()
     assert "is fewer than" not in done.err and "4,000 rows are fewer than 10,000" in done.err
-    spec = load_spec(Path("draft.yaml"))
-    assert list(spec.columns) == ["sex", "age", "paid", "joined"]
+    assert "expected loss" in done.out and "2 categories" in done.out
+    assert re.search(r"paid +number .*may be missing", done.out)
+    assert "releases of clinic come on top, under the same cap" in done.out
     assert synthdp("validate", "draft.yaml").code == 0
     assert kinds(clinic.parent) == ["cap", "reserve", "charge", "charge", "settle"]
     assert [e.body["purpose"] for e in entries(clinic.parent)[2:4]] == ["forms", "texts"]
     assert "20" in synthdp("budget").out and "forms, texts" in synthdp("budget").out
-
-
-def test_what_one_row_alone_holds_is_written_and_told_nowhere(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
-    done = synthdp("init", clinic, *AMPLE, "--json")
-    told = json.loads(done.out)
-    assert [c["entry"]["type"] for c in told["columns"]] == [
-        *("categorical", "integer", "number", "datetime"),
-    ]
-    assert CANARY.encode() not in everything_written(clinic.parent)
+    # what one row alone holds is written and told nowhere
+    written = [p for p in clinic.parent.rglob("*") if p.is_file() and p != clinic]
     assert CANARY not in done.out + done.err
-    assert json.loads(Path("releases/clinic/init/found.json").read_text())["run"] == told["run"]
+    assert CANARY.encode() not in b"".join(p.read_bytes() for p in written)
+    assert json.loads(Path("releases/clinic/init/found.json").read_text())["run"] == run_id
     assert not Path("releases/clinic/init/.run").exists()
 
 
-def test_text_for_people_has_the_losses(clinic: Path, synthdp: Callable[..., Any]) -> None:
-    done = synthdp("init", clinic, *AMPLE)
-    assert "expected loss" in done.out and "2 categories" in done.out
-    assert re.search(r"paid +number .*may be missing", done.out)
-    assert "releases of clinic come on top, under the same cap" in done.out
-
-
-def test_small_epsilons_and_what_is_mostly_lost_are_warned_of(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
+def test_small_epsilons_and_what_is_mostly_lost_are_warned_of(clinic: Path, synthdp: Any) -> None:
     small = (*COMMON, "--epsilon", "0.1", "--rows", str(ROWS), "--out", "draft.yaml")
     done = synthdp("init", clinic, *small)
     assert done.code == 0 and "epsilon 0.1 is below 0.5" in done.err
@@ -227,20 +186,19 @@ def test_small_epsilons_and_what_is_mostly_lost_are_warned_of(
     assert load_spec(Path("draft.yaml")).dataset.out_of_domain == "clamp"
 
 
-def test_rows_of_one_id_are_bounded_and_the_id_is_no_column(
-    clinic: Path, synthdp: Callable[..., Any]
-) -> None:
+def test_rows_of_one_id_are_bounded_and_the_id_is_no_column(clinic: Path, synthdp: Any) -> None:
     lines = clinic.read_text().splitlines()
     who = [f"{i // 4}" for i in range(ROWS)]
-    clinic.write_text(
-        "\n".join(["who," + lines[0], *(f"{w},{r}" for w, r in zip(who, lines[1:], strict=True))])
-    )
+    held = [f"{w},{r}" for w, r in zip(who, lines[1:], strict=True)]
+    clinic.write_text("\n".join(["who," + lines[0], *held]))
     options = ("--unit", "who:2", "--meaning", "one person", "--rows", str(ROWS))
     ample = ("--private", "--cap", "90", "1e-2", "--epsilon", "60", "--out", "draft.yaml")
-    done = synthdp("init", clinic, *ample, *options)
+    done = synthdp("init", clinic, *ample, *options, "--json")
     assert done.code == 0, done.err
-    spec = load_spec(Path("draft.yaml"))
-    assert list(spec.columns) == ["sex", "age", "paid", "joined"]
+    assert [*load_spec(Path("draft.yaml")).columns] == ["sex", "age", "paid", "joined"]
+    told = [c["entry"]["type"] for c in json.loads(done.out)["columns"]]
+    assert told == ["categorical", "integer", "number", "datetime"]
+    assert json.loads(done.out)["run"] == entries(clinic.parent)[0].run
     events = [e.body["event"] for e in entries(clinic.parent) if e.kind == "charge"]
     assert events[1]["sensitivity"] == 2 and "rounded" in json.dumps(events[0])
 
@@ -255,7 +213,7 @@ def killed(*_: object, **__: object) -> None:
 @pytest.mark.parametrize("where", ["found_columns", "columns_to_read", "write_whole"])
 def test_an_interrupted_run_goes_on_without_paying_or_looking_again(
     clinic: Path,
-    synthdp: Callable[..., Any],
+    synthdp: Any,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
 ) -> None:
@@ -279,7 +237,7 @@ def test_an_interrupted_run_goes_on_without_paying_or_looking_again(
 
 
 def test_a_request_that_was_edited_into_the_runs_folder_is_refused(
-    clinic: Path, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    clinic: Path, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new request has the same plan: the ledger's digest alone tells."""
     with monkeypatch.context() as patch:
@@ -310,7 +268,7 @@ def _counting(looks: list[str], name: str, honest: Any) -> Any:
 
 
 @pytest.fixture
-def drafted(clinic: Path, synthdp: Callable[..., Any]) -> Path:
+def drafted(clinic: Path, synthdp: Any) -> Path:
     assert synthdp("init", clinic, *AMPLE).code == 0
     draft = yaml.safe_load(Path("draft.yaml").read_text())
     draft["attacks"] = {"membership": {"enabled": False}}
@@ -321,7 +279,7 @@ def drafted(clinic: Path, synthdp: Callable[..., Any]) -> Path:
 
 
 def test_the_draft_is_released_and_its_certificate_tells_of_the_search(
-    drafted: Path, synthdp: Callable[..., Any]
+    drafted: Path, synthdp: Any
 ) -> None:
     done = synthdp("release", "draft.yaml")
     assert done.code == 0, done.err
@@ -339,51 +297,32 @@ def test_the_draft_is_released_and_its_certificate_tells_of_the_search(
     assert CANARY.encode() not in b"".join(p.read_bytes() for p in bundle.rglob("*") if p.is_file())
 
 
-def test_a_release_is_refused_where_the_ledger_lacks_the_search(
-    drafted: Path, synthdp: Callable[..., Any]
+def test_a_release_is_refused_where_the_ledger_lacks_such_a_search(
+    drafted: Path, synthdp: Any
 ) -> None:
-    draft = yaml.safe_load(Path("draft.yaml").read_text())
-    Path("elsewhere").mkdir()
-    draft["dataset"]["source"]["path"] = "../clinic.csv"
-    Path("elsewhere/draft.yaml").write_text(yaml.safe_dump(draft))
-    done = synthdp("release", "elsewhere/draft.yaml")
-    assert (
-        done.code == 3
-        and "holds no such reservation" in done.err
-        and "nothing was spent" in done.err
-    )
-    draft["dataset"]["domain_from"]["epsilon"] = 0.1
-    Path("draft.yaml").write_text(yaml.safe_dump(draft))
-    assert synthdp("plan", "draft.yaml").code == 3
-    del draft["dataset"]["domain_from"]
-    Path("draft.yaml").write_text(yaml.safe_dump(draft))
-    done = synthdp("plan", "draft.yaml")
-    assert done.code == 3 and "the spec does not say so" in done.err
-    assert "say dataset.domain_from: {run: " in done.err
+    """In another folder's ledger, of another epsilon, unit or kind of run, or not named at all."""
 
+    def refused(command: str, *says: str, file: str = "draft.yaml", **changes: Any) -> None:
+        Path(file).parent.mkdir(exist_ok=True)
+        changed = {k: v for k, v in (dataset | changes).items() if v is not None}
+        Path(file).write_text(yaml.safe_dump(draft | {"dataset": changed}))
+        done = synthdp(command, file)
+        assert done.code == 3 and all(words in done.err for words in says), done.err
 
-def test_another_unit_or_a_run_that_never_searched_is_refused(
-    drafted: Path, synthdp: Callable[..., Any]
-) -> None:
     draft = yaml.safe_load(Path("draft.yaml").read_text())
-    unit = draft["dataset"]["privacy_unit"]
-    draft["dataset"]["privacy_unit"] = {
-        "kind": "id", "column": "id", "max_rows": 4, "meaning": unit["meaning"]
-    }  # fmt: skip
-    Path("person.yaml").write_text(yaml.safe_dump(draft))
-    done = synthdp("plan", "person.yaml")
-    assert done.code == 3 and "protected another privacy unit" in done.err
-    draft["dataset"]["privacy_unit"] = unit
-    ledger = Ledger(f"sqlite:///{next(Path.cwd().rglob('ledger.db'))}")
-    bare = "20261124-0123456789ab"
-    ledger.reserve(
-        draft["dataset"]["id"], bare, epsilon=0.01, delta=1e-9, cap=None,
-        body={"adjacency": "add_remove"},
-    )  # fmt: skip
-    draft["dataset"]["domain_from"] = {"run": bare, "epsilon": 0.01, "delta": 1e-9}
-    Path("bare.yaml").write_text(yaml.safe_dump(draft))
-    done = synthdp("plan", "bare.yaml")
-    assert done.code == 3 and "holds no such reservation" in done.err
+    dataset, lacks, bare = draft["dataset"], "holds no such reservation", "20261124-0123456789ab"
+    source = dataset["source"] | {"path": "../clinic.csv"}
+    refused("release", lacks, "nothing was spent", file="elsewhere/draft.yaml", source=source)
+    less = dataset["domain_from"] | {"epsilon": 0.1}
+    refused("plan", "all searches of dataset clinic together reserved 20", domain_from=less)
+    unsaid = "the spec does not say so", "say dataset.domain_from: {run: "
+    refused("plan", *unsaid, domain_from=None)
+    person = dataset["privacy_unit"] | {"kind": "id", "column": "id", "max_rows": 4}
+    refused("plan", "protected another privacy unit", privacy_unit=person)
+    body = {"adjacency": "add_remove"}
+    ledger = Ledger(f"sqlite:///{drafted.parent / '.synthdp' / 'ledger.db'}")
+    ledger.reserve(dataset["id"], bare, epsilon=0.01, delta=1e-9, cap=None, body=body)
+    refused("plan", lacks, domain_from={"run": bare, "epsilon": 0.01, "delta": 1e-9})
 
 
 @pytest.mark.parametrize("text", ["\U000e0001x", "a\u200bb", 'say "no"', "\u00e9t\u00e9", "\x85"])

@@ -69,9 +69,8 @@ def test_a_release_leaves_nothing_confidential_open(
     for path in seen:
         assert mode(path) == (0o700 if path.is_dir() else 0o600), (path, oct(mode(path)))
     assert {"internal.html", "certificate.md", "MLmodel"} <= {p.name for p in seen}
-    assert all(mode(p) & 0o044 == 0o044 for p in below(tiny.bundle)) and public <= {
-        p.name for p in tiny.bundle.iterdir()
-    }
+    assert all(mode(p) & 0o044 == 0o044 for p in below(tiny.bundle))
+    assert public <= {p.name for p in tiny.bundle.iterdir()}
 
 
 def test_a_run_s_folder_is_its_owner_s(tmp_path: Path, umask: int) -> None:

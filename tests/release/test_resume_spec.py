@@ -5,7 +5,7 @@ spec that differs in nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,15 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.derived import sha256
 from synthdp.errors import OutputError, VerifyError
-from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import ConstraintsUnmet
-from synthdp.privacy.dpsgd.training import _Trainer
+from synthdp.privacy import plan
 from synthdp.privacy.session import Session
 from synthdp.release import job
 from synthdp.release.judge import NotJudged
 from synthdp.release.run import resume
 from synthdp.verify.checks import verify_bundle
+from tests.release.conftest import Tiny, dying, moved, refit, table
 
 pytestmark = pytest.mark.check
 
@@ -32,42 +31,29 @@ COUNTS = {
 ATTACK = {"membership": {"enabled": True, "rows": 100, "pairs": 10, "steps": 5}}
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers of the training steps that were done."""
-    done: list[int] = []
-    true_step = _Trainer.step
-
-    def step(self: Any, codes: Any, number: int) -> None:
-        done.append(number)
-        true_step(self, codes, number)
-
-    monkeypatch.setattr(_Trainer, "step", step)
-    return done
-
-
-@pytest.fixture
-def write(tiny: Any, make_table: Callable[..., pd.DataFrame]) -> Callable[..., Any]:
+def write(tiny: Tiny, **changes: Any) -> Tiny:
     """The tiny spec with two more columns of counts."""
-    rng = np.random.default_rng(3)
-    table = make_table()
-    table = table.assign(seen=rng.integers(0, 9, len(table)), left=rng.integers(0, 9, len(table)))
-
-    def written(**changes: Any) -> Any:
-        return tiny.write(table, columns=COUNTS, **changes)
-
-    return written
+    rng, rows = np.random.default_rng(3), table()
+    rows = rows.assign(seen=rng.integers(0, 9, len(rows)), left=rng.integers(0, 9, len(rows)))
+    return tiny.write(rows, columns=COUNTS, **changes)
 
 
-@pytest.fixture
-def stuck(write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A run whose model fulfils no constraint, and that ended there."""
-    tiny = write(constraints=["seen < 20", "seen + left < 2 or smoker"])
-    with monkeypatch.context() as patch:
+@pytest.fixture(scope="module")
+def one_stuck(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run whose model fulfils no constraint, and that ended there."""
+    tiny = Tiny(tmp_path_factory.mktemp("stuck"))
+    write(tiny, constraints=["seen < 20", "seen + left < 2 or smoker"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "GROUP_SIZES", (1, 2))
         patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
         with pytest.raises(ConstraintsUnmet):
             tiny.release()
-    return tiny
+    return tiny.folder
+
+
+@pytest.fixture
+def stuck(tiny: Tiny, one_stuck: Path) -> Tiny:
+    return moved(one_stuck, tiny)
 
 
 def other(tiny: Any, **changes: Any) -> Any:
@@ -83,7 +69,7 @@ def other(tiny: Any, **changes: Any) -> Any:
 
 
 def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_without_paying(
-    write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, steps: list[int], synthdp: Any
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, steps: list[int], synthdp: Any
 ) -> None:
     attacked: list[str] = []
     monkeypatch.setattr(
@@ -91,32 +77,21 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
         lambda *a, **k: attacked.append("attack") or NotJudged("Stub"),  # type: ignore[func-returns-value]
     )
     with monkeypatch.context() as patch:
-        patch.setattr(
-            job,
-            "sample",
-            lambda *a, **k: pytest.fail("sampled before the constraints were tried"),
-        )
+        patch.setattr(job, "sample", lambda *a, **k: pytest.fail("before constraints were tried"))
         patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
-        tiny = write(constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
+        write(tiny, constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
         failed = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        failed.code == 4
-        and "the hardest, 'seen + left < 2 or smoker'" in failed.err
-        and not attacked
-    )
-    assert (
-        "epsilon 1 at delta 1e-05 stays spent" in failed.err
-        and f"synthdp resume {tiny.out} --spec NEW" in failed.err
-    )
+    assert failed.code == 4
+    assert "the hardest, 'seen + left < 2 or smoker'" in failed.err
+    assert not attacked
+    assert "epsilon 1 at delta 1e-05 stays spent" in failed.err
+    assert f"synthdp resume {tiny.out} --spec NEW" in failed.err
     before = list(steps)
     assert len(before) == 20
     new = other(tiny, constraints=["seen < 20"], attacks={"membership": {"enabled": False}})
     refused = synthdp("resume", tiny.out, "--spec", new)
-    assert (
-        refused.code == 2
-        and "attacks.membership.enabled: is false, and the run was paid for with true"
-        in refused.err
-    )
+    assert refused.code == 2
+    assert "attacks.membership.enabled: is false, and the run was paid for with true" in refused.err
     both = {"type": "integer", "lower": 0, "upper": 40, "derived": "seen + left"}
     new = other(
         tiny, constraints=["seen < 20", "both < 30"], sampling={"rows": 99}, columns={"both": both}
@@ -126,12 +101,10 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
     assert steps == before and attacked == ["attack"]  # nothing was trained anew
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "amend", "settle"]
     assert verify_bundle(tiny.bundle).ok
-    table = pd.read_csv(tiny.bundle / "synthetic.csv")
-    assert (
-        len(table) == 99
-        and (table["seen"] < 20).all()
-        and (table["both"] == table["seen"] + table["left"]).all()
-    )
+    drawn = pd.read_csv(tiny.bundle / "synthetic.csv")
+    assert len(drawn) == 99
+    assert (drawn["seen"] < 20).all()
+    assert (drawn["both"] == drawn["seen"] + drawn["left"]).all()
     assert (
         "in: constraints, derived columns, sampling."
         in (tiny.bundle / "privacy" / "certificate.md").read_text()
@@ -161,11 +134,9 @@ def test_what_was_paid_for_cannot_be_changed_and_every_such_field_is_told(
         "gates on real rows: is",
         "dataset.id: is 'else', and the run was paid for with 'tiny'",
     ]
-    assert (
-        all(text in refused.err for text in told)
-        and "6 mistakes" in refused.err
-        and "constraints:" not in refused.err
-    )
+    assert all(text in refused.err for text in told)
+    assert "6 mistakes" in refused.err
+    assert "constraints:" not in refused.err
     line = next(
         i for i, text in enumerate(new.read_text().splitlines(), start=1) if "epsilon: 0.5" in text
     )
@@ -178,24 +149,18 @@ def test_what_was_paid_for_cannot_be_changed_and_every_such_field_is_told(
     assert verify_bundle(stuck.bundle).ok
 
 
-@pytest.mark.parametrize("killed", ["ledger", "folder"])
+@pytest.mark.parametrize(
+    "killed", ["synthdp.ledger.ledger.Ledger.amend", "synthdp.release.run_folder.respecified"]
+)
 def test_a_change_of_spec_that_was_killed_halfway_is_given_again(
     stuck: Any, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     new = other(stuck, constraints=[])
-    where = (
-        (Ledger, "amend") if killed == "ledger" else ("synthdp.release.run_folder", "respecified")
-    )
-    name = f"{where[0]}.{where[1]}" if isinstance(where[0], str) else None
     with monkeypatch.context() as patch:
-
-        def die(*_: Any, **__: Any) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(name, die) if name else patch.setattr(*where, die)
+        patch.setattr(killed, dying())
         with pytest.raises(KeyboardInterrupt):
             resume(stuck.out, spec_path=new)
-    if killed == "folder":
+    if "respecified" in killed:
         with pytest.raises(OutputError, match="holds another spec of run"):
             resume(stuck.out)
     resume(stuck.out, spec_path=new)
@@ -203,11 +168,11 @@ def test_a_change_of_spec_that_was_killed_halfway_is_given_again(
 
 
 def test_a_table_whose_scores_were_counted_stays_as_it_is(
-    write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, synthdp: Any
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, synthdp: Any
 ) -> None:
-    tiny = write(evaluation={"disclosure": "private"}, constraints=["seen < 20"])
+    write(tiny, evaluation={"disclosure": "private"}, constraints=["seen < 20"])
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "settle", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Session, "settle", dying())
         with pytest.raises(KeyboardInterrupt):
             tiny.release()
     for changes, why in (
@@ -237,8 +202,8 @@ def test_verify_sees_an_amendment_of_what_was_paid_for_or_one_that_was_taken_out
     from synthdp.ledger.entries import Entry, entry_hash
 
     resume(stuck.out, spec_path=other(stuck, constraints=[]))
-    file, sums = stuck.bundle / "privacy" / "ledger.json", stuck.bundle / "SHA256SUMS"
-    content, before, listed = json.loads(file.read_text()), sha256(file), sums.read_text()
+    file = stuck.bundle / "privacy" / "ledger.json"
+    content = json.loads(file.read_text())
 
     def found(entries: list[dict[str, Any]]) -> str:
         previous = entries[0]["previous"]
@@ -250,7 +215,7 @@ def test_verify_sees_an_amendment_of_what_was_paid_for_or_one_that_was_taken_out
         file.write_text(
             json.dumps({**content, "entries": entries}, indent=1, ensure_ascii=False) + "\n"
         )
-        sums.write_text(listed.replace(before, sha256(file)))
+        refit(stuck.bundle)
         with pytest.raises(VerifyError) as caught:
             verify_bundle(stuck.bundle)
         return str(caught.value)

@@ -110,11 +110,9 @@ def test_three_declared_attacks_share_the_five_percent(attacked: MembershipRepor
         verdict
     ) in attacked.declared:  # what is told of each goes by it: wider than an interval of 95%
         alone = verdict.row.advantage
-        assert (
-            verdict.advantage.lower <= alone.lower
-            and verdict.advantage.upper >= alone.upper
-            and verdict.advantage != alone
-        )
+        assert verdict.advantage.lower <= alone.lower
+        assert verdict.advantage.upper >= alone.upper
+        assert verdict.advantage != alone
     assert [f.epsilon_provable for f in declared_facts(attacked)][:2] == [
         attacked.epsilon_provable
     ] * 2

@@ -19,13 +19,12 @@ from synthdp.ledger.entries import Balance
 from synthdp.model.planning import plan_for
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.table import Table
-from synthdp.progress import Reporter
 from synthdp.release.plan_view import plan_facts
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import PlanLimits, event_problems
-from tests.release.test_resume import InterruptedAt
+from tests.release.conftest import interrupt
 
 pytestmark = pytest.mark.check
 
@@ -56,8 +55,7 @@ def test_an_interrupted_training_begins_anew_on_another_sample_under_the_same_ch
     tiny: Any, samples: list[Any]
 ) -> None:
     tiny.write(**SAMPLED)
-    with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("measure and train", 12)))
+    interrupt(tiny, "measure and train", 12)
     assert len(samples) == 1 and checkpoints(tiny.out) == []
     resume(tiny.out)
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]

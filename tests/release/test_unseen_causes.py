@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out" / "bundle"
 
 
-def test_the_bundle_has_marks_and_refuses_what_they_leave_open(
-    made: Path, synthdp: Callable[..., Any]
-) -> None:
+def test_the_bundle_has_marks_and_refuses_what_they_leave_open(made: Path, synthdp: Any) -> None:
     graph = CausalGraph.from_json(json.loads((made / "graph.json").read_text()))
     assert {str(link) for link in graph.pag or ()} == {"x o-> a", "y o-> a", "a --> c"}
     assert verify_bundle(made).ok

@@ -86,7 +86,7 @@ def test_the_attacker_is_held_by_the_composed_events() -> None:
 
 
 def test_the_command_shows_a_column_for_each_and_spends_nothing(
-    tmp_path: Path, synthdp: Run
+    tmp_path: Path, synthdp: Any
 ) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(text_of(**LEARN), encoding="utf-8")
@@ -120,7 +120,7 @@ def test_the_command_shows_a_column_for_each_and_spends_nothing(
     ],
 )
 def test_other_numbers_are_refused_before_anything(
-    asked: str, says: str, tmp_path: Path, synthdp: Run
+    asked: str, says: str, tmp_path: Path, synthdp: Any
 ) -> None:
     done = synthdp("plan", tmp_path / "nothing.yaml", "--what-if", asked)
     assert done.code == 2 and says in done.err and "0.5,1,2,4" in done.err

@@ -31,7 +31,7 @@ DECLARED = {"rows": {"kind": "approximate", "value": 20_000}}
 )
 def test_an_empty_table_is_refused_before_anything_is_spent(
     tiny: Any,
-    synthdp: Callable[..., Any],
+    synthdp: Any,
     make_table: Callable[..., pd.DataFrame],
     source: dict[str, Any],
 ) -> None:
@@ -45,7 +45,7 @@ def test_an_empty_table_is_refused_before_anything_is_spent(
 
 
 def test_a_table_of_other_size_stops_before_training(
-    tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]
+    tiny: Any, synthdp: Any, make_table: Callable[..., pd.DataFrame]
 ) -> None:
     """400 of 20,000 rows: half of those to fit, 8,000, is more than 70 deviations away."""
     tiny.write(make_table(400), dataset=DECLARED)
@@ -57,28 +57,25 @@ def test_a_table_of_other_size_stops_before_training(
         in error["error"]
     )
     assert "nothing was trained" in error["hint"] and "--force" in error["hint"]
-    assert (
-        "epsilon 1 at delta 1e-05 stays spent" in error["budget"]
-        and "charged so far: measure; what was measured is kept in" in error["budget"]
-    )
+    assert "epsilon 1 at delta 1e-05 stays spent" in error["budget"]
+    assert "charged so far: measure; what was measured is kept in" in error["budget"]
     assert error["budget"] in done.err
     assert [k for k in tiny.kinds() if k != "kept"] == [
         "cap",
         "reserve",
         "charge",
-    ] and not tiny.bundle.exists()
+    ]
+    assert not tiny.bundle.exists()
     again = synthdp("resume", tiny.out)
-    assert (
-        again.code == 5
-        and "this is not the declared table" in again.err
-        and [k for k in tiny.kinds() if k == "charge"] == ["charge"]
-    )
+    assert again.code == 5
+    assert "this is not the declared table" in again.err
+    assert [k for k in tiny.kinds() if k == "charge"] == ["charge"]
     tiny.write(make_table(400))
     assert synthdp("release", tiny.spec, "--out", tiny.out, "--force").code == 0
 
 
 def test_a_table_within_what_approximate_allows_is_told_of(
-    tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]
+    tiny: Any, synthdp: Any, make_table: Callable[..., pd.DataFrame]
 ) -> None:
     tiny.write(
         make_table(6_000),
@@ -86,10 +83,8 @@ def test_a_table_within_what_approximate_allows_is_told_of(
         evaluation={"enabled": False},
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert (
-        done.code == 0
-        and "warning: dataset.rows declares 10,000 rows, and the noisy counts say" in done.out
-    )
+    assert done.code == 0
+    assert "warning: dataset.rows declares 10,000 rows, and the noisy counts say" in done.out
 
 
 def tables(rows: float, *, sigma: float = 10.0, seed: int = 1) -> list[NoisyTable]:

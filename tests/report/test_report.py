@@ -286,10 +286,8 @@ def test_every_number_is_in_the_appendix_and_in_the_json(tmp_path: Path) -> None
     assert numbers["evaluation"]["fidelity"]["tv1"] == near.tv1
     assert numbers["attack"]["roc"] == whole.attack["roc"] if whole.attack else False
     assert numbers["budget"]["group_epsilons"] == {"2": 2.0456, "3": 3.1234}
-    assert (
-        numbers["misfits"]["sort"]["outside the domain"] == 17
-        and "not to be shared" in numbers["confidential"]
-    )
+    assert numbers["misfits"]["sort"]["outside the domain"] == 17
+    assert "not to be shared" in numbers["confidential"]
 
 
 def test_pairs_of_columns_are_listed_furthest_off_first_with_their_own_figures() -> None:
@@ -373,10 +371,8 @@ def test_a_plan_without_parts_still_tells_the_budget() -> None:
     spent = content().budget
     bare = replace(spent, steps=(replace(spent.steps[0], epsilon=None),), epsilon_planned=1.2)
     page = Page(render(content(budget=bare)))
-    assert (
-        "guarantees epsilon 1.2 of 1 (120%)" in page.text
-        and "This outcome used 0.987 of it, which is no bound" in page.text
-    )
+    assert "guarantees epsilon 1.2 of 1 (120%)" in page.text
+    assert "This outcome used 0.987 of it, which is no bound" in page.text
     assert sum(a.get("class") == "card bad" for _, a in page.tags) == 2  # overspent, data problems
 
 
@@ -415,9 +411,8 @@ def test_association_sentence_names_the_pair_and_the_direction() -> None:
 def test_utility_sentence_counts_what_is_beyond_chance() -> None:
     lost = UtilityRow("t", "random_forest", "auc", 0.9, 0.8, 0.1, 0.05, 0.15)
     same = UtilityRow("t", "logistic", "auc", 0.9, 0.89, 0.01, -0.02, 0.03)
-    assert "1 of 2 learners" in sections.utility(
-        [lost, same]
-    ) and "0.100 (random forest on t)" in sections.utility([lost, same])
+    assert "1 of 2 learners" in sections.utility([lost, same])
+    assert "0.100 (random forest on t)" in sections.utility([lost, same])
     assert "No learner" in sections.utility([same])
 
 

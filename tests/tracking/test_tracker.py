@@ -113,17 +113,13 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     run = store.run("whole")
     assert run.info.status == "FINISHED" and run.info.run_name == "clinic - released - eps 2"
     params, metrics, tags = run.data.params, run.data.metrics, run.data.tags
-    assert (
-        params["epsilon"] == "2.0"
-        and params["delta"] == "1e-06"
-        and params["unit"] == "row: one visit"
-        and params["adjacency"] == "add_remove"
-    )
-    assert (
-        params["graph"] == "none"
-        and params["synthesizer.steps"] == "800"
-        and len(params["spec_sha256"]) == 64
-    )
+    assert params["epsilon"] == "2.0"
+    assert params["delta"] == "1e-06"
+    assert params["unit"] == "row: one visit"
+    assert params["adjacency"] == "add_remove"
+    assert params["graph"] == "none"
+    assert params["synthesizer.steps"] == "800"
+    assert len(params["spec_sha256"]) == 64
     assert metrics == {
         "epsilon_planned": 1.99,
         "epsilon_spent": 1.5,
@@ -220,11 +216,9 @@ def test_a_resumed_release_goes_on_with_its_run(store: Store) -> None:
         opened.metrics({"tv1": 0.5})
     assert opened.warnings == []
     run = store.run("resumed")
-    assert (
-        run.info.status == "FINISHED"
-        and run.data.metrics == {"tv1": 0.5}
-        and run.data.params["stage"] == "train"
-    )
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics == {"tv1": 0.5}
+    assert run.data.params["stage"] == "train"
 
 
 def test_no_row_count_bound_or_path_is_logged(store: Store) -> None:
@@ -254,11 +248,9 @@ def test_the_dataset_is_what_the_spec_declares(store: Store) -> None:
 def test_the_view_for_reviewers_is_saved(store: Store) -> None:
     experiment = store.client.get_experiment_by_name("synthdp")
     state = json.loads(experiment.tags[VIEW_TAG])
-    assert (
-        state["selectedColumns"] == list(VIEW_COLUMNS)
-        and "metrics.`epsilon_planned`" in VIEW_COLUMNS
-        and len(VIEW_COLUMNS) <= 8
-    )
+    assert state["selectedColumns"] == list(VIEW_COLUMNS)
+    assert "metrics.`epsilon_planned`" in VIEW_COLUMNS
+    assert len(VIEW_COLUMNS) <= 8
     assert (
         view_path(experiment.experiment_id)
         == f"/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=synthdp"  # noqa: E501
@@ -292,10 +284,8 @@ def test_failures_after_the_start_are_warnings(
         opened.attack(ATTACK)
         opened.artifact(store.folder / "nothing.html")
         opened.conclude(PublicationVerdict(released=True))
-    assert (
-        opened.warnings[0] == "MLflow: could not log metrics (RuntimeError)"
-        and len(opened.warnings) == 6
-    )
+    assert opened.warnings[0] == "MLflow: could not log metrics (RuntimeError)"
+    assert len(opened.warnings) == 6
     assert "31337" not in str(opened.warnings)
 
 
