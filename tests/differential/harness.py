@@ -11,6 +11,7 @@ the mechanisms.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
 import os
@@ -51,6 +52,7 @@ Table = pd.DataFrame
 Write = Callable[[Table, Path], None]
 HEARING = ("progress", "checkpoints")  # fields of a mechanism that hear of it, and ask nothing
 ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
+SCRATCH = re.compile(r"synthdp-[a-z0-9_]{8}")  # a folder of tempfile, named by chance
 COMMANDS = cache(typer.main.get_command)  # made of all options anew each time, which takes long
 PLANS: dict[str, Any] = {}  # by spec: each is made before a row is read
 SAID = ("exit", "raised", "printed", "logged", "warned", "facts")  # told before files are
@@ -244,6 +246,7 @@ def run(
             logging.getLogger("synthdp").setLevel(logging.NOTSET)
     if outcome.ended in ("exit 130", "exit 143"):  # the command line makes an error of it
         raise KeyboardInterrupt
+    gc.collect()  # a cluster of this machine ends with its engine, and takes its folder along
     outcome.shown["printed"] = printed.getvalue().encode()
     outcome.shown["logged"] = "\n".join(listener.lines).encode()
     outcome.shown["warned"] = "\n".join(
@@ -252,7 +255,8 @@ def run(
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         if name.parts[0] not in inputs and name.parts[:2] != ("out", "internal"):
-            outcome.shown[f"file {name}"] = path.read_bytes() if path.is_file() else b"folder"
+            named = SCRATCH.sub("synthdp-?", str(name))
+            outcome.shown[f"file {named}"] = path.read_bytes() if path.is_file() else b"folder"
     return outcome
 
 
