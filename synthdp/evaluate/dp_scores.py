@@ -170,11 +170,6 @@ def _share(value: float) -> float:
 # --- scorecards ---
 
 
-STRENGTH = 10.0  # inverse of the penalty, as for the logistic regression of the internal report
-POINT = 2.0**-20  # of log odds: points are whole multiples of it
-MAX_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers of 64 bits
-
-
 def score_table(
     releaser: Releaser, spec: ReleaseSpec, domain: Domain, codes: Released[Codes]
 ) -> Released[Scored]:
@@ -208,7 +203,8 @@ def fit_scorecard(
     others = [i for i, name in enumerate(domain.names) if name != target]
     present = np.unique(labels)
     log_odds = [np.zeros((size, domain[target].levels)) for size in domain.sizes]
-    start = np.full(domain[target].levels, -float(MAX_POINTS))
+    most = 2**40  # points: sums over tens of thousands of columns stay whole numbers of 64 bits
+    start = np.full(domain[target].levels, -float(most))
     start[present] = 0.0
     if len(present) > 1 and others:
         features = [sparse.csr_matrix(level_features(domain.columns[i])) for i in others]
@@ -221,7 +217,7 @@ def fit_scorecard(
     else:
         start[np.bincount(labels).argmax()] = 1.0
     log_odds[domain.index(target)] += start
-    points = (np.clip(np.rint(table / POINT), -MAX_POINTS, MAX_POINTS) for table in log_odds)
+    points = (np.clip(np.rint(table * 2.0**20), -most, most) for table in log_odds)
     return Scorecard(target, tuple(table.astype(np.int64) for table in points))
 
 
@@ -231,7 +227,8 @@ def _logistic(features: sparse.csr_matrix, labels: np.ndarray) -> tuple[np.ndarr
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that has not converged is scored as it is
-        model = LogisticRegression(C=STRENGTH, max_iter=300).fit(features, labels)
+        # The penalty is that of the logistic regression of the internal report.
+        model = LogisticRegression(C=10.0, max_iter=300).fit(features, labels)
     if len(model.classes_) > 2:
         return model.coef_, model.intercept_
     return np.vstack([np.zeros_like(model.coef_), model.coef_]), np.append(0.0, model.intercept_)
