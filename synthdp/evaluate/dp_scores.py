@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy import sparse
 
@@ -22,6 +21,7 @@ from synthdp.data.domain import Domain, level_features
 from synthdp.data.encoding import Codes
 from synthdp.evaluate.effects import NORMAL_95
 from synthdp.graph.discovery import Releaser
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import Scorecard, Scored, compared
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES, needed
@@ -29,17 +29,6 @@ from synthdp.privacy.private import Released
 from synthdp.spec.model import Model, ReleaseSpec
 
 LEVEL, Z = 0.95, NORMAL_95
-
-
-class ReleasedTable(Protocol):
-    """A released table: its columns, its noisy counts and the parameter of their noise."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def counts(self) -> npt.NDArray[np.float64]: ...
-    @property
-    def sigma(self) -> float: ...
 
 
 class ChargedScore(Model):
@@ -65,7 +54,7 @@ DpScores = tuple[ChargedScore, ...]
 
 
 def dp_scores_of(
-    spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
+    spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[NoisyTable]
 ) -> DpScores:
     """Scores and intervals from noisy counts and the released one-way `tables`.
 
@@ -102,7 +91,7 @@ def headline(scores: DpScores) -> dict[str, float]:
     return figures
 
 
-def counted_rows(tables: Sequence[ReleasedTable]) -> tuple[float, float]:
+def counted_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:
     """Estimate of the number of fitted rows, and the variance of that estimate.
 
     Each released one-way table gives one estimate, the sum of its counts. A sum over L cells has

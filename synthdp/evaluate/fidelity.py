@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
-from synthdp.graph.margins import project_to_simplex
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 FloatArray = npt.NDArray[np.float64]
@@ -284,7 +283,8 @@ def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
 
     It is the Euclidean projection of the counts over their total, and uniform where the total is
     not positive. Clipping alone would keep the upward half of the noise in empty cells and move
-    mass to them.
+    mass to them. Source: J. Duchi et al., "Efficient projections onto the l1-ball", ICML 2008,
+    figure 1.
 
     >>> nearest_distribution(np.array([6, 4, -2]))
     array([0.625, 0.375, 0.   ])
@@ -293,7 +293,12 @@ def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
     total = noisy.sum()
     if total <= 0:
         return np.full(len(noisy), 1.0 / len(noisy))
-    return project_to_simplex(noisy / total)
+    shares = noisy / total
+    descending = np.sort(shares)[::-1]
+    excess = (np.cumsum(descending) - 1.0) / np.arange(1, len(shares) + 1)
+    last = int(np.flatnonzero(descending > excess)[-1])
+    projected: FloatArray = np.maximum(shares - excess[last], 0.0)
+    return projected
 
 
 # --- the floor of every distance: two real samples of one table ---
