@@ -23,8 +23,7 @@ import numpy.typing as npt
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, operand_values
 from synthdp.evaluate.utility import build_features, clamped_numbers, join
-from synthdp.graph.adjustment import adjustment
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.spec.expressions.expressions import parse
 
 if TYPE_CHECKING:

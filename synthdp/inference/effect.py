@@ -24,7 +24,7 @@ from synthdp.inference.adjustment import Adjustment, Reading, TooOpen, choose, r
 from synthdp.inference.answer import check_agreement
 from synthdp.inference.effect_query import Contrast, EffectQuery, Strata, contrast
 from synthdp.inference.estimands import paid_about
-from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.figures import Figure, Interval, Rows
 from synthdp.inference.least_squares import LeastSquares, Measured, measured
 from synthdp.inference.model_only import TABLE, model_effects
 from synthdp.inference.words import about_figures, about_graph, effect_text
@@ -198,15 +198,17 @@ def _joined(found: Sequence[Contrast], none: bool) -> Contrast:
         return (refused or found)[0]
     zero = [0.0] if none else []
     estimates = [float(c.figure.estimate or 0) for c in found] + zero
-    ends = [float(v) for c in found for v in c.figure.interval or ()]
-    inner = [float(v) for c in found for v in c.figure.of_rows or ()]
-    bounds = [float(v) for c in found for v in c.figure.bounds or ()] + estimates
+
+    def span(name: str, more: list[float]) -> Interval | None:
+        ends = [float(v) for c in found for v in getattr(c.figure, name) or ()]
+        return (min(ends + more), max(ends + more)) if ends or name == "bounds" else None
+
     figure = replace(
         found[0].figure,
         estimate=(min(estimates) + max(estimates)) / 2,
-        interval=(min(ends + zero), max(ends + zero)) if ends else None,
-        of_rows=(min(inner + zero), max(inner + zero)) if inner else None,
-        bounds=(min(bounds), max(bounds)),
+        interval=span("interval", zero),
+        of_rows=span("of_rows", zero),
+        bounds=span("bounds", estimates),
     )
     left = max(found, key=lambda c: c.left_share)
     return Contrast(figure, left_out=left.left_out, left_share=left.left_share)

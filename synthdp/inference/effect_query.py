@@ -11,26 +11,13 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
-from synthdp.inference.figures import (
-    CERTAIN,
-    FEWEST,
-    Figure,
-    Floats,
-    Interval,
-    Rows,
-    Z,
-    value_bounds,
-)
-from synthdp.inference.least_squares import LeastSquares
+from synthdp.inference.figures import Figure, Floats, Interval, Rows, Z, value_bounds
+from synthdp.inference.least_squares import SETTINGS, LeastSquares
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import ReleaseSpec, derived_of
 
-MAX_LEVELS = 32
-"""Most levels of a treatment."""
-LEFT_OUT = 0.05
-"""Most rows, as a share, in strata that are left out because an arm has next to none."""
-LOW, MIDDLE, HIGH = 0, 1, 2
+LOW, MIDDLE, HIGH = range(3)
 """Rows of the outcome's numbers: the least, the middle and the largest of each level."""
 Mask = npt.NDArray[np.bool_]
 
@@ -112,10 +99,10 @@ class EffectQuery:
         """
         levels = [i for i in range(column.levels) if i != column.missing_level]
         labels = [column.labels[i] for i in levels]
-        if len(levels) > MAX_LEVELS:
+        if len(levels) > SETTINGS.max_levels:
             raise OutputError(
                 f"column {column.name!r} has {len(levels)} levels, and a treatment may have"
-                f" {MAX_LEVELS}",
+                f" {SETTINGS.max_levels}",
                 hint="declare fewer bins, and release again",
             )
         if self.reference is not None and self.reference not in labels:
@@ -252,7 +239,9 @@ class Arm:
     @property
     def enough(self) -> Mask:
         """The strata whose rows are surely not next to none."""
-        return self.rows >= np.maximum(FEWEST, CERTAIN * np.sqrt(self.noise[:, 1, 1]))
+        return self.rows >= np.maximum(
+            SETTINGS.fewest, SETTINGS.certain * np.sqrt(self.noise[:, 1, 1])
+        )
 
 
 Mean = tuple[Floats, Floats]
@@ -272,7 +261,7 @@ def contrast(strata: Strata, treated: int, reference: int) -> Contrast:
         share = float(np.clip(most, 0, 1))
     total = float(strata.counts[:, :, kept].sum())
     about = max(0.0, total) / (1 - strata.rows.holdout)
-    if share > LEFT_OUT or not kept.any():
+    if share > SETTINGS.left_out or not kept.any():
         refused = f"too few rows of one arm, in strata of up to {share:.0%} of all"
         return Contrast(Figure(name, about, refused=refused), left_out=left, left_share=share)
     one, two = (_mean(strata, arm, kept, total) for arm in arms)
@@ -357,7 +346,7 @@ def _e_values(strata: Strata, one: Mean, two: Mean) -> tuple[float, float] | Non
     """
     psi, gradient = (np.stack([a[MIDDLE], b[MIDDLE]]) for a, b in zip(one, two, strict=True))
     sd = np.sqrt(strata.variances(gradient, sampled=True))
-    if (psi <= CERTAIN * sd).any():
+    if (psi <= SETTINGS.certain * sd).any():
         return None
     relative = gradient[:1] / psi[0] - gradient[1:] / psi[1]
     far = abs(math.log(psi[0] / psi[1]))

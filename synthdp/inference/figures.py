@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
-from synthdp.inference.least_squares import Functionals, LeastSquares
+from synthdp.inference.least_squares import SETTINGS, Functionals, LeastSquares
 from synthdp.spec.expressions.query import Query, Statistic
 from synthdp.spec.model import ReleaseSpec
 
@@ -24,15 +24,7 @@ Interval = tuple[float, float]
 
 Z = 1.959963984540054
 """Of 95%, two-sided."""
-CERTAIN = 4.0
-"""Deviations of its noise that a denominator must be above zero."""
-FEWEST = 20.0
-"""Rows that a denominator must have: below, sums are not normal."""
 NOTHING = "nothing can be said: the interval is the whole range"
-MAX_CELLS = 100_000
-"""Most cells of a question's columns together."""
-MAX_POINTS = 4_000_000
-"""Most combinations of values at which a condition is tried."""
 
 
 @dataclass(frozen=True)
@@ -347,7 +339,7 @@ def ratio_interval(n: float, d: float, variance: Quadratic) -> Interval | None:
 
 def certain(d: float, variance: float) -> bool:
     """Whether a denominator is so far above zero that a ratio means something."""
-    return d >= max(FEWEST, CERTAIN * math.sqrt(variance))
+    return d >= max(SETTINGS.fewest, SETTINGS.certain * math.sqrt(variance))
 
 
 @dataclass(frozen=True)
@@ -448,11 +440,11 @@ def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:
     """
     grids = [level_points(column, query.constants) for column in columns]
     shape = tuple(len(grid) for grid, _ in grids)
-    cells = math.prod(column.levels for column in columns)
-    if cells > MAX_CELLS or math.prod(shape) > MAX_POINTS:
+    cells, most = math.prod(column.levels for column in columns), SETTINGS.max_cells
+    if cells > most or math.prod(shape) > SETTINGS.max_points:
         raise OutputError(
             f"the columns {', '.join(c.name for c in columns)} have {cells:,} combinations of"
-            f" levels, and a question may have {MAX_CELLS:,}",
+            f" levels, and a question may have {most:,}",
             hint="ask about fewer columns, or about columns with fewer levels",
         )
     values = {c.name: _along(grids[i][0], i, len(columns)) for i, c in enumerate(columns)}

@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
-from synthdp.graph.adjustment import adjustment
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism, PlannedMechanism

@@ -17,7 +17,7 @@ from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress, targets_of
 from synthdp.model.planning import noisy_total
 from synthdp.model.raking import Floats, Strata
-from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
+from synthdp.model.row_selection import SETTINGS, MeasuredPair, balanced, pairs_to_follow
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -200,7 +200,7 @@ class _Redraw:
             for one in asked
         ]
         wanted = self.margins[target] * len(codes)
-        for _ in range(raking.SETTINGS.strata_rounds):
+        for _ in range(SETTINGS.strata_rounds):
             for pull in pulls:
                 probabilities = pull.on(probabilities)
             probabilities = probabilities * (wanted / np.maximum(probabilities.sum(0), 1e-12))

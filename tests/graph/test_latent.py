@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork, parse_bif
 from synthdp.errors import OutputError, SynthdpError
-from synthdp.graph.adjustment import adjustment
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge, adjustment
 from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.discovery.skeleton import Skeleton

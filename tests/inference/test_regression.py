@@ -12,8 +12,8 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.inference import estimands
-from synthdp.inference.estimands import reach, regression_figures
 from synthdp.inference.figures import Rows, Z
+from synthdp.inference.regression import reach, regression_figures
 from synthdp.model.estimands import SETTINGS, Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts
