@@ -52,10 +52,7 @@ def overlay(
 def bars(
     rows: Sequence[tuple[str, float, float]], *, left: float = 144.0, wide: float = 140.0, alt: str
 ) -> str:
-    """Paired bars of (name, share, share), the first in the first colour.
-
-    Names take the width `left`, the longest bar takes `wide`.
-    """
+    """Paired bars of (name, share, share): names take the width `left`, the longest bar `wide`."""
     most = max(max(a, b) for _, a, b in rows) or 1.0
     body = []
     for k, (name, a, b) in enumerate(rows):
@@ -234,10 +231,7 @@ def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str
 
 
 def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> Iterator[str]:
-    """One small table: a stronger colour is a more frequent cell.
-
-    Levels of the row's column go up, those of the column's to the right.
-    """
+    """A small table, darker where more frequent: the row's levels go up, the column's right."""
     most, shades = float(table.max()) or 1.0, 5  # the eye separates no more at this size
     shade = np.round(shades * np.sqrt(table / most)).astype(int)
     high, wide = cell / table.shape[0], cell / table.shape[1]

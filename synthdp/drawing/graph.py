@@ -135,10 +135,7 @@ DIFFERENCE: Mapping[str, Style] = {
 
 
 def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
-    """The SVG text of a graph; `styles` by provenance.
-
-    Few links are drawn as arrows, many as a matrix (`PictureSettings.max_arrows`).
-    """
+    """The SVG text of a graph; `styles` by provenance. Many links are drawn as a matrix."""
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
     edges = (
         graph.edges
@@ -284,10 +281,7 @@ def _node(name: str, box: Box) -> str:
 def _latents(
     graph: DrawnGraph, boxes: Mapping[str, Box], bends: Mapping[Route, list[Point]]
 ) -> list[str]:
-    """Lines between columns with an unobserved common cause.
-
-    Each end is a dot, since no arrow leads from one to the other.
-    """
+    """Dotted ends, since no arrow leads along lines of an unobserved common cause."""
     colour, dashes, width = LATENT
     look = (
         f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
@@ -436,10 +430,7 @@ def layout(
 
 
 def confounded(graph: DrawnGraph) -> list[Pair]:
-    """Pairs that get a latent line.
-
-    An unobserved cause of hundreds of columns would bury the graph: the legend counts it.
-    """
+    """Pairs that get a latent line: not those of a cause of hundreds, which the legend counts."""
     few = [names for names in graph.latent if len(names) <= SETTINGS.max_sharing]
     return [pair for names in few for pair in combinations(names, 2)]
 

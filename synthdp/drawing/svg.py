@@ -68,10 +68,7 @@ def frame(
 
 
 def inline_frame(body: Sequence[str], *, width: float, height: float, alt: str) -> str:
-    """A picture inside a page, whose colours it takes.
-
-    `alt` describes it for readers who do not see it.
-    """
+    """A picture inside a page, whose colours it takes; `alt` describes it in words."""
     w, h = compact(width), compact(height)
     return "\n".join(
         [
@@ -153,10 +150,7 @@ def line(
 
 
 def arrow_head(name: str, colour: str, *, tip: int = 9, size: int = 10, back: bool = False) -> str:
-    """A marker to end lines with, of which the point at `tip` tenths lies on the line's end.
-
-    `back`: it points against the line, at whose start it stands.
-    """
+    """A marker whose point at `tip` tenths ends a line; `back`: it stands at the line's start."""
     at, path = (10 - tip, "M10,0 L0,5 L10,10 z") if back else (tip, "M0,0 L10,5 L0,10 z")
     return (
         f'<marker id="{name}" viewBox="0 0 10 10" refX="{at}" refY="5" markerWidth="{size}"'

@@ -56,10 +56,7 @@ DpScores = tuple[ChargedScore, ...]
 def dp_scores_of(
     spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[NoisyTable]
 ) -> DpScores:
-    """Scores and intervals from noisy counts and the released one-way `tables`.
-
-    It is a function of released values alone.
-    """
+    """Scores and intervals, from noisy counts and released one-way `tables` alone."""
     together = spec.dataset.privacy_unit.max_rows
     targets = [t for t in spec.evaluation.targets if not domain[t].ranged]
     rows, variance = counted_rows(tables)

@@ -195,10 +195,7 @@ def _holds(
 def outcome_values(
     column: ColumnDomain, frame: pd.DataFrame, levels: npt.NDArray[np.integer]
 ) -> FloatArray:
-    """The outcome as numbers, shape `[rows]`; NaN where missing.
-
-    A category counts as its position.
-    """
+    """The outcome as numbers, `[rows]`, a category by its position; NaN where missing."""
     if column.ranged:
         return clamped_numbers(column, frame[column.name])
     values = levels.astype(np.float64)
@@ -208,10 +205,7 @@ def outcome_values(
 
 
 def average_effect(y: FloatArray, treated: Mask, x: FloatArray) -> Estimate:
-    """The effect of `treated` on `y`, both `[rows]`, adjusted for `x` `[rows, features]`.
-
-    Without features it is the difference of means.
-    """
+    """The effect of `treated` on `y`, both `[rows]`, adjusted for `x` `[rows, features]` if any."""
     design = np.column_stack([np.ones(len(y)), x])
     mean_treated = _linear(design[treated], y[treated], design)
     mean_control = _linear(design[~treated], y[~treated], design)
@@ -226,10 +220,7 @@ def average_effect(y: FloatArray, treated: Mask, x: FloatArray) -> Estimate:
 
 
 def _linear(x: FloatArray, y: FloatArray, at: FloatArray) -> FloatArray:
-    """Least squares on one arm, predicted at the rows `at`, shape `[rows]`.
-
-    Where columns are collinear it takes the coefficients of least norm.
-    """
+    """Least squares of least norm on one arm, predicted at the rows `at`, shape `[rows]`."""
     coefficients, *_ = np.linalg.lstsq(x, y, rcond=1e-8)
     predicted: FloatArray = at @ coefficients
     return predicted
@@ -281,10 +272,7 @@ def coverage(
     *,
     domain: Domain,
 ) -> tuple[CoverageRow, ...]:
-    """Coverage by kind of estimate; each table is values and levels `[rows, columns]`.
-
-    Kinds without estimates are left out.
-    """
+    """Coverage by kind of estimate, if any; tables are values and levels `[rows, columns]`."""
     rows = []
     figures = [_figures(*table, domain) for table in (real, held_out, synthetic)]
     for kind, true, fresh, drawn in zip(KINDS, *figures, strict=True):

@@ -133,10 +133,7 @@ class _Counter:
 
 
 def total_variation(a: CrossTable, b: CrossTable) -> float:
-    """Total variation distance of two tables, in [0, 1]; both must hold rows.
-
-    It is half the summed absolute difference of their relative frequencies.
-    """
+    """Half the summed difference of two tables' relative frequencies; both must hold rows."""
     if a.keys is None and b.keys is None:
         return float(0.5 * np.abs(a.counts / a.total - b.counts / b.total).sum())
     (keys_a, counts_a), (keys_b, counts_b) = a.occupied(), b.occupied()
@@ -322,10 +319,7 @@ def sampling_distance(shares: FloatArray, first: int, second: int) -> float:
 def sampling_floor(
     codes: Codes, domain: Domain, tables: Sequence[tuple[str, ...]], *, first: int, second: int
 ) -> float:
-    """The mean of `sampling_distance` over the first 200 of `tables`.
-
-    Their law is taken from levels `[rows, columns]` of a table of synthetic rows.
-    """
+    """The mean `sampling_distance` of 200 `tables` by the law of levels `[rows, columns]`."""
     chosen = [tuple(domain.index(name) for name in names) for names in tables[:200]]
     counted = count_tables(codes, domain.sizes, chosen)
     distances = [
@@ -339,10 +333,7 @@ def sampling_floor(
 
 @dataclass(frozen=True, eq=False)
 class PairFigures:
-    """Symmetric matrices `[columns, columns]`: total variation, and Cramér's V of either table.
-
-    The diagonal is 0 for the total variation and 1 for Cramér's V.
-    """
+    """Total variation and Cramér's V of either table: symmetric, diagonals 0 and 1."""
 
     variation: FloatArray
     association: tuple[FloatArray, FloatArray]
@@ -376,10 +367,7 @@ def compare_pairs(first: AnyCodes, second: AnyCodes, sizes: Sequence[int]) -> Pa
 def _occurring(
     first: AnyCodes, second: AnyCodes, sizes: Sequence[int]
 ) -> tuple[list[AnyCodes], list[int]]:
-    """Both tables as `[columns, rows]`, renumbered to the levels that occur in either.
-
-    Other levels change no figure and cost cells.
-    """
+    """Both tables as `[columns, rows]` of levels that occur in either: others only cost cells."""
     tables: list[AnyCodes] = [codes.T.copy(order="C") for codes in (first, second)]
     occurring = []
     for i, size in enumerate(sizes):
@@ -392,10 +380,7 @@ def _occurring(
 
 
 def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
-    """Each column with runs of later columns, so that every pair comes once.
-
-    A run has at most `FidelitySettings.max_cells` cells, or a single pair.
-    """
+    """Each column with runs of later columns (`max_cells`, or one pair): pairs come once."""
     for i, size in enumerate(sizes):
         begin, levels = i + 1, 0
         for j in range(i + 1, len(sizes)):
@@ -408,10 +393,7 @@ def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
 
 
 def _count(levels: AnyCodes, i: int, later: range, starts: IntArray, size: int) -> IntArray:
-    """Counts `[levels of the later columns one after the other, levels of i]`.
-
-    `levels` has shape `[columns, rows]`.
-    """
+    """Counts `[levels of the later columns, levels of i]` of `levels` `[columns, rows]`."""
     counts = np.zeros(int(starts[-1]) * size, dtype=np.int64)
     step = max(1, SETTINGS.max_keys // len(later))
     for begin in range(0, levels.shape[1], step):
@@ -484,10 +466,7 @@ def association(cells: IntArray, sizes: Sequence[int]) -> FloatArray:
 def most_connected(
     names: Sequence[str], strengths: FloatArray, *, first: Sequence[str]
 ) -> tuple[str, ...]:
-    """The `names` of a pair plot: those of `first`, then the most strongly associated.
-
-    `strengths` `[names, names]` is what `association` returns.
-    """
+    """Those of `first`, then the most associated of `names`, by `strengths` `[names, names]`."""
     order = np.argsort(-(strengths.sum(axis=1).round(6)), kind="stable")
     preferred = [n for n in first if n in names]
     ranked = dict.fromkeys([*preferred, *(names[i] for i in order)])

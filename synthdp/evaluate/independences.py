@@ -51,10 +51,7 @@ class IndependenceRow:
 
 @dataclass(frozen=True)
 class IndependenceReport:
-    """The tested claims, and `pairs`, the number of pairs without an arrow between them.
-
-    The graph makes at most one claim for each such pair.
-    """
+    """The tested claims, at most one for each of `pairs` pairs of columns without an arrow."""
 
     rows: tuple[IndependenceRow, ...]
     pairs: int
@@ -137,10 +134,7 @@ def _candidate_pairs(size: int, tries: int = 4000) -> list[list[int]]:
 
 
 def _separator(graph: CausalGraph, x: str, y: str) -> tuple[str, ...] | None:
-    """The parents of y or of x that d-separate the two; None if neither do.
-
-    It is needed where causes may be latent: parents then need not separate.
-    """
+    """The parents of y or x that d-separate them where causes are latent; None if neither do."""
     for given in (graph.parents(y), graph.parents(x)):
         if not {x, y} & set(given) and graph.d_separated(x, y, given):
             return given

@@ -227,10 +227,7 @@ class PaperReport:
 
 
 def random_targets(domain: Domain, count: int) -> tuple[str, ...]:
-    """At most `count` columns of two levels or more, in the table's order.
-
-    They are drawn by a public seed: every release of one table is judged on the same.
-    """
+    """At most `count` columns of two levels or more, in order, by a public seed."""
     usable = [c.name for c in domain.columns if c.levels > 1]
     chosen = np.random.default_rng(0).permutation(len(usable))[:count]
     return tuple(usable[i] for i in sorted(chosen.tolist()))

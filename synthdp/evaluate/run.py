@@ -175,10 +175,7 @@ def _analysed(
     columns: Mapping[str, Column] | None,
     begin: Callable[[str], None],
 ) -> EvaluationReport:
-    """`so_far` with the analyses of an analyst of training, held-out and synthetic rows.
-
-    Independences need the graph, and effects also the spec's `columns`.
-    """
+    """`so_far` with an analyst's results; independences need the graph, effects `columns`, too."""
     real, held_out, synthetic = rows
     begin(ANALYSES[0])
     separated = groups.two_sample(real[0], held_out[0], synthetic[0], domain=domain, rng=rng)
@@ -210,10 +207,7 @@ def _analysed(
 def _pairs(
     real: Codes, drawn: Codes, domain: Domain, targets: Sequence[str]
 ) -> tuple[PairPlot, PairPlot] | None:
-    """Pair plots of the same few columns of both tables.
-
-    The synthetic rows alone decide which columns these are, and how their levels are merged.
-    """
+    """Pair plots of the same few columns of both tables, which synthetic rows alone decide."""
     if len(domain) < 2:
         return None
     strengths = tables.association(*tables.grid(domain, drawn[:5000], drawn))

@@ -45,10 +45,7 @@ class SubgroupRow:
 
 
 def group_columns(domain: Domain, named: Sequence[str]) -> tuple[str, ...]:
-    """The columns whose categories are groups.
-
-    They are those `named`, or else three with the fewest categories: at least two, at most eight.
-    """
+    """The columns whose categories are groups: those `named`, or three with the fewest, 2 to 8."""
     if named:
         return tuple(named)
     small = [c for c in domain.columns if not c.ranged and 2 <= c.levels <= 8]

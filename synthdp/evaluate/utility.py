@@ -36,10 +36,7 @@ Weights = npt.NDArray[np.float32]
 
 
 def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> Weights:
-    """How often each row is drawn, shape `[1 + resamples, rows]`.
-
-    Float32 holds such counts exactly.
-    """
+    """How often each row is drawn, `[1 + resamples, rows]`, which float32 holds exactly."""
     weights = np.ones((1 + resamples, rows), dtype=np.float32)
     for i in range(1, 1 + resamples):
         weights[i] = np.bincount(rng.integers(0, rows, size=rows), minlength=rows)
@@ -156,10 +153,7 @@ class UtilityRow:
 
 @dataclass(frozen=True)
 class UtilityReport:
-    """All rows, in the order targets x learners x metrics.
-
-    `notes` name what was left out and what gave a warning.
-    """
+    """All rows, targets x learners x metrics; `notes` name what was left out, and warnings."""
 
     rows: tuple[UtilityRow, ...]
     notes: tuple[str, ...] = ()
@@ -420,10 +414,7 @@ class Features:
 def build_features(
     domain: Domain, frame: pd.DataFrame, names: Sequence[str]
 ) -> dict[str, Features]:
-    """Features of each column of `names`, for every row of `frame`.
-
-    They are built once and joined for each target.
-    """
+    """Features of each column of `names`, for every row, to be joined for each target."""
     return {name: Features(*_column(domain[name], frame[name])) for name in names}
 
 
@@ -452,18 +443,12 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
 
 
 def category_mask(domain: Domain, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Which of `narrow`'s columns are unordered categories, shape `[columns]`.
-
-    A column counts if it has more than 2 levels, and no more than histogram trees take.
-    """
+    """Which of `narrow`'s columns are categories of 3 to 255 levels, which trees take."""
     return np.asarray([not domain[n].ordered and 2 < domain[n].levels <= 255 for n in names])
 
 
 def clamped_numbers(column: ColumnDomain, values: pd.Series[object]) -> FloatVector:
-    """A ranged column on its numeric scale, clamped to its public bounds, shape `[rows]`.
-
-    It is NaN where the value is missing.
-    """
+    """A ranged column as numbers within its public bounds, `[rows]`; NaN where missing."""
     return np.clip(to_numbers(column, values), column.lower, column.upper)
 
 

@@ -57,10 +57,7 @@ class GraphEdge:
 
     @property
     def structural(self) -> bool:
-        """Whether the link is part of the graph.
-
-        An undirected undecided link is not: it marks a pair on which the data gave no answer.
-        """
+        """Whether the link is part of the graph: an undirected undecided one is not."""
         return self.directed or self.provenance != "undecided"
 
     def to_json(self) -> dict[str, Any]:
@@ -148,10 +145,7 @@ class CausalGraph:
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> CausalGraph:
-        """The spec's arrows between columns. Groups are expanded and completed.
-
-        The provenance is `required` in mode learn, else `given`.
-        """
+        """The spec's arrows, with groups completed: `required` in mode learn, else `given`."""
         return cls.from_knowledge(
             Knowledge.from_spec(graph, columns),
             provenance="required" if graph.mode == "learn" else "given",
@@ -237,10 +231,7 @@ class CausalGraph:
         return graph
 
     def extension(self) -> CausalGraph:
-        """This graph with every link directed, without a new v-structure where possible.
-
-        Links keep their provenance.
-        """
+        """This graph with every link directed, where possible without a new v-structure."""
 
         def oriented(edge: GraphEdge) -> GraphEdge:
             if edge.directed or not edge.structural:
@@ -303,10 +294,7 @@ class CausalGraph:
         return graph
 
     def cpdag(self) -> CausalGraph:
-        """The equivalence class of the (extended) DAG.
-
-        Only arrows that observational data could show stay directed.
-        """
+        """The equivalence class of the (extended) DAG: only arrows that data could show stay."""
         graph = cpdag_of(Pdag(self.nodes, directed=self.dag.edges, shielded=self.confounded))
         provenance = {frozenset(e.pair): e.provenance for e in self.edges}
         links = [(pair, True) for pair in graph.directed()]
@@ -318,10 +306,7 @@ class CausalGraph:
         return replace(self, edges=tuple(edges))
 
     def to_json(self) -> dict[str, Any]:
-        """The content of the bundle's graph.json.
-
-        Many pairs without an answer are stated as ranges, by their earlier column (`by_ranges`).
-        """
+        """The content of the bundle's graph.json; many open pairs are ranges (`by_ranges`)."""
         return {
             "nodes": list(self.nodes),
             "edges": [e.to_json() for e in self.edges if e.structural or not self.by_ranges],

@@ -92,10 +92,7 @@ def implications(
 def claimed(
     graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells: int = SETTINGS.max_cells
 ) -> bool:
-    """Whether the graph makes this claim, given any set that separates the two columns.
-
-    This is one look-up, where `implications` lists all claims.
-    """
+    """Whether the graph makes this claim, given any set that separates the two columns."""
     names = (claim.x, claim.y, *claim.given)
     known = len(set(names)) == len(names) and set(names) <= set(graph.nodes)
     silent = frozenset((claim.x, claim.y)) in _silent_pairs(graph)
@@ -166,10 +163,7 @@ def _independences(graph: CausalGraph, domain: Domain) -> list[Implication]:
 def _separator(
     graph: CausalGraph, domain: Domain, a: str, b: str, near: set[str]
 ) -> tuple[str, ...] | None:
-    """A separating set of two columns, `a` before `b` in causal order; None if there is none.
-
-    The set is empty or one column of `near` where that separates, else one with few cells.
-    """
+    """A set that separates `a` from a later `b`: none, one of `near`, or few cells."""
     single = sorted(((n,) for n in near - {a, b}), key=lambda given: (domain.cells(given), given))
     for given in ((), *single):
         if graph.d_separated(a, b, given):

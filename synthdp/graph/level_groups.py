@@ -115,11 +115,7 @@ class LevelLaw:
 
     @classmethod
     def of_tables(cls, tables: Sequence[NoisyTable], domain: Domain) -> LevelLaw:
-        """The law by the released `tables`.
-
-        Raises:
-            ValueError: as `groups_of`.
-        """
+        """The law by the released `tables`; errors as of `groups_of`."""
         return cls(groups_of(tables, domain), tables)
 
     @cached_property
@@ -139,10 +135,7 @@ class LevelLaw:
 
 
 def on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:
-    """The table with its columns' levels summed over groups.
-
-    Cells that sum more levels have more noise; the result's `sigma` is their root mean square.
-    """
+    """The table summed over groups; its `sigma` is the root mean square of its cells' noise."""
     counts, cells = table.counts, 1.0
     for axis, name in enumerate(table.columns):
         if name in groups.starts and name not in table.starts:
@@ -173,10 +166,7 @@ def how_many(rows: float, sigma: float) -> int:
 
 
 def groups_by_noise(domain: Domain, margins: Sequence[NoisyTable], sigma: float) -> LevelGroups:
-    """Groups of about equal mass of the columns with noisy `margins`.
-
-    `sigma` is the noise of a cell in the tables that are counted on the groups.
-    """
+    """Groups of about equal mass by noisy `margins`; `sigma` is the noise of a cell of groups."""
     starts: dict[str, Starts] = {}
     for table in margins:
         (name,) = table.columns

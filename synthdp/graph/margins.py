@@ -272,10 +272,7 @@ def _normal(distance: float, variance: float) -> float:
 
 @lru_cache(maxsize=64)
 def _spectra(bins: int) -> list[tuple[Floats, Floats]]:
-    """Eigenvalues and eigenvectors of the covariance of so many bins, for each range.
-
-    The 1 in it is the unknown level of all.
-    """
+    """Eigen-decompositions of the bins' covariance, by range; the 1 is the unknown level of all."""
     return [np.linalg.eigh(np.exp(-distances(bins) / reach) + 1.0) for reach in SETTINGS.ranges]
 
 
@@ -383,10 +380,7 @@ def _cosines(bins: int) -> Floats:
 def _fitted(
     values: Floats, sigma: float, total: float, basis: Floats, precision: Floats, weights: Floats
 ) -> tuple[float, Floats, Floats]:
-    """Log likelihood, shares and weights of one smoothness; Newton starts at `weights`.
-
-    The second derivative is that of Gauss and Newton.
-    """
+    """Log likelihood, shares and weights of one smoothness, by Gauss and Newton from `weights`."""
 
     def shares_of(weights: Floats) -> Floats:
         logarithm = basis @ weights

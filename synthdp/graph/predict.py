@@ -271,10 +271,7 @@ class SmoothPair:
 
 
 def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> SmoothPair:
-    """The noisy `shares` `[levels, levels]` of two columns, smoothed.
-
-    `sigma` is the standard deviation of a share.
-    """
+    """The noisy `shares` `[levels, levels]` of two columns, of deviation `sigma`, smoothed."""
     apart = np.outer(first.margin, second.margin)
     rest, noise = shares - apart, sigma**2
     nothing = -0.5 * float((math.log(noise) + rest**2 / noise).sum())

@@ -243,10 +243,7 @@ def _evidence(
 
 
 def _order(graph: CausalGraph, knowledge: Knowledge, targets: Collection[str]) -> list[str]:
-    """The columns, causes before effects; as far as that allows by tiers, targets last in theirs.
-
-    A column outside all tiers comes with the first tier that it leads to.
-    """
+    """Causes first; as far as that allows by tiers (of what a column leads to), targets last."""
     tier = {name: i for i, names in enumerate(knowledge.tiers) for name in names}
     last = len(knowledge.tiers)
     first = {

@@ -69,10 +69,7 @@ class NoisyTables:
         return min(views, key=lambda view: view[1], default=None)
 
     def margin(self, columns: tuple[str, ...], *, without: str | None = None) -> View | None:
-        """The least noisy counts over `columns`, one axis each in this order, and the noise.
-
-        The choice of the table and None are as in `best`.
-        """
+        """The noise and counts of the `best` table over `columns`, one axis each in this order."""
         key = columns, without
         if key not in self._margins:
             best = self.best(columns, without=without)

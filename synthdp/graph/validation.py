@@ -61,10 +61,7 @@ class ClaimEvidence:
 
 
 class GraphRefuted(GateError):
-    """The tables contradict the given graph, and the spec says that this withholds the bundle.
-
-    `report` holds the findings.
-    """
+    """The tables contradict the given graph (`report`), and the spec withholds the bundle then."""
 
     def __init__(self, report: ValidationReport) -> None:
         self.report = report
@@ -131,10 +128,7 @@ class ValidationReport:
 
 
 def doubtful(report: ValidationReport) -> tuple[Implication, ...]:
-    """The independences with the smallest p-values: what to measure again.
-
-    How many follows from `ValidationSettings`.
-    """
+    """The independences with the smallest p-values: what to measure again."""
     independences = [f for f in report.findings if f.claim.kind == "independence"]
     most = max(SETTINGS.min_retests, len(independences) // SETTINGS.claims_per_retest)
     worst = sorted(independences, key=lambda f: f.answer.p_value)[:most]

@@ -124,11 +124,7 @@ def copies_of(
 
 
 def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns of the copies, in the order of the table.
-
-    Raises:
-        OutputError: they are none of it, or too many.
-    """
+    """The columns of the copies, in the order of the table, which must have them."""
     named = domain.names if columns is None else tuple(columns)
     unknown = [name for name in named if name not in domain.names]
     if unknown or not named or len(set(named)) < len(named):
@@ -148,12 +144,7 @@ def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tup
 
 
 def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[str]) -> Posterior:
-    """What the tables say of the columns.
-
-    Raises:
-        OutputError: no table has two of them, or the one.
-        VerifyError: the tables do not agree.
-    """
+    """What the tables say of the columns, if they have two of them (or the one), and agree."""
     solver = LeastSquares(measured(law.tables, law.groups.domain, names, grouped=True))
     most = max(map(len, solver.measured.margins), default=0)
     if most == 0:
@@ -175,11 +166,7 @@ def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[s
 
 
 def _laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[Floats], int]:
-    """`m` drawn laws, and how many draws had none.
-
-    Raises:
-        OutputError: most draws have none.
-    """
+    """`m` drawn laws, and how many draws had none, which must not be most."""
     laws, refused = list[Floats](), 0
     while len(laws) < m:
         law = posterior.drawn(rng)

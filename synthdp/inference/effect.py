@@ -113,9 +113,7 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
 def _contrasts(
     query: EffectQuery, cells: Measured, bundle: Path | None, spec: ReleaseSpec
 ) -> list[Contrast]:
-    """Each level of the treatment against the reference, by one table or more that have all; by
-    the synthetic rows of a `bundle` alone, without intervals, where one is given.
-    """
+    """Each level against the reference, by tables, or by a `bundle`'s rows without intervals."""
     levels, reference = query.levels(cells.columns[0])
     if bundle is None:
         numbers = query.numbers(cells.columns[1])
@@ -173,11 +171,7 @@ def adjustment_for(
 
 
 def _with_unseen(query: EffectQuery, links: Sequence[PagLink]) -> Adjustment:
-    """What to adjust for where causes may be unseen: the treatment's causes, if that is settled.
-
-    Raises:
-        OutputError: it is not, or the outcome is a cause of the treatment.
-    """
+    """What to adjust for where causes may be unseen: the treatment's, if that is settled."""
     t, y = query.treatment, query.outcome
     if query.adjust is not None:
         return Adjustment((query.adjust,))

@@ -311,10 +311,7 @@ def _mean(strata: Strata, arm: Arm, kept: Mask, total: float) -> Mean:
 def _figure(
     strata: Strata, figure: Figure, one: Mean, two: Mean, share: float
 ) -> tuple[Figure, Interval | None]:
-    """The difference of two means, and its interval at the middles of levels where that differs.
-
-    Rows that were left out, a part `share` of all, may have any effect.
-    """
+    """The difference of two means, and its interval at middles; `share` of rows may do anything."""
     order = [LOW, MIDDLE, HIGH]
     values, gradient = (a[order] - b[order[::-1]] for a, b in zip(one, two, strict=True))
     both, noise = (np.sqrt(strata.variances(gradient, sampled=s)) for s in (True, False))

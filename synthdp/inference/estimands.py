@@ -487,10 +487,7 @@ def quantile_figures(
     rows: Rows,
     groups: Sequence[str | None],
 ) -> tuple[Figure, ...]:
-    """The quantile of p of a number, one figure for each of `groups`.
-
-    `counts` `[groups, levels]` has independent noise of deviation `sigma`.
-    """
+    """The quantile of p for each of `groups`, by counts `[groups, levels]` of noise `sigma`."""
     return tuple(
         _quantile(levels, sigma, p, column, rows, group)
         for levels, group in zip(counts, groups, strict=True)

@@ -154,10 +154,7 @@ def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:
 def ratio_figure(
     statistic: Statistic, found: Functionals, limits: Interval, rows: Rows, group: str | None
 ) -> Figure:
-    """A share or a mean of numerator, denominator and squares, at their lowest and highest: `[6]`.
-
-    It lies between `limits`.
-    """
+    """A share or a mean within `limits`: numerator, denominator, squares, low and high, `[6]`."""
     values, covariance = found.values, found.covariance
     about = float(values[1] + values[4]) / 2 / (1 - rows.holdout)
     for at in (1, 4):
@@ -241,10 +238,7 @@ def _tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:
 
 
 def ordered_levels(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-    """The place of each level in the order of numbers, and the ends of each place.
-
-    A spike inside a bin shares the bin's place. The missing level is placed last of all.
-    """
+    """Each level's place in the order of numbers, and the ends of places; missing is last."""
     order = sorted(np.flatnonzero(~np.isnan(low)), key=lambda i: (low[i], high[i]))
     rank = np.full(len(low), len(low), dtype=np.intp)
     starts, ends = list[float](), list[float]()

@@ -226,10 +226,7 @@ class LeastSquares:
         }
 
     def missing(self, functionals: Floats) -> list[Axes]:
-        """The interactions that `functionals` `[k, *cells]` need and no table has.
-
-        It is empty where the margins determine all of them.
-        """
+        """Interactions that `functionals` `[k, *cells]` need and no table has; empty if none."""
         scale = np.sqrt((functionals**2).sum())
         return [
             axes

@@ -107,10 +107,7 @@ def two_valued(design: Design, groupings: list[list[Group]], w: Floats) -> float
 
 
 def reach(design: Design, w: Floats, given: Part | None) -> float:
-    """A bound of |w' x| over all rows, or those with one level of a category.
-
-    Of the functions of one term a row has one at most.
-    """
+    """A bound of |w' x| over rows (of one level): of a term's functions a row has one at most."""
     low, high = 0.0, 0.0
     terms: dict[frozenset[str], list[tuple[float, float]]] = {}
     for function, weight in zip(design.functions, w.tolist(), strict=True):

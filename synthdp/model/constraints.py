@@ -75,10 +75,7 @@ class Derived:
         return tuple(name for name, _ in self.calculations)
 
     def values(self, values: Values) -> dict[str, Floats]:
-        """Values of the derived columns whose inputs are among `values`, as constraints read them.
-
-        Dates are days since 1970, and missing values NaN.
-        """
+        """Derived columns of inputs among `values`: dates in days since 1970, NaN if missing."""
         results = {}
         for name, computed in self.calculations:
             if values.keys() >= set(computed.columns):
@@ -99,10 +96,7 @@ class Derived:
         return pd.DataFrame({name: values[name] for name in self.written.names})
 
     def wrong_in(self, text: pd.DataFrame) -> dict[str, Mask]:
-        """Rows of a published table in which a derived column differs from its computation.
-
-        Values of the table are text.
-        """
+        """Rows of a published table, as text, in which a derived column is not its computation."""
         frame = text.mask(text == "") if self.calculations else text
         wrong = dict[str, Mask]()
         for name, computed in self.calculations:
@@ -163,26 +157,17 @@ class Constraints:
         return tuple(c for c in self.domain.columns if c.name in read)
 
     def violated(self, values: Values) -> Mask:
-        """Which constraints each row violates, `[constraints, rows]`.
-
-        `values` are those of modelled columns as `numbers` gives them.
-        """
+        """Which constraints each row violates, by `values` of columns: `[constraints, rows]`."""
         values = {**values, **self.derived.values(values)}
         with np.errstate(all="ignore"):
             return np.stack([e.violated(values) for e in self.expressions])
 
     def violated_by(self, codes: Codes, frame: Mapping[str, pd.Series[object]]) -> Mask:
-        """Which constraints each row violates, `[constraints, rows]`.
-
-        `codes` are levels `[rows, columns]`, and `frame` holds their decoded values.
-        """
+        """As `violated`, by levels `[rows, columns]` and the `frame` of their decoded values."""
         return self.violated(self._read(codes, frame))
 
     def fulfilled_by(self, codes: Codes, frame: Mapping[str, pd.Series[object]]) -> Mask:
-        """Which rows fulfil all of them surely, `[rows]`: what is missing fulfils nothing.
-
-        `codes` and `frame` are those of `violated_by`.
-        """
+        """Which rows fulfil all of them surely, `[rows]`: what is missing fulfils nothing."""
         values = self._read(codes, frame)
         values = {**values, **self.derived.values(values)}
         with np.errstate(all="ignore"):
@@ -196,10 +181,7 @@ class Constraints:
         }
 
     def violated_in(self, text: pd.DataFrame) -> dict[str, Mask]:
-        """Which rows of a published table violate each constraint, by its text.
-
-        Values are text; empty text is a missing value.
-        """
+        """Which rows of a published table, as text, violate each constraint, by its text."""
         if not self.expressions:
             return {}
         values = {}

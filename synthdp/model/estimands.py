@@ -107,9 +107,7 @@ def check_estimands(plan: ReleasePlan, spec: ReleaseSpec) -> None:
 def sums_of(
     spec: ReleaseSpec, domain: Domain, estimand: Estimand, *, noise: float = 1.0
 ) -> SumMechanism:
-    """The sums of an estimand that adds up values, at a noise in multiples of what one row can
-    move.
-    """
+    """The sums of an estimand that adds up; `noise` is in multiples of what one row can move."""
     mechanism = ESTIMAND_SUMS[estimand.kind].mechanism(spec, domain, estimand, noise)
     assert isinstance(mechanism, SumMechanism)
     return mechanism
@@ -270,9 +268,7 @@ ESTIMAND_SUMS: dict[str, EstimandSums[Any]] = {
 
 
 def weakest(gram: Floats, sigma: float) -> tuple[float, float]:
-    """The smallest eigenvalue of the terms' moment matrix `[k, k]`, and the least that noise of
-    deviation `sigma` allows for its inverse.
-    """
+    """The smallest eigenvalue of moments `[k, k]`, and the least that noise `sigma` allows."""
     return float(np.linalg.eigvalsh(gram)[0]), SETTINGS.least * sigma * math.sqrt(len(gram))
 
 
@@ -314,9 +310,7 @@ class Design:
 
     @cached_property
     def places(self) -> npt.NDArray[np.intp]:
-        """Where the product of each pair of functions, the outcome last, is among `products`
-        `[k + 1, k + 1]`; -1 where it is zero for every row.
-        """
+        """The place of each product of functions in `products`, the outcome's last; -1: zero."""
         at = {None: -1} | {product: i for i, product in enumerate(self.products)}
         return np.array([[at[p] for p in row] for row in self._pairs], dtype=np.intp)
 

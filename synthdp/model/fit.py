@@ -125,10 +125,7 @@ def fit(
 def measure(
     releaser: Releaser, check: Check = lambda tables: None
 ) -> Released[tuple[NoisyTable, ...]]:
-    """Noisy one-way tables of all columns, then two-way tables of the pairs that the spec names.
-
-    `check` may refuse the one-way tables before the pairs are measured.
-    """
+    """Noisy one-way tables, which `check` may refuse, then those of the spec's pairs."""
     plan = releaser.plan
     tables = releaser.release(needed(plan.measure, MEASURE), purpose=MEASURE)
     check(tables.value)
@@ -140,10 +137,7 @@ def measure(
 def all_tables(
     marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult
 ) -> Released[tuple[NoisyTable, ...]]:
-    """The first tables, and those that found or tested the graph.
-
-    They are measured once and charged once; all later steps may use them.
-    """
+    """The first tables, and those that found or tested the graph: all were paid for."""
     return marginals if graph.tables is None else _joined(marginals, graph.tables)
 
 
@@ -209,10 +203,7 @@ def build_start(
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
 ) -> TrainingStart:
-    """The network, and the regression of the targets if there are any, before training.
-
-    Both start from the one-way margins of all noisy tables, and have the levels of their groups.
-    """
+    """The network, and the targets' regression if any, started from all noisy one-way margins."""
     tables = all_tables(marginals, graph)
     law = LevelLaw.of_tables(tables.value, domain)
     margins, modelled = law.coarse_margins, law.groups.coarse
@@ -317,10 +308,7 @@ def causal_vae(
 
 
 def targets_of(spec: ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
-    """Positions of the spec's targets that have parents in the graph.
-
-    A target without parents needs no stage: the network says as much of it.
-    """
+    """Positions of the spec's targets that have parents; the network says as much of others."""
     positions = sorted(domain.index(name) for name in spec.synthesizer.targets)
     return tuple(t for t in positions if architecture.parents[t])
 

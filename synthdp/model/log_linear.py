@@ -197,10 +197,7 @@ def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor, certain: Tensor) -> tup
 
 
 def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:
-    """A level of each row of `probabilities` `[rows, levels]`.
-
-    The random numbers are stratified over all rows: every level has its share of them.
-    """
+    """A level of each row of `probabilities` `[rows, levels]`, by stratified random numbers."""
     rows = len(probabilities)
     points = (rng.permutation(rows) + rng.random(rows)) / rows
     sums = np.cumsum(probabilities[:, :-1], 1) / probabilities.sum(1, keepdims=True)
@@ -227,10 +224,7 @@ Arrows = Mapping[int, Sequence[int]]
 
 
 def scores(column: ColumnDomain) -> Scores | None:
-    """A score from 0 to 1 of each level by its order, `[levels]`; missing is 0.
-
-    None for categories without order.
-    """
+    """A level's score by its order, 0 to 1, `[levels]`, missing 0; None for categories."""
     body = column.levels - column.missing
     if body < 2 or not (column.ordered or column.truth):
         return None

@@ -103,10 +103,7 @@ class CausalVae(PerExampleLoss):
 
     @torch.no_grad()
     def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All weights of the same network without features and groups, from the `trained` ones.
-
-        Columns in no group get zeros.
-        """
+        """All weights of the network without features and groups; columns in no group get zeros."""
         self.cpu().load_state_dict(dict(trained), strict=False)
         weights = {
             name: p.detach().clone()
@@ -161,10 +158,7 @@ class CausalVae(PerExampleLoss):
         return hidden
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`.
-
-        Levels that a column lacks have -inf.
-        """
+        """Logits of every column, `[batch, columns, levels]`; -inf for levels that it lacks."""
         hidden, sizes = self._inputs(codes, z).tanh(), self.architecture.sizes
         levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
         for group, layer in self.decoders():

@@ -103,10 +103,7 @@ class Placed:
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """The strata of one estimand, and what was measured of them.
-
-    `rows` is the noisy number of all rows.
-    """
+    """The strata of one estimand, what was measured of them, and the noisy number of all `rows`."""
 
     mechanism: StratumSums
     sums: NoisySums

@@ -229,10 +229,7 @@ def with_margins(table: Weights, model: Weights) -> Weights:
 
 
 class _Cells:
-    """The cells of the counted two-way tables, one table after the other.
-
-    Counted are the tables of the pairs `needed`, and of others within the limits.
-    """
+    """The cells of the two-way tables of the pairs `needed`, and of others within the limits."""
 
     def __init__(
         self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator
@@ -271,10 +268,7 @@ class _Cells:
         return cells
 
     def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
-        """The cells `[rows, pairs]` of rows of the pool by their positions.
-
-        They are computed once for all rows of a small pool.
-        """
+        """The cells `[rows, pairs]` of the pool's rows, by position; a small pool's are kept."""
         if len(pool) * len(self.first) > SETTINGS.max_kept:
             return lambda rows: self.of(pool[rows])
         return self.of(pool).__getitem__

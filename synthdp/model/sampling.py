@@ -184,10 +184,7 @@ class _Redraw:
     def pulled(
         self, probabilities: Floats, codes: Codes, target: int, last: Collection[int]
     ) -> Floats:
-        """Probabilities `[rows, levels]` of a target that follow the strata that it has a part in.
-
-        They are followed in turn with the target's margin.
-        """
+        """`probabilities` `[rows, levels]` that follow a target's strata and margin in turn."""
         asked = [s for s in self.strata if self.domain.names[target] in s.columns]
         if not asked:
             return probabilities

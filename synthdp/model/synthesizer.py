@@ -46,10 +46,7 @@ Draws = Generator[tuple[Codes, LogWeights], None, None]
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A causal VAE that can be sampled.
-
-    `columns` are the column names in the order of the architecture.
-    """
+    """A causal VAE that can be sampled; `columns` are in the order of the architecture."""
 
     columns: tuple[str, ...]
     architecture: Architecture
@@ -133,10 +130,7 @@ class Synthesizer:
     def elbo(
         self, codes: Codes, *, draws: int, generator: torch.Generator
     ) -> npt.NDArray[np.float64]:
-        """Evidence lower bound of each row of levels `[rows, columns]` in nats, `[rows]`.
-
-        It is the mean over `draws` of z.
-        """
+        """Evidence lower bound of rows `[rows, columns]` in nats, `[rows]`, over `draws` of z."""
         import torch
 
         model = _starting(self.architecture)
@@ -268,10 +262,7 @@ def _in_threads(
     tasks: Iterator[tuple[int, int]],
     threads: int,
 ) -> Draws:
-    """Results of `chunk` in the order of `tasks`.
-
-    At most twice as many chunks as there are threads are computed ahead.
-    """
+    """Results of `chunk` in the order of `tasks`, at most two for each thread ahead."""
     first = list(itertools.islice(tasks, 2))
     with one_thread():
         if threads == 1 or len(first) < 2:  # a single chunk is not worth a thread

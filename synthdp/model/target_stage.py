@@ -139,10 +139,7 @@ class TargetRegression(PerExampleLoss):
         return weight
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Negative log-likelihood of the targets of each row, in nats, `[..., batch]`.
-
-        `codes` are levels `[..., batch, columns]`; `noise` is `[..., batch, 0]`.
-        """
+        """Negative log-likelihood of the targets of `[..., batch, columns]`, in nats."""
         centred = [
             self.get_buffer(f"features_{c}")[codes[..., c]] - self.get_buffer(f"mean_{c}")
             for c in self.inputs
@@ -158,10 +155,7 @@ class TargetRegression(PerExampleLoss):
     def tables(
         self, trained: Mapping[str, Tensor]
     ) -> tuple[dict[tuple[int, int], Tensor], dict[int, Tensor]]:
-        """Logits by (target, parent), and biases by target, of the `trained` weights.
-
-        Logits are `[levels of the parent, levels of the target]`.
-        """
+        """Logits by (target, parent), `[parent's levels, target's]`, and biases by target."""
         weight, bias = trained["linear.weight"] * self.linear.mask.cpu(), trained["linear.bias"]
         logits = {}
         for t, rows in self.rows.items():
@@ -223,10 +217,7 @@ def into_network(
     regression: TargetRegression,
     trained: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Weights of the network of `architecture`, with the regression in place of the targets.
-
-    `weights` are those of the network `without_targets`.
-    """
+    """The whole network's weights: `weights` without targets, and the regression for these."""
     tables, biases = regression.tables(trained)
     out = {name: tensor.clone() for name, tensor in weights.items()}
     # Hidden units pass logits on: tanh(u scale) / scale is u up to 2e-6 for u < 10.

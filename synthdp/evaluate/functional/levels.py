@@ -122,10 +122,7 @@ def few_values(name: str, column: Column, values: Values) -> bool:
 def level_claims(
     columns: Mapping[str, Column], values: Values, *, related: Sequence[frozenset[str]]
 ) -> list[LevelsClaim]:
-    """Functions among columns of few values, without those that follow from two others.
-
-    `related` are sets of columns that something else is known of.
-    """
+    """Functions among columns of few values that follow from no others, nor are `related`."""
     names = list(columns)
     pairs = {
         (a, b): found
@@ -153,10 +150,7 @@ def level_claims(
 def _follows(
     a: str, m: str, b: str, pairs: Mapping[tuple[str, str], object], names: Sequence[str]
 ) -> bool:
-    """Whether `b` is a function of `a` by way of `m`.
-
-    Of columns that are one another's function, the first stands for all.
-    """
+    """Whether `b` is a function of `a` by way of `m`; of mutual functions the first counts."""
 
     def before(other: str) -> bool:
         return names.index(m) < names.index(other)
@@ -215,10 +209,7 @@ def cut_claims(
     *,
     related: Sequence[frozenset[str]],
 ) -> Iterator[LevelsClaim]:
-    """Columns of few values that are a number of many, cut into ranges.
-
-    Where it is cut is not told: the rows show no more than that it is somewhere between two values.
-    """
+    """Columns of few values that are a number cut into ranges; where exactly is not told."""
     for a in numbers:
         for b in few:
             if a in few or {a, b} in related:
@@ -319,10 +310,7 @@ def _by_year(date: str, name: str, column: Column, found: Mapping[float, float])
 def order_claims(
     columns: Mapping[str, Column], values: Values, *, related: Collection[frozenset[str]]
 ) -> list[OrderClaim]:
-    """Orders that hold in all rows, without those that follow from two others.
-
-    `related` are sets of columns whose order follows from something else.
-    """
+    """Orders that hold in all rows and follow from no others, nor of `related` columns."""
     above: dict[str, set[str]] = {name: set() for name in columns}
     for a, b in itertools.combinations(columns, 2):
         if not comparable(columns[a], columns[b]) or any({a, b} <= group for group in related):
@@ -339,10 +327,7 @@ def order_claims(
 
 
 def comparable(one: Column, other: Column) -> bool:
-    """Whether two columns measure the same thing, as far as the spec says.
-
-    Both are dates or both numbers; of numbers the units are the same, or else the ranges alike.
-    """
+    """Whether the spec says of both that they are dates, or numbers of one unit or alike ranges."""
     if not (isinstance(one, Ranged) and isinstance(other, Ranged)) or one.operand != other.operand:
         return False
     if one.operand == "number" and one.unit and other.unit:

@@ -85,10 +85,7 @@ SETTINGS = DirectionSettings()
 
 @dataclass(frozen=True)
 class Orientation:
-    """Cause, effect, and the probability that the scores without privacy noise have the same order.
-
-    A probability of 0.5 is a guess.
-    """
+    """Cause, effect, and the probability that scores without privacy noise agree; .5 is a guess."""
 
     cause: str
     effect: str

@@ -209,10 +209,7 @@ def pc_search(
 def deletions(
     knowledge: Knowledge, questions: Questions
 ) -> Generator[private.HowMany | private.Which, int | None, Links]:
-    """For each order: how many links to delete, then which, each with its separating set.
-
-    It never needs more requests than there are planned draws.
-    """
+    """For each order: how many links to delete, then which, each with its separating set."""
     links = Links(knowledge)
     for order in range(SETTINGS.max_em_order + 1):
         sets = {p: list(filter(questions.fills, links.sets(p, order))) for p in links.open}
@@ -383,8 +380,5 @@ def rank_answer(
 
 
 def noisy_rank_answer(score: float, variance: float, **settings: float) -> Answer:
-    """As `rank_answer`, for a score and a variance that are both released with Gaussian noise.
-
-    A variance that noise has made negative counts as one row's worth.
-    """
+    """As `rank_answer`, of a noisy variance: a negative one counts as one row's worth."""
     return rank_answer(score, max(variance, 1.0), **settings)

@@ -103,10 +103,7 @@ SETTINGS = RcitSettings()
 def rcit_pc(
     moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_parents: int
 ) -> CausalGraph:
-    """The graph of a released moment matrix.
-
-    Links are `learned`, or `undecided` and then outside the structure.
-    """
+    """The graph of a released moment matrix: links are `learned`, or `undecided` and outside it."""
     tests = MomentTests(moments)
 
     def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
@@ -163,10 +160,7 @@ def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float
 
 
 def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
-    """The moment matrix that costs `mu`, of the highest degree that its noise allows.
-
-    `rows` is the declared number of rows.
-    """
+    """The moment matrix that costs `mu`, of the highest degree that its noise allows."""
 
     def moments(degree: int) -> MomentMatrix:
         basis = Basis(domain, domain.names, degree=degree, interaction=degree)

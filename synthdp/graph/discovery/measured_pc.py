@@ -363,9 +363,7 @@ class _Search:
                 yield (*pair, given)
 
     def _veto_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
-        """The middle column and a neighbour of an end: for tests that are sharp, on the tables that
-        there are. The whole table was asked already.
-        """
+        """Of sharp tests: the middle column and a neighbour of an end, on tables that there are."""
         if self.joint or self.effort.level == 1:
             return
         around = graph.around(pair[0]) | graph.around(pair[1])

@@ -162,9 +162,7 @@ def _shares(tables: NoisyTables, domain: Domain) -> tuple[float, list[Floats]]:
 
 
 def _whitened(shares: Floats) -> tuple[Floats, Floats]:
-    """Axes `[coordinates, levels]` on which a column's indicators have the unit covariance, and the
-    variance that white noise of its levels has on each.
-    """
+    """Axes `[coordinates, levels]` of unit covariance, and white noise's variance on each."""
     rare = shares < SETTINGS.rare
     joined = rare.astype(np.float64)[None][: int(rare.any())]
     groups = np.concatenate([np.eye(len(shares))[~rare], joined])
@@ -232,10 +230,7 @@ class _Orders:
         return found
 
     def _best_place(self, column: int, order: Sequence[int]) -> int | None:
-        """Where a column raises the score most, among the others; None if it stands best.
-
-        Only it and its neighbours along links score otherwise when it moves.
-        """
+        """Where a column raises the score most, among the others; None if it stands best."""
         rest = [other for other in order if other != column]
         near = self.around[column]
         first = max((k + 1 for k, c in enumerate(rest) if c in self.before[column]), default=0)
@@ -256,10 +251,7 @@ class _Orders:
 
 
 def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: Knowledge) -> Pdag:
-    """The links of `graph` with the directions of the best order near its own, as a CPDAG.
-
-    `graph` stays as it is where some pair of columns has no table, because the spec decides it.
-    """
+    """The CPDAG of the best order near `graph`'s; `graph` itself where a pair has no table."""
     try:
         gram = Gram(tables, domain)
     except KeyError:
@@ -304,10 +296,7 @@ def surest_colliders(
     tests: Mapping[Pair, Tests],
     larger: Mapping[Pair, Tests] = MappingProxyType({}),
 ) -> list[Collider]:
-    """The triples with enough evidence for a v-structure, the most certain first.
-
-    `larger` are tests given the middle column and one more, for their veto.
-    """
+    """The surest v-structures first; `larger` are tests given the middle column and one more."""
     odds = {(a, b, c): collider_odds(tests[a, c], b) for a, b, c in triples}
     sure = [triple for triple, value in odds.items() if value > np.log(SETTINGS.odds)]
     kept = [
@@ -319,10 +308,7 @@ def surest_colliders(
 
 
 def collider_odds(tests: Tests, middle: str) -> float:
-    """Log ratio of the largest p-values of tests given sets without and with the middle column.
-
-    It says how much better sets without that column explain the independence of the ends.
-    """
+    """Log ratio of the largest p-values of tests given sets without and with the middle column."""
     able = {given: answer for given, answer in tests.items() if np.isfinite(answer.detectable)}
     without = max((a.p_value for given, a in able.items() if middle not in given), default=0.0)
     within = max((a.p_value for given, a in able.items() if middle in given), default=1.0)

@@ -74,11 +74,7 @@ class NetworkText:
 
 
 def read_bif(text: str, *, file: str) -> CausalGraph:
-    """The graph of a Bayesian network in BIF; its tables are not looked at.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed; or the parents form a cycle.
-    """
+    """The graph of a Bayesian network in BIF; errors are those of `read_network_text`."""
     return read_network_text(text, file=file).graph()
 
 
@@ -224,10 +220,7 @@ class _Reader(Cursor):
         yield Row(keyword, labels, _COMMENT.sub(" ", self.raw(";", within="{}")))
 
     def listed(self, closing: str) -> tuple[str, ...]:
-        """Values up to `closing`: parted by commas, or by spaces where there is none.
-
-        An interval such as `(0.5, 1]` is one value.
-        """
+        """Values up to `closing`, parted by commas, or else spaces; `(0.5, 1]` is one value."""
         parts: list[list[Token]] = [[]]
         commas, inside = False, 0
         while inside or not self.token.marks(closing):

@@ -117,10 +117,7 @@ class GraphDraft:
         *,
         place: Place | None = None,
     ) -> None:
-        """Add a link: `->`, `<-`, `--` or `<->`, unless the attributes say another.
-
-        The attribute `class` is its provenance; any other than ours counts as `given`.
-        """
+        """Add a link, unless the attributes say another; `class` is its provenance."""
         told = attributes or {}
         self.expect(1, place=place)
         self.node(a, place=place)
@@ -248,10 +245,7 @@ class GraphDraft:
         return found or any(attributes.get(key, "").lower() in UNSEEN for key in NODE_TYPES)
 
     def _mark(self, mark: str, attributes: Attributes, place: Place | None) -> str:
-        """`->`, `<-`, `--` (direction unknown) or `<->` (unseen common cause); "" if not drawn.
-
-        A circle is refused: it stands for several graphs.
-        """
+        """`->`, `<-`, `--` (unknown) or `<->` (unseen cause); "" if not drawn. No circles."""
         if "invis" in attributes.get("style", ""):
             return ""
         for key in ("edgetype", "edge_type", "type"):

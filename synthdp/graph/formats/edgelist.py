@@ -156,10 +156,7 @@ def _node_of(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
-    """Groups that a spec can express: each outside link reaches all columns of the group alike.
-
-    A group that is not whole falls apart into columns, and others may fall apart because of it.
-    """
+    """Groups whose columns have the same outside links; others fall apart, one after another."""
     groups = dict(graph.groups)
     while True:
         node = _node_of(groups)
@@ -173,10 +170,7 @@ def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
 
 
 def _is_whole(graph: CausalGraph, names: tuple[str, ...], outside: set[str]) -> bool:
-    """Whether all columns of a group have the same links to `outside`, and arrows among them.
-
-    Links are arrows, and unseen causes by their number.
-    """
+    """Whether a group's columns have the same links to `outside`, and arrows among them."""
     for a, b in graph.undirected:
         if (a in names and b in outside) or (b in names and a in outside):
             return False

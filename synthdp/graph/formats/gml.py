@@ -251,9 +251,7 @@ def _node_link(data: Mapping[str, Any], file: str) -> CausalGraph:
 def _entries(
     data: Mapping[str, Any], key: str, needed: tuple[str, ...], what: str, file: str
 ) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
-    """The `needed` names of each entry of a list, and what it tells in texts, numbers and truth
-    values; true is `true`.
-    """
+    """The `needed` names of each entry of a list, and what it tells as texts."""
     listed = data.get(key)
     if not isinstance(listed, list):
         raise mistake(file, None, f"has no list {key!r}", hint=HINT)
