@@ -8,7 +8,7 @@ are referred to; all text is escaped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Protocol
 
@@ -137,11 +137,8 @@ DIFFERENCE: Mapping[str, Style] = {
 def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
     """The SVG text of a graph; `styles` by provenance. Many links are drawn as a matrix."""
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
-    edges = (
-        graph.edges
-        if len(graph.open_pairs) <= len(graph.nodes)
-        else tuple(e for e in graph.edges if e.structural)
-    )
+    buried = len(graph.open_pairs) > len(graph.nodes)
+    edges = [e for e in graph.edges if e.structural or not buried]
     drawn = matrix if len(edges) > SETTINGS.max_arrows else arrows
     return drawn(graph, edges, title=title, styles=styles)
 
@@ -154,9 +151,9 @@ def arrows(
     Known directions have solid arrow heads, unknown ones have none. Where causes may be unseen,
     links have the marks that hold in spite of that.
     """
-    boxes, bends = layout(graph, edges)
-    marked = by_pair(graph.pag)
-    ends = [_ends(edge.pair, boxes) for edge in edges] if marked else []
+    placed, marked = layout(graph, edges), by_pair(graph.pag)
+    boxes, bends = placed.boxes, placed.bends
+    ends = [placed.ends(edge.pair) for edge in edges] if marked else []
     drops = spread(ends, {name: box.y for name, box in boxes.items()})
     used = [p for p in styles if any(e.provenance == p for e in edges)]
     width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
@@ -164,12 +161,11 @@ def arrows(
     bottom = max([b.y + HEIGHT for b in boxes.values()] + [lowest_bend + HEIGHT / 2]) + MARGIN
     legend = _legend({p: styles[p] for p in used}, graph, edges, bottom, named=styles is STYLES)
     height = bottom + 20 * len(legend) + MARGIN
-    body = [
-        *_latents(graph, boxes, bends),
-        *(_link(e, marked.get(frozenset(e.pair)), drops, boxes, bends, styles) for e in edges),
-        *(_node(n, b) for n, b in boxes.items()),
-        *legend,
-    ]
+    body = [*_latents(graph, placed)]
+    for edge in edges:
+        mark, style = marked.get(frozenset(edge.pair)), styles[edge.provenance]
+        body.append(_link(edge, mark, drops, placed, style))
+    body += [*(_node(n, b) for n, b in boxes.items()), *legend]
     tip, size, looks = SETTINGS.tip, SETTINGS.size, {p: styles[p].colour for p in used}
     heads = [arrow_head(f"head-{p}", colour, tip=tip, size=size) for p, colour in looks.items()]
     for p, colour in looks.items() if marked else ():
@@ -185,27 +181,18 @@ def arrows(
             ' markerUnits="userSpaceOnUse"><circle cx="4" cy="4" r="3.2"'
             f' fill="{LATENT[0]}"/></marker>'
         )
-    return frame(
-        body,
-        name="graph",
-        title=title,
-        description=_description(graph),
-        width=width,
-        height=height,
-        defs="".join(heads),
-    )
+    told, defs = _description(graph), "".join(heads)
+    return frame(body, width, height, name="graph", title=title, description=told, defs=defs)
 
 
 def _link(
     edge: Link,
     marked: MarkedLink | None,
-    drops: Mapping[tuple[str, str, int], float],
-    boxes: Mapping[str, Box],
-    bends: Mapping[Route, list[Point]],
-    styles: Mapping[str, Style],
+    drops: Mapping[_End, float],
+    placed: Layout,
+    style: Style,
 ) -> str:
-    style = styles[edge.provenance]
-    left, right = _ends(edge.pair, boxes)
+    left, right = placed.ends(edge.pair)
     if marked is None:  # an arrow leads to the right
         marks = ("tail", "arrow" if edge.directed else "tail")
         told = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}"
@@ -214,7 +201,7 @@ def _link(
         marks = marks if marked.a == left else marks[::-1]
     drop = (drops.get((left, right, 0), 0.0), drops.get((left, right, 1), 0.0))
     start, end = (SETTINGS.gap if mark in NAMES else 0.0 for mark in marks)
-    path = _path(edge.pair, boxes, bends, kind="link", gaps=(start, end), drops=drop)
+    path = placed.path(edge.pair, kind="link", gaps=(start, end), drops=drop)
     dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
     ends = "".join(
         f' marker-{at}="url(#{way if mark == "arrow" else ""}{NAMES[mark]}-{edge.provenance})"'
@@ -224,37 +211,6 @@ def _link(
     words = f"{told}: {edge.provenance}"
     look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{ends}'
     return f'<path class="{edge.provenance}" d="{path}" {look}><title>{safe(words)}</title></path>'
-
-
-def _ends(pair: Pair, boxes: Mapping[str, Box]) -> Pair:
-    """The columns of a pair from left to right."""
-    left, right = sorted(pair, key=lambda n: boxes[n].x + boxes[n].width / 2)
-    return left, right
-
-
-def _path(
-    pair: Pair,
-    boxes: Mapping[str, Box],
-    bends: Mapping[Route, list[Point]],
-    *,
-    kind: str,
-    gaps: tuple[float, float] = (0.0, 0.0),
-    drops: Point = (0.0, 0.0),
-) -> str:
-    """From the right of the left box to the left of the right one, which it misses by `gaps`.
-
-    Its ends are `drops` below the middle of the boxes' sides. Within a layer it goes around the
-    right side. Inside a layer it runs level, since wider boxes may stand above and below.
-    """
-    a, b = _ends(pair, boxes)
-    (x1, y1), (x2, y2) = boxes[a].right, boxes[b].left
-    x1, y1, y2 = x1 + gaps[0], y1 + drops[0], y2 + drops[1]
-    if x2 < x1:  # side by side in a layer: no arrow, and never a structural link
-        side = max(x1, boxes[b].right[0]) + 30
-        return _curve([(x1, y1), (side, (y1 + y2) / 2), (boxes[b].right[0] + gaps[1], y2)])
-    via = bends.get((a, b, kind)) or bends.get((b, a, kind)) or []
-    leaves, enters = (max(boxes[a].stop, x1), y1), (min(boxes[b].start, x2 - gaps[1]), y2)
-    return _curve([(x1, y1), leaves, *via, enters, (x2 - gaps[1], y2)])
 
 
 def _curve(points: list[Point]) -> str:
@@ -278,9 +234,7 @@ def _node(name: str, box: Box) -> str:
     return f"<g>{rect}{label}</g>"
 
 
-def _latents(
-    graph: DrawnGraph, boxes: Mapping[str, Box], bends: Mapping[Route, list[Point]]
-) -> list[str]:
+def _latents(graph: DrawnGraph, placed: Layout) -> list[str]:
     """Dotted ends, since no arrow leads along lines of an unobserved common cause."""
     colour, dashes, width = LATENT
     look = (
@@ -289,7 +243,7 @@ def _latents(
     )
     lines, drop = [], SETTINGS.latent_drop
     for a, b in confounded(graph):
-        path = _path((a, b), boxes, bends, kind="latent", drops=(drop, drop))
+        path = placed.path((a, b), kind="latent", drops=(drop, drop))
         words = safe(f"{a} and {b}: unseen common cause")
         lines.append(f'<path class="latent" d="{path}" {look}><title>{words}</title></path>')
     return lines
@@ -368,22 +322,43 @@ class Box:
     start: float
     stop: float
 
-    @property
-    def left(self) -> tuple[float, float]:
-        return self.x, self.y + HEIGHT / 2
 
-    @property
-    def right(self) -> tuple[float, float]:
-        return self.x + self.width, self.y + HEIGHT / 2
+@dataclass(frozen=True)
+class Layout:
+    """Boxes of the nodes, and the points that a link over several layers passes between boxes."""
+
+    boxes: dict[str, Box] = field(default_factory=dict)
+    bends: dict[Route, list[Point]] = field(default_factory=dict)
+
+    def ends(self, pair: Pair) -> Pair:
+        """The columns of a pair from left to right."""
+        left, right = sorted(pair, key=lambda n: self.boxes[n].x + self.boxes[n].width / 2)
+        return left, right
+
+    def path(
+        self, pair: Pair, *, kind: str, gaps: Point = (0.0, 0.0), drops: Point = (0.0, 0.0)
+    ) -> str:
+        """From the right of the left box to the left of the right one, which it misses by `gaps`.
+
+        Its ends are `drops` below the middle of the boxes' sides. Within a layer it goes around the
+        right side. Inside a layer it runs level, since wider boxes may stand above and below.
+        """
+        a, b = self.ends(pair)
+        left, right, bends = self.boxes[a], self.boxes[b], self.bends
+        x1, x2, far = left.x + left.width + gaps[0], right.x, right.x + right.width
+        y1, y2 = left.y + HEIGHT / 2 + drops[0], right.y + HEIGHT / 2 + drops[1]
+        if x2 < x1:  # side by side in a layer: no arrow, and never a structural link
+            return _curve([(x1, y1), (max(x1, far) + 30, (y1 + y2) / 2), (far + gaps[1], y2)])
+        via = bends.get((a, b, kind)) or bends.get((b, a, kind)) or []
+        leaves, enters = (max(left.stop, x1), y1), (min(right.start, x2 - gaps[1]), y2)
+        return _curve([(x1, y1), leaves, *via, enters, (x2 - gaps[1], y2)])
 
 
-def layout(
-    graph: DrawnGraph, edges: Sequence[Link]
-) -> tuple[dict[str, Box], dict[Route, list[Point]]]:
-    """Boxes of the nodes, and the points that a link over several layers passes between boxes.
+def layout(graph: DrawnGraph, edges: Sequence[Link]) -> Layout:
+    """The places of boxes and links.
 
-    Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a
-    few sweeps each way (Sugiyama's method).
+    A link over several layers takes a row in every layer it crosses. Rows follow the mean row of
+    the neighbours, a few sweeps each way (Sugiyama's method).
     """
     # The longest path from the roots; then causes go right, next to their first effect.
     level = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
@@ -410,23 +385,19 @@ def layout(
             before.setdefault(right, []).append(left)
     row = _rows(layers, before, after)
     top = min(row.values(), default=0.0)
-    boxes: dict[str, Box] = {}
-    bends: dict[Route, list[Point]] = {}
-    x = MARGIN
+    placed, x = Layout(), MARGIN
     for slots in layers:
         widest = max(_width(s[0]) for s in slots if len(s) == 1)
         for slot in slots:
             y = MARGIN + (row[slot] - top) * SETTINGS.row_gap
             if len(slot) == 1:
-                boxes[slot[0]] = Box(
-                    x + (widest - _width(slot[0])) / 2, y, _width(slot[0]), x, x + widest
-                )
+                width, stop = _width(slot[0]), x + widest
+                placed.boxes[slot[0]] = Box(x + (widest - width) / 2, y, width, x, stop)
             else:
-                bends.setdefault((slot[0], slot[1], slot[3]), []).extend(
-                    [(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)]
-                )
+                passed = placed.bends.setdefault((slot[0], slot[1], slot[3]), [])
+                passed += [(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)]
         x += widest + SETTINGS.column_gap
-    return boxes, bends
+    return placed
 
 
 def confounded(graph: DrawnGraph) -> list[Pair]:
@@ -557,14 +528,9 @@ def matrix(
         body += [_mark(kind, colour, MARGIN, y, 16, words), label(MARGIN + 26, y + 13, words)]
     for y, words in zip(rows[len(legend) :], notes, strict=True):
         body.append(label(MARGIN, y + 13, words))
-    return frame(
-        body,
-        name="graph",
-        title=title,
-        description=_description(graph),
-        width=max(left + wide, 460.0) + MARGIN,
-        height=top + high + 24 + 20 * len(rows) + MARGIN,
-    )
+    width, height = max(left + wide, 460.0) + MARGIN, top + high + 24 + 20 * len(rows) + MARGIN
+    told = _description(graph)
+    return frame(body, width, height, name="graph", title=title, description=told)
 
 
 def _links(
