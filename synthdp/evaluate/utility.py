@@ -9,7 +9,8 @@ would differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from synthdp.data.encoding import encode_column, to_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthdp.evaluate.learners import Learner
+    from synthdp.evaluate.learners import Learner, Trained
 
 
 # --- scores ---
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
 
 
 def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> Weights:
@@ -43,7 +45,7 @@ def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> 
     return weights
 
 
-def auc(scores: FloatArray, positive: npt.NDArray[np.bool_], weights: Weights) -> FloatArray:
+def auc(scores: FloatArray, positive: Mask, weights: Weights) -> FloatArray:
     """Area under the ROC curve of scores `[rows]`, shape `[resamples]`; ties count half.
 
     >>> auc(np.array([0.1, 0.4, 0.8]), np.array([False, True, True]), np.ones((1, 3), np.float32))
@@ -224,13 +226,9 @@ def utility(
         side: frame.iloc[rng.permutation(len(frame))[:max_rows]]
         for side, frame in (("real", real_train), ("test", real_test), ("synthetic", synthetic))
     }
-    columns = {side: build_features(domain, frame, domain.names) for side, frame in frames.items()}
-    rows: list[UtilityRow] = []
-    notes: list[str] = []
-    for target in targets:
-        of_target = _one_target(frames, columns, domain, target, classifiers, rng, begin)
-        rows += of_target.rows
-        notes += of_target.notes
+    judge = _Judge(domain, frames, classifiers, rng, begin)
+    reports = [judge.report(target) for target in targets]
+    rows, notes = ([x for r in reports for x in getattr(r, part)] for part in ("rows", "notes"))
     return UtilityReport(tuple(rows), tuple(notes))
 
 
@@ -250,134 +248,108 @@ def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]
 class _Task:
     """One target: its learners, its metrics, how one is run, and the true test values."""
 
-    target: str
     learners: Mapping[str, Learner]
     metrics: Mapping[str, Metric]
-    run: Callable[[Learner, str, int], tuple[npt.NDArray[Any], tuple[str, ...]]]
+    run: Callable[[Learner, str, int], Trained]
     values: npt.NDArray[Any]
 
 
-def _one_target(
-    frames: Frames,
-    columns: Mapping[str, Mapping[str, Features]],
-    domain: Domain,
-    target: str,
-    classifiers: Sequence[str],
-    rng: np.random.Generator,
-    begin: Callable[[str], None],
-) -> UtilityReport:
-    """The rows and notes of one target; `frames` and `columns` are by side and test."""
-    names, task = [n for n in domain.names if n != target], None
-    if names:
-        features = {side: join([parts[n] for n in names]) for side, parts in columns.items()}
-        make = _regression if domain[target].ranged else _classification
-        task = make(domain, target, names, frames, features, classifiers)
-    if task is None:
-        for name in trainings(domain, [target], classifiers):
-            begin(name)
-        few = "too few rows in which it is present"
-        why = few if names else "there is no other column to predict it from"
-        return UtilityReport((), (f"{target}: not available: {why}",))
-    weights = resample_weights(len(task.values), 200, rng=rng)
-    rows: list[UtilityRow] = []
-    notes: list[str] = []
-    for name, learner in task.learners.items():
-        outputs = {}
-        seed = int(rng.integers(2**31))  # one for both sides: only their rows differ
-        for side in SIDES:
-            begin(f"{target} by {name} on {side} rows")
-            outputs[side], warned = task.run(learner, side, seed)
-            notes += [f"{target}, {name} on {side} rows: {text}" for text in warned]
-        for metric, fn in task.metrics.items():
-            rows.append(_row(target, name, metric, fn, outputs, task.values, weights))
-    return UtilityReport(tuple(rows), tuple(notes))
+@dataclass(frozen=True)
+class _Judge:
+    """Rows by side and test, the classifiers, and who hears of each training."""
+
+    domain: Domain
+    frames: Frames
+    classifiers: Sequence[str]
+    rng: np.random.Generator
+    begin: Callable[[str], None]
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[str, Features]]:
+        names = self.domain.names
+        return {side: build_features(self.domain, f, names) for side, f in self.frames.items()}
+
+    def report(self, target: str) -> UtilityReport:
+        names, task = [n for n in self.domain.names if n != target], None
+        if names:
+            parts_of = self.columns.items()
+            features = {side: join([parts[n] for n in names]) for side, parts in parts_of}
+            make = self.regression if self.domain[target].ranged else self.classification
+            task = make(target, category_mask(self.domain, names), features)
+        if task is None:
+            for name in trainings(self.domain, [target], self.classifiers):
+                self.begin(name)
+            few = "too few rows in which it is present"
+            why = few if names else "there is no other column to predict it from"
+            return UtilityReport((), (f"{target}: not available: {why}",))
+        weights = resample_weights(len(task.values), 200, rng=self.rng)
+        rows: list[UtilityRow] = []
+        notes: list[str] = []
+        for name, learner in task.learners.items():
+            outputs = []
+            seed = int(self.rng.integers(2**31))  # one for both sides: only their rows differ
+            for side in SIDES:
+                self.begin(f"{target} by {name} on {side} rows")
+                trained = task.run(learner, side, seed)
+                outputs.append(trained.output)
+                notes += [f"{target}, {name} on {side} rows: {text}" for text in trained.warnings]
+            for metric, fn in task.metrics.items():
+                scores = (fn(output, task.values, weights) for output in outputs)
+                rows.append(_row((target, name, metric), *scores))
+        return UtilityReport(tuple(rows), tuple(notes))
+
+    def classification(self, target: str, mask: Mask, features: Mapping[str, Features]) -> _Task:
+        from synthdp.evaluate.learners import CLASSIFIERS, class_scores
+
+        column = self.domain[target]
+        labels = {side: target_levels(column, f[target]) for side, f in self.frames.items()}
+
+        def run(learner: Learner, side: str, seed: int) -> Trained:
+            train, test, classes = features[side], features["test"], column.levels
+            return class_scores(
+                *(learner, train, labels[side], test), classes=classes, mask=mask, seed=seed
+            )
+
+        metrics: dict[str, Metric] = {
+            "auc": macro_auc,
+            "accuracy": lambda s, y, w: accuracy(s.argmax(axis=1), y, w),
+            "macro_f1": lambda s, y, w: macro_f1(s.argmax(axis=1), y, w),
+        }
+        learners = {name: CLASSIFIERS[name] for name in self.classifiers}
+        return _Task(learners, metrics, run, labels["test"])
+
+    def regression(self, target: str, mask: Mask, features: Mapping[str, Features]) -> _Task | None:
+        """None where a table has fewer than 2 values."""
+        from synthdp.evaluate.learners import REGRESSORS, predictions
+
+        column = self.domain[target]
+        numbers = {side: clamped_numbers(column, f[target]) for side, f in self.frames.items()}
+        known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
+        if min(len(rows) for rows in known.values()) < 2:
+            return None
+        values = {side: numbers[side][rows] for side, rows in known.items()}
+        kept = {side: features[side].take(rows) for side, rows in known.items()}
+        width = column.upper - column.lower
+
+        def run(learner: Learner, side: str, seed: int) -> Trained:
+            scaled = (values[side] - column.lower) / width
+            trained = predictions(learner, kept[side], scaled, kept["test"], mask=mask, seed=seed)
+            predicted = column.lower + width * trained.output
+            return replace(trained, output=np.clip(predicted, column.lower, column.upper))
+
+        metrics: dict[str, Metric] = {"r2": r_squared, "mae": mean_absolute_error}
+        return _Task(REGRESSORS, metrics, run, values["test"])
 
 
-def _classification(
-    domain: Domain,
-    target: str,
-    names: Sequence[str],
-    frames: Frames,
-    features: Mapping[str, Features],
-    classifiers: Sequence[str],
-) -> _Task:
-    """The task of a discrete target."""
-    from synthdp.evaluate.learners import CLASSIFIERS, class_scores
-
-    mask = category_mask(domain, names)
-    labels = {side: target_levels(domain[target], frame[target]) for side, frame in frames.items()}
-
-    def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
-        trained = class_scores(
-            learner,
-            features[side],
-            labels[side],
-            features["test"],
-            classes=domain[target].levels,
-            mask=mask,
-            seed=seed,
-        )
-        return trained.output, trained.warnings
-
-    metrics: dict[str, Metric] = {
-        "auc": macro_auc,
-        "accuracy": lambda s, y, w: accuracy(s.argmax(axis=1), y, w),
-        "macro_f1": lambda s, y, w: macro_f1(s.argmax(axis=1), y, w),
-    }
-    learners = {name: CLASSIFIERS[name] for name in classifiers}
-    return _Task(target, learners, metrics, run, labels["test"])
-
-
-def _regression(
-    domain: Domain,
-    target: str,
-    names: Sequence[str],
-    frames: Frames,
-    features: Mapping[str, Features],
-    classifiers: Sequence[str],
-) -> _Task | None:
-    """The task of a ranged target; None where a table has fewer than 2 of its values."""
-    from synthdp.evaluate.learners import REGRESSORS, predictions
-
-    column = domain[target]
-    mask = category_mask(domain, names)
-    numbers = {side: clamped_numbers(column, frame[target]) for side, frame in frames.items()}
-    known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
-    if min(len(rows) for rows in known.values()) < 2:
-        return None
-    values = {side: numbers[side][rows] for side, rows in known.items()}
-    kept = {side: features[side].take(rows) for side, rows in known.items()}
-    width = column.upper - column.lower
-
-    def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
-        scaled = (values[side] - column.lower) / width
-        trained = predictions(learner, kept[side], scaled, kept["test"], mask=mask, seed=seed)
-        predicted = column.lower + width * trained.output
-        return np.clip(predicted, column.lower, column.upper), trained.warnings
-
-    metrics: dict[str, Metric] = {"r2": r_squared, "mae": mean_absolute_error}
-    return _Task(target, REGRESSORS, metrics, run, values["test"])
-
-
-def _row(
-    target: str,
-    learner: str,
-    metric: str,
-    fn: Metric,
-    outputs: Mapping[str, npt.NDArray[Any]],
-    values: npt.NDArray[Any],
-    weights: Weights,
-) -> UtilityRow:
+def _row(names: tuple[str, str, str], real: FloatArray, synthetic: FloatArray) -> UtilityRow:
     """One metric of one learner, with a bootstrap interval of the difference."""
-    real = fn(outputs["real"], values, weights)
-    synthetic = fn(outputs["synthetic"], values, weights)
     difference = real - synthetic
     resampled = difference[1:][~np.isnan(difference[1:])]
     low = high = np.nan
     if len(resampled):
         low, high = np.quantile(resampled, [(1 - 0.95) / 2, 1 - (1 - 0.95) / 2])
     figures = (float(f) for f in (real[0], synthetic[0], difference[0], low, high))
-    return UtilityRow(target, learner, metric, *(f if np.isfinite(f) else None for f in figures))
+    return UtilityRow(*names, *(f if np.isfinite(f) else None for f in figures))
 
 
 # --- features ---
@@ -442,7 +414,7 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
     return np.hstack(blocks), scaled[:, None]
 
 
-def category_mask(domain: Domain, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+def category_mask(domain: Domain, names: Sequence[str]) -> Mask:
     """Which of `narrow`'s columns are categories of 3 to 255 levels, which trees take."""
     return np.asarray([not domain[n].ordered and 2 < domain[n].levels <= 255 for n in names])
 

@@ -487,30 +487,26 @@ def quantile_figures(
     rows: Rows,
     groups: Sequence[str | None],
 ) -> tuple[Figure, ...]:
-    """The quantile of p for each of `groups`, by counts `[groups, levels]` of noise `sigma`."""
-    return tuple(
-        _quantile(levels, sigma, p, column, rows, group)
-        for levels, group in zip(counts, groups, strict=True)
-    )
+    """The quantile of p for each of `groups`, by counts `[groups, levels]` of noise `sigma`.
 
-
-def _quantile(
-    counts: Floats, sigma: float, p: float, column: ColumnDomain, rows: Rows, group: str | None
-) -> Figure:
-    """With F_k the rows of the first k places, F_k - p d is a sum of counts times 1 - p or -p."""
+    With F_k the rows of the first k places, F_k - p d is a sum of counts times 1 - p or -p.
+    """
     place, low, high = of_cells.ordered_levels(*of_cells.value_bounds(column))
     known = place < len(low)  # all levels but the missing one
-    total = float(counts[known].sum())
-    about, variance = total / (1 - rows.holdout), float(known.sum()) * sigma**2
-    if not of_cells.certain(total, variance):
-        return of_cells.too_few(group, about, variance, rows)
-    up_to = place[known] <= np.arange(len(low))[:, None]
-    weights = up_to - p
-    at, noise = weights @ counts[known], (weights**2).sum(axis=1) * sigma**2
-    sampling = rows.per_unit * p * (1 - p) * total
+    weights = (place[known] <= np.arange(len(low))[:, None]) - p
+    noise, variance = (weights**2).sum(axis=1) * sigma**2, float(known.sum()) * sigma**2
 
-    def cuts(extra: float) -> Cuts:
-        sd = np.sqrt(noise + extra)
-        return Cuts(-p * total, at, sd, at, sd)
+    def found(levels: Floats, group: str | None) -> Figure:
+        total = float(levels.sum())
+        about = total / (1 - rows.holdout)
+        if not of_cells.certain(total, variance):
+            return of_cells.too_few(group, about, variance, rows)
+        at, sampling = weights @ levels, rows.per_unit * p * (1 - p) * total
 
-    return of_cells.quantile_figure(group, about, cuts, sampling, low, high)
+        def cuts(extra: float) -> Cuts:
+            sd = np.sqrt(noise + extra)
+            return Cuts(-p * total, at, sd, at, sd)
+
+        return of_cells.quantile_figure(group, about, cuts, sampling, low, high)
+
+    return tuple(found(levels[known], group) for levels, group in zip(counts, groups, strict=True))
