@@ -18,11 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-)
+from sklearn import ensemble
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -69,13 +65,17 @@ CLASSIFIERS: Mapping[str, Learner] = {
     ),
     "boosted_trees": Learner(
         lambda seed, mask: make_pipeline(
-            HistGradientBoostingClassifier(**TREES, categorical_features=mask, random_state=seed)
+            ensemble.HistGradientBoostingClassifier(
+                **TREES, categorical_features=mask, random_state=seed
+            )
         ),
         "narrow",
     ),
     "random_forest": Learner(
         lambda seed, mask: make_pipeline(
-            RandomForestClassifier(100, min_samples_leaf=3, max_samples=0.5, random_state=seed)
+            ensemble.RandomForestClassifier(
+                100, min_samples_leaf=3, max_samples=0.5, random_state=seed
+            )
         ),
         "narrow",
     ),
@@ -95,7 +95,9 @@ REGRESSORS: Mapping[str, Learner] = {
     "ridge": Learner(lambda seed, mask: _linear(Ridge(alpha=1.0)), "wide"),
     "boosted_trees": Learner(
         lambda seed, mask: make_pipeline(
-            HistGradientBoostingRegressor(**TREES, categorical_features=mask, random_state=seed)
+            ensemble.HistGradientBoostingRegressor(
+                **TREES, categorical_features=mask, random_state=seed
+            )
         ),
         "narrow",
     ),

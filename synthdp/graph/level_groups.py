@@ -20,12 +20,8 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups, Starts
-from synthdp.graph.margins import (
-    Probabilities,
-    body_of,
-    margin_probabilities,
-    one_way_probabilities,
-)
+from synthdp.graph import margins as smoothing
+from synthdp.graph.margins import Probabilities, body_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 
@@ -121,7 +117,7 @@ class LevelLaw:
     @cached_property
     def margins(self) -> list[Probabilities]:
         """Probabilities of the levels of each column; every column must have a table."""
-        return one_way_probabilities(self.tables, self.groups.domain.columns)
+        return smoothing.one_way_probabilities(self.tables, self.groups.domain.columns)
 
     @cached_property
     def coarse_margins(self) -> list[Probabilities]:
@@ -172,7 +168,7 @@ def groups_by_noise(domain: Domain, margins: Sequence[NoisyTable], sigma: float)
         (name,) = table.columns
         rows = max(1.0, float(table.counts.sum()))
         column = domain[name]
-        margin = margin_probabilities(column, table.counts / rows, table.sigma / rows)
+        margin = smoothing.margin_probabilities(column, table.counts / rows, table.sigma / rows)
         found = starts_of(column, margin, groups=how_many(rows, sigma))
         if len(found) < column.levels:
             starts[name] = found

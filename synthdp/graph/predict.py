@@ -40,20 +40,13 @@ import numpy as np
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
+from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.measuring import measure_round
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import equal_groups, groups_of, on_groups
-from synthdp.graph.margins import (
-    Floats,
-    Probabilities,
-    body_of,
-    distances,
-    one_way_probabilities,
-    pooled,
-    shrunk,
-)
+from synthdp.graph.margins import Floats, Probabilities, body_of, distances, pooled, shrunk
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -121,7 +114,7 @@ def predict(
     """
     groups = LevelGroups(domain, {})
     if releaser.plan.train is None:
-        groups = equal_groups(domain, one_way_probabilities(known.value, domain.columns))
+        groups = equal_groups(domain, smoothing.one_way_probabilities(known.value, domain.columns))
     pairs = possible_pairs(groups.coarse, targets)
     everything = known
     if pairs:
@@ -346,7 +339,7 @@ def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
     """All `tables` together, each margin from every table that contains it, then smoothed."""
     rows = max(1.0, float(pooled(tables, ()).counts))
     groups = groups_of(tables, domain)
-    one_way = one_way_probabilities(tables, domain.columns)
+    one_way = smoothing.one_way_probabilities(tables, domain.columns)
     margins = {c.name: groups.sums(c.name, p) for c, p in zip(domain.columns, one_way, strict=True)}
     axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}

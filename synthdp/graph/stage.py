@@ -15,19 +15,14 @@ import networkx as nx
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
+from synthdp.graph import validation
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.implications import required_tables, tables_of
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.predict import pair_tables, predict, prediction_rounds
-from synthdp.graph.validation import (
-    VALIDATION_SHARES,
-    ValidationReport,
-    doubtful,
-    rejudge,
-    validate,
-)
+from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
@@ -70,7 +65,10 @@ def rounds(
         SynthdpError: more pairs are open than may be measured, or screened by counts alone.
     """
     if settings.mode == "validate":
-        return {name: adaptive_round(domain, part) for name, part in VALIDATION_SHARES.items()}
+        return {
+            name: adaptive_round(domain, part)
+            for name, part in validation.VALIDATION_SHARES.items()
+        }
     if settings.mode == "learn":
         spends = algorithm_named(settings.algorithm).spends(settings, domain, rows)
         if counts_only and SCREEN in spends:
@@ -175,13 +173,13 @@ def validated(
             hint="use fewer levels per column, or mode given",
         )
     first = measure_round(releaser, "validate", tables).map(
-        lambda found: validate(given, found, domain=domain, level=level)
+        lambda found: validation.validate(given, found, domain=domain, level=level)
     )
-    claims = doubtful(first.value)
+    claims = validation.doubtful(first.value)
     if not claims:
         return first
     return first.zip(measure_round(releaser, "confirm", tables_of(claims, domain))).map(
-        lambda both: rejudge(both[0], claims, both[1])
+        lambda both: validation.rejudge(both[0], claims, both[1])
     )
 
 

@@ -116,21 +116,10 @@ class EffectQuery:
 
 # --- the g-formula ---
 #
-# From noisy counts: means of Y under two levels of T, standardised to all rows. Let N(t, y, z) be
-# the true counts, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum of Y over them,
-# and W(z) all rows of the stratum z. The estimand is
-#
-#     psi(t) = sum_z W(z) / W  A(t, z) / D(t, z)        [Robins, Mathematical Modelling 7, 1986]
-#
-# It is smooth in the counts. Its gradient, cell by cell, is the influence of one row divided by W,
-#
-#     c(t', y, z) = 1[t' = t] W(z) / W (y - m(t, z)) / D(t, z) + (m(t, z) - psi(t)) / W,   m = A /
-#     D,
-#
-# so that its variance is that of the functional c'N: of the noise by least squares, of the
-# sampling the sum of N c^2. Noise in D and A biases A / D by (m V_DD - V_AD) / D^2 to second
-# order, and its covariance with W by (V_WA - m V_WD) / (D W); both are known, and are taken off
-# [derived in docs/inference.md].
+# Means of Y under two levels of T, standardised to all rows: psi(t) = sum_z W(z) / W m(t, z), with
+# m = A / D, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum of Y over them, and W(z)
+# all rows of the stratum z [Robins, Mathematical Modelling 7, 1986]. Its gradient by the counts,
+# its variance and the bias that noise gives it are derived in docs/inference.md.
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,10 @@
 """Weighted least squares over all margins: unbiased, linear, and of known noise.
 
-Let N be the true counts of the cells of a question's columns. A margin over the axes S is
-y_S = A_S N + noise, where A_S sums over the other axes. The normal equations of weights w_S,
-
-    M N = sum_S w_S A_S' y_S,   M = sum_S w_S A_S' A_S,
-
-are solved in closed form. Let P_T be the projection of tables on the interaction of the axes T:
-mean over the other axes, deviation from the mean along those of T. A_S' A_S is the product of the
-sizes of the axes outside S on P_T where T is part of S, and 0 elsewhere, so that
-
-    M = sum_T lambda_T P_T,   lambda_T = sum over S that contain T of w_S prod_{i not in S} L_i.
-
-A functional c'N is determined by the margins if and only if P_T c = 0 wherever lambda_T = 0
+Margins y_S = A_S N + noise over axes S of the true counts N, A_S summing over the other axes, have
+normal equations M N = sum_S w_S A_S' y_S that are solved in closed form: M = sum_T lambda_T P_T,
+with P_T the projection on the interaction of the axes T (mean over the other axes, deviation from
+the mean along those of T), and lambda_T the sum, over S that contain T, of w_S times the sizes of
+the axes outside S. A functional c'N is determined if and only if P_T c = 0 wherever lambda_T = 0
 [derived in docs/inference.md]. Nothing is clipped or smoothed: that would bias, and an interval
 could not say by how much.
 """

@@ -23,19 +23,10 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms import sums as noisy
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism, PlannedMechanism
-from synthdp.privacy.mechanisms.sums import (
-    NUMBER,
-    Arm,
-    Bounded,
-    Part,
-    Product,
-    ProductSums,
-    StratumSums,
-    SumMechanism,
-    Sums,
-)
+from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, StratumSums, Sums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import Expression
@@ -106,10 +97,10 @@ def check_estimands(plan: ReleasePlan, spec: ReleaseSpec) -> None:
 
 def sums_of(
     spec: ReleaseSpec, domain: Domain, estimand: Estimand, *, noise: float = 1.0
-) -> SumMechanism:
+) -> noisy.SumMechanism:
     """The sums of an estimand that adds up; `noise` is in multiples of what one row can move."""
     mechanism = ESTIMAND_SUMS[estimand.kind].mechanism(spec, domain, estimand, noise)
-    assert isinstance(mechanism, SumMechanism)
+    assert isinstance(mechanism, noisy.SumMechanism)
     return mechanism
 
 
@@ -118,7 +109,7 @@ def tables_and_sums(
 ) -> tuple[dict[str, NoisyMarginals], dict[str, Mechanism[Sums]]]:
     """The planned tables and the planned sums, by estimand."""
     tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
-    return tables, {n: m for n, m in planned.items() if isinstance(m, SumMechanism)}
+    return tables, {n: m for n, m in planned.items() if isinstance(m, noisy.SumMechanism)}
 
 
 class EstimandSums(ABC, Generic[_E]):
@@ -229,14 +220,18 @@ class RegressionSums(EstimandSums[RegressionEstimand]):
 
     def mechanism(
         self, spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand, noise: float
-    ) -> ProductSums:
+    ) -> noisy.ProductSums:
         arm = Arm()
         if estimand.where is not None:
             arm = Arm(((_parsed(spec, estimand.where), True),))
         return design_of(spec, domain, estimand).mechanism(domain, arm, noise)
 
     def check(
-        self, name: str, spec: ReleaseSpec, estimand: RegressionEstimand, mechanism: ProductSums
+        self,
+        name: str,
+        spec: ReleaseSpec,
+        estimand: RegressionEstimand,
+        mechanism: noisy.ProductSums,
     ) -> None:
         """Refuse terms whose moment matrix would be too weak for this noise.
 
@@ -357,8 +352,8 @@ class Design:
         """The symmetric matrix of the sums of all products `[k + 1, k + 1]`, the outcome last."""
         return np.where(self.places < 0, 0.0, sums[self.places])
 
-    def mechanism(self, domain: Domain, arm: Arm, noise: float) -> ProductSums:
-        return ProductSums(domain, arm, (*self.numbers, self.outcome), self.products, noise)
+    def mechanism(self, domain: Domain, arm: Arm, noise: float) -> noisy.ProductSums:
+        return noisy.ProductSums(domain, arm, (*self.numbers, self.outcome), self.products, noise)
 
 
 def multiplied(a: Product, b: Product) -> Product | None:
@@ -394,7 +389,7 @@ def design_of(spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand) -
     return Design(tuple(functions.values()), tuple(functions), outcome, tuple(numbers), two_valued)
 
 
-def _functions(domain: Domain, name: str) -> Iterator[tuple[Part, str]]:
+def _functions(domain: Domain, name: str) -> Iterator[tuple[noisy.Part, str]]:
     column = domain[name]
     if column.ranged:
         yield (name, NUMBER), name

@@ -19,23 +19,8 @@ import pandas as pd
 import yaml
 
 from synthdp.data.domain import Domain
-from synthdp.evaluate.functional.levels import (
-    CUT,
-    LevelsClaim,
-    Mask,
-    OrderClaim,
-    Values,
-    calendar_claims,
-    cut_claims,
-    few_values,
-    known_in,
-    level_claims,
-    order_claims,
-    parts_of,
-    starts_of,
-    values_of,
-    varies,
-)
+from synthdp.evaluate.functional import levels as relations
+from synthdp.evaluate.functional.levels import LevelsClaim, Mask, OrderClaim, Values, known_in
 from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
@@ -119,7 +104,7 @@ def suggest(
     def read(frame: pd.DataFrame) -> Values:
         if len(frame) > limits.rows:
             frame = frame.iloc[np.sort(rng.choice(len(frame), limits.rows, replace=False))]
-        return values_of(looked, frame)
+        return relations.values_of(looked, frame)
 
     values, drawn = read(real), read(synthetic)
     with np.errstate(all="ignore"):
@@ -139,17 +124,21 @@ class _Screen:
 
     def suggestions(self) -> list[Suggestion]:
         """All kinds; what is declared already is left out."""
-        usable = (n for n, v in self.real.items() if varies(v) and np.nanmax(np.abs(v)) <= LARGEST)
+        usable = (
+            n
+            for n, v in self.real.items()
+            if relations.varies(v) and np.nanmax(np.abs(v)) <= LARGEST
+        )
         columns = {n: self.spec.columns[n] for n in usable}
         ranged = {n: c for n, c in columns.items() if c.ranged}
-        few = {n: c for n, c in columns.items() if few_values(n, c, self.real)}
+        few = {n: c for n, c in columns.items() if relations.few_values(n, c, self.real)}
         parsed = (parse(text, self.spec.columns)[0] for text in self.spec.constraints)
         declared = [frozenset(e.columns) for e in parsed if e is not None]
-        orders = order_claims(ranged, self.real, related=declared)
-        levels = level_claims(few, self.real, related=declared)
-        levels += cut_claims(list(ranged), few, self.real, related=declared)
+        orders = relations.order_claims(ranged, self.real, related=declared)
+        levels = relations.level_claims(few, self.real, related=declared)
+        levels += relations.cut_claims(list(ranged), few, self.real, related=declared)
         dates = [n for n, c in ranged.items() if c.operand == "date"][: self.limits.dates]
-        calendar = calendar_claims(dates, few, self.real)
+        calendar = relations.calendar_claims(dates, few, self.real)
         levels += [claim for claim in calendar if frozenset(claim.columns) not in declared]
         kinds: tuple[Iterable[Suggestion], ...] = (self._ordered(orders), self._levels(levels))
         return [found for kind in kinds for found in islice(kind, self.limits.shown)]
@@ -166,10 +155,10 @@ class _Screen:
     def _levels(self, claims: Sequence[LevelsClaim]) -> Iterator[Suggestion]:
         for claim in claims[: self.limits.checked]:
             x, y = (self.drawn[n] for n in claim.columns)
-            if claim.part == CUT:
-                x = starts_of(x, claim.pairs)
+            if claim.part == relations.CUT:
+                x = relations.starts_of(x, claim.pairs)
             elif claim.part:
-                x = parts_of(x, claim.part)
+                x = relations.parts_of(x, claim.part)
             goes_with = np.array([claim.pairs.get(v, np.nan) for v in x.tolist()])
             there = ~np.isnan(x) & ~np.isnan(y)
             broken = _share(~np.isnan(goes_with) & (goes_with != y), there)

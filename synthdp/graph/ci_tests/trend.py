@@ -49,16 +49,8 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.graph.ci_tests.chi_square import (
-    Answer,
-    Floats,
-    Mixture,
-    Query,
-    kron,
-    normal,
-    with_eigenvalues,
-)
-from synthdp.graph.ci_tests.chi_square import answers as answers_of
+from synthdp.graph.ci_tests import chi_square
+from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, Query, kron, normal
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.margins import pooled
 from synthdp.graph.tables import UNDECIDED, NoisyTables, batches, place
@@ -187,7 +179,7 @@ class ScoreSums:
             for side, to in ((x, to_x), (y, to_y))
         ]
         own_x, own_y = (
-            with_eigenvalues(
+            chi_square.with_eigenvalues(
                 (matrices + np.swapaxes(matrices, 1, 2)) / 2,
                 lambda values: np.maximum(values, SETTINGS.min_variance / 10),
             )
@@ -310,7 +302,7 @@ class OrderedTests:
                 by_shape.setdefault(shape, []).append((i, [x, y, *z]))
         for batch in batches(by_shape, SETTINGS.batch):
             mixture = self._sums.mixture_of(np.array([columns for _, columns in batch]).T)
-            place(found, batch, answers_of(mixture, level=level, margin=margin))
+            place(found, batch, chi_square.answers(mixture, level=level, margin=margin))
         return found
 
 

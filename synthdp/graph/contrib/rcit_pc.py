@@ -30,26 +30,11 @@ from scipy.stats import chi2, norm
 from synthdp.data.basis import Basis, Scale, rank_scale
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import (
-    POWER,
-    Answer,
-    Floats,
-    Query,
-    listed,
-    shift,
-    with_eigenvalues,
-)
+from synthdp.graph.ci_tests import chi_square
+from synthdp.graph.ci_tests.chi_square import Answer, Floats, Query, with_eigenvalues
 from synthdp.graph.contrib.anm_direction import ORIENT, orient, turn
+from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.discovery.orient import surest_colliders, tested_triples
-from synthdp.graph.discovery.skeleton import (
-    Algorithm,
-    Releaser,
-    Skeleton,
-    Test,
-    pc_skeleton,
-    reading,
-    subsets_of_either,
-)
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider, Pdag, oriented
 from synthdp.privacy.mechanisms.anm import OrientationBudget
@@ -109,7 +94,7 @@ def rcit_pc(
     def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
         return tests.answer(queries, level=level, margin=SETTINGS.margin)
 
-    skeleton = pc_skeleton(test, knowledge, max_order=SETTINGS.max_order, separates=explains)
+    skeleton = pc.pc_skeleton(test, knowledge, max_order=SETTINGS.max_order, separates=explains)
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     graph = oriented(
         knowledge,
@@ -117,7 +102,7 @@ def rcit_pc(
         lambda graph: _colliders(graph, skeleton, tests, level),
         shielded=knowledge.untested,
     )
-    return reading(
+    return pc.reading(
         graph,
         knowledge,
         unclear=skeleton.unclear(knowledge),
@@ -126,7 +111,7 @@ def rcit_pc(
     )
 
 
-def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
+def explains(answer: Answer, evidence: Sequence[pc.Test]) -> bool:
     """Whether an answer separates its pair.
 
     It must be not dependent, and either half of the marginal effect is gone or the test was sharp
@@ -142,7 +127,9 @@ def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
     )
 
 
-def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float) -> list[Collider]:
+def _colliders(
+    graph: Pdag, skeleton: pc.Skeleton, tests: MomentTests, level: float
+) -> list[Collider]:
     """V-structures with enough evidence, the most certain first: tests cost nothing more."""
     triples = tested_triples(graph, skeleton.evidence)
     found = set[Query]()
@@ -150,7 +137,7 @@ def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float
         first, second = (graph.around(end) - {a, c} for end in (a, c))
         names = graph.ordered(first | second)
         for order in range(SETTINGS.collider_order + 1):
-            found |= {(a, c, given) for given in subsets_of_either(names, first, second, order)}
+            found |= {(a, c, given) for given in pc.subsets_of_either(names, first, second, order)}
     queries = sorted(found)
     answers = tests.answer(queries, level=level, margin=SETTINGS.margin)
     tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
@@ -198,7 +185,7 @@ def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, Mechan
 
 
 def _search(
-    releaser: Releaser, settings: Graph, domain: Domain
+    releaser: pc.Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs:
@@ -215,7 +202,7 @@ def _search(
     )
 
 
-def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
+def _measured(releaser: pc.Releaser, domain: Domain) -> Released[NoisyMoments]:
     """The moment matrix, of ranks where there are one-way tables to rank by."""
     planned = needed(releaser.plan.in_graph(MOMENTS, MomentMatrix), graph_purpose(MOMENTS))
     margins = releaser.plan.in_graph(MARGINS, NoisyMarginals)
@@ -229,7 +216,7 @@ def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
     return tables.zip(moments).map(lambda both: both[1])
 
 
-RCIT_PC = Algorithm(_spends, _search)
+RCIT_PC = pc.Algorithm(_spends, _search)
 
 
 # Conditional independence of numeric columns from one noisy moment matrix.
@@ -396,9 +383,11 @@ def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -
     second = (lam**2).sum(1)
     effect = np.sqrt(np.maximum(statistic - first, 0.0) / gain)
     # Non-centrality as in chi-square tests, but no variance exceeds the largest weight.
-    upper = np.sqrt(shift(statistic - first, second, top, norm.isf(level)) / gain)
-    detectable = np.sqrt(shift(critical - first, second, top, norm.isf(1 - POWER)) / gain)
-    return listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
+    upper = np.sqrt(chi_square.shift(statistic - first, second, top, norm.isf(level)) / gain)
+    detectable = np.sqrt(
+        chi_square.shift(critical - first, second, top, norm.isf(1 - chi_square.POWER)) / gain
+    )
+    return chi_square.listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
 
 
 def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tuple[Floats, Floats]:

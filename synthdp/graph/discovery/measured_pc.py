@@ -38,15 +38,8 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Answer, Query, Verdict
 from synthdp.graph.ci_tests.trend import OrderedTests, Shared, has_order
+from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.discovery.orient import second_opinion, surest_colliders, tested_triples
-from synthdp.graph.discovery.skeleton import (
-    Evidence,
-    Skeleton,
-    Test,
-    pc_skeleton,
-    reading,
-    subsets_of_either,
-)
 from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider, Pdag, oriented
@@ -182,7 +175,7 @@ def measured_pc(
     """
     plan.refuse_too_many(domain, knowledge)
     search = _Search(measure, plan, domain, knowledge, shared)
-    skeleton = pc_skeleton(
+    skeleton = pc.pc_skeleton(
         search.test,
         knowledge,
         pairs=pairs,
@@ -199,7 +192,7 @@ def measured_pc(
 
     silent = (pair for pair in knowledge.undecided_pairs if pair not in skeleton.evidence)
     graph = oriented(knowledge, links, colliders, shielded=(*knowledge.untested, *silent))
-    read = reading(
+    read = pc.reading(
         search.turned(graph),
         knowledge,
         unclear=skeleton.unclear(knowledge),
@@ -210,7 +203,7 @@ def measured_pc(
     return with_marks(read, skeleton, knowledge, sure, cache(search.verdict)) if unseen else read
 
 
-def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -> bool:
+def separates(answer: Answer, evidence: Sequence[pc.Test], *, level: float = 1.0) -> bool:
     """Whether an answer removes its pair.
 
     It must be not dependent, and sharp enough to have seen the pair's marginal effect. Where hardly
@@ -300,7 +293,7 @@ class _Search:
         return tuple(sorted(names, key=self.domain.index))
 
     def candidate_sets(
-        self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: Evidence
+        self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: pc.Evidence
     ) -> Iterator[tuple[str, ...]]:
         """Conditioning sets worth a test, best first: subsets of one end's neighbours, as in PC.
 
@@ -319,13 +312,13 @@ class _Search:
                 strength[z] = min(found[0][1].effect if found else math.inf for found in tests)
             strongest = sorted(candidates, key=lambda z: -strength[z])
             candidates = tuple(strongest[: self.effort.candidates[order]])
-        for given in subsets_of_either(candidates, adjacency[a], adjacency[b], order):
+        for given in pc.subsets_of_either(candidates, adjacency[a], adjacency[b], order):
             yield self._sorted(given)
 
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
 
-    def probability(self, evidence: Evidence, pair: Pair) -> float | None:
+    def probability(self, evidence: pc.Evidence, pair: Pair) -> float | None:
         """The probability of a link; unknown where the whole table was measured at once."""
         tests = evidence.get(self._pair(*pair))
         if self.joint or not tests:
@@ -337,7 +330,7 @@ class _Search:
         idle = self.joint or self.effort.level < 1 or any(map(has_order, self.domain.columns))
         return graph if idle else second_opinion(graph, self.tables, self.domain, self.knowledge)
 
-    def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
+    def colliders(self, graph: Pdag, skeleton: pc.Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
         triples = tested_triples(graph, skeleton.evidence)
         queries = {q for a, b, c in triples for q in self._collider_queries(graph, (a, c), b)}
@@ -359,7 +352,7 @@ class _Search:
         first, second = (graph.around(end) for end in pair)
         names = self._sorted((first | second) - set(pair))
         for order in range(self.order + 1):
-            for given in subsets_of_either(names, first, second, order):
+            for given in pc.subsets_of_either(names, first, second, order):
                 yield (*pair, given)
 
     def _veto_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
@@ -406,7 +399,7 @@ class Effort:
         )
 
 
-def link_probability(tests: Sequence[Test], *, ordered: bool) -> float | None:
+def link_probability(tests: Sequence[pc.Test], *, ordered: bool) -> float | None:
     """The probability that a pair with these tests, which found it linked, is linked; None where
     that is not known well.
 

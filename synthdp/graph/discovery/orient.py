@@ -56,19 +56,11 @@ import numpy.typing as npt
 from scipy.stats import gamma
 
 from synthdp.data.domain import Domain
+from synthdp.graph import meek as rules
 from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.discovery.skeleton import Evidence
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import (
-    Collider,
-    Pdag,
-    colliders,
-    extend,
-    meek,
-    orient_colliders,
-    orient_known,
-    unshielded,
-)
+from synthdp.graph.meek import Collider, Pdag
 from synthdp.graph.tables import NoisyTables
 
 Floats = npt.NDArray[np.float64]
@@ -264,16 +256,16 @@ def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: 
     arrows = [(a, b) if rank[a] < rank[b] else (b, a) for a, b in links]
     dag = Pdag(graph.nodes, directed=arrows, shielded=graph.shielded)
     opinion = Pdag(graph.nodes, undirected=links, shielded=graph.shielded)
-    orient_known(opinion, knowledge)
-    orient_colliders(opinion, colliders(dag), knowledge)
-    meek(opinion, knowledge)
+    rules.orient_known(opinion, knowledge)
+    rules.orient_colliders(opinion, rules.colliders(dag), knowledge)
+    rules.meek(opinion, knowledge)
     return opinion
 
 
 def _order(graph: Pdag, nodes: Sequence[str]) -> list[int]:
     """Positions of columns, causes first; ties and undirected links by the order of `nodes`."""
     links = {"directed": graph.directed(), "undirected": graph.undirected()}
-    dag = extend(Pdag(nodes, **links, shielded=graph.shielded))
+    dag = rules.extend(Pdag(nodes, **links, shielded=graph.shielded))
     rank = {name: i for i, name in enumerate(graph.nodes)}
     order: list[str] = []
     while len(order) < len(nodes):
@@ -288,7 +280,7 @@ Tests = Mapping[tuple[str, ...], Answer]
 
 def tested_triples(graph: Pdag, evidence: Evidence) -> list[Collider]:
     """Unshielded triples whose ends were tested; the ends are in node order."""
-    return [(a, b, c) for a, b, c in unshielded(graph) if evidence.get((a, c))]
+    return [(a, b, c) for a, b, c in rules.unshielded(graph) if evidence.get((a, c))]
 
 
 def surest_colliders(
