@@ -105,39 +105,18 @@ def claimed(
 
 
 def required_tables(
-    graph: CausalGraph,
-    domain: Domain,
-    *,
-    max_cells: int = SETTINGS.max_cells,
-    max_tables: int = SETTINGS.max_tables,
+    claims: Iterable[Implication], domain: Domain, *, max_tables: int = SETTINGS.max_tables
 ) -> tuple[tuple[str, ...], ...]:
     """Tables that test the claims, at most `max_tables`; columns in the domain's order.
 
     A claim that needs more is left out. The tables are public: they are computed from the graph and
     the domain before any row is read.
     """
-    claims = implications(graph, domain, max_cells=max_cells)
-    return tables_within(claims, domain, max_tables=max_tables)
-
-
-def tables_within(
-    claims: Iterable[Implication], domain: Domain, *, max_tables: int = SETTINGS.max_tables
-) -> tuple[tuple[str, ...], ...]:
-    """As `required_tables`, of claims that are listed already."""
     kept: dict[frozenset[str], None] = {}
     for claim in claims:
         more = kept | dict.fromkeys(claim.tables)
         kept = more if len(more) <= max_tables else kept
-    return _in_order(kept, domain)
-
-
-def tables_of(claims: Iterable[Implication], domain: Domain) -> tuple[tuple[str, ...], ...]:
-    """Tables that the tests of `claims` need; columns in the domain's order."""
-    return _in_order(dict.fromkeys(t for claim in claims for t in claim.tables), domain)
-
-
-def _in_order(tables: Iterable[frozenset[str]], domain: Domain) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(n for n in domain.names if n in columns) for columns in tables)
+    return tuple(tuple(n for n in domain.names if n in columns) for columns in kept)
 
 
 def _fits(claim: Implication, domain: Domain, max_cells: int) -> bool:

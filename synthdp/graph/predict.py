@@ -48,9 +48,8 @@ from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import equal_groups, groups_of, on_groups
 from synthdp.graph.margins import Floats, Probabilities, body_of, distances, pooled, shrunk
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
-from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
-from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
+from synthdp.privacy.plan import graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
@@ -93,11 +92,6 @@ class PredictSettings:
 
 
 SETTINGS = PredictSettings()
-
-
-def prediction_rounds(domain: Domain) -> Mapping[str, MechanismFactory]:
-    """What mode predict may release, and how each part is planned."""
-    return {name: adaptive_round(domain, part) for name, part in PREDICTION_SHARES.items()}
 
 
 def predict(

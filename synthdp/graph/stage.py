@@ -19,9 +19,9 @@ from synthdp.graph import validation
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import SCREEN, measure_round
-from synthdp.graph.implications import required_tables, tables_of
+from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.predict import pair_tables, predict, prediction_rounds
+from synthdp.graph.predict import PREDICTION_SHARES, pair_tables, predict
 from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -64,11 +64,6 @@ def rounds(
     Raises:
         SynthdpError: more pairs are open than may be measured, or screened by counts alone.
     """
-    if settings.mode == "validate":
-        return {
-            name: adaptive_round(domain, part)
-            for name, part in validation.VALIDATION_SHARES.items()
-        }
     if settings.mode == "learn":
         spends = algorithm_named(settings.algorithm).spends(settings, domain, rows)
         if counts_only and SCREEN in spends:
@@ -81,9 +76,9 @@ def rounds(
                 ),
             )
         return spends
-    if settings.mode == "predict":
-        return prediction_rounds(domain)
-    return {}
+    every = {"validate": validation.VALIDATION_SHARES, "predict": PREDICTION_SHARES}
+    shares = every.get(settings.mode, {})
+    return {name: adaptive_round(domain, part) for name, part in shares.items()}
 
 
 def find_graph(
@@ -166,7 +161,7 @@ def validated(
     Raises:
         SynthdpError: the graph leaves nothing that can be tested.
     """
-    tables = required_tables(given, domain)
+    tables = required_tables(implications(given, domain), domain)
     if not tables:
         raise SynthdpError(
             "graph.mode validate: no claim of the graph fits a table that can be measured",
@@ -178,7 +173,7 @@ def validated(
     claims = validation.doubtful(first.value)
     if not claims:
         return first
-    return first.zip(measure_round(releaser, "confirm", tables_of(claims, domain))).map(
+    return first.zip(measure_round(releaser, "confirm", required_tables(claims, domain))).map(
         lambda both: validation.rejudge(both[0], claims, both[1])
     )
 

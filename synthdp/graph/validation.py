@@ -90,10 +90,6 @@ class ValidationReport:
         refuted = (f for f in self.findings if f.status == "refuted")
         return tuple(sorted(refuted, key=lambda f: f.answer.p_value))
 
-    def arrow_status(self) -> dict[Pair, Status]:
-        """Status of each arrow that was tested."""
-        return {(f.claim.x, f.claim.y): f.status for f in self.findings if f.claim.kind == "arrow"}
-
     def apply(self, on_refuted: Literal["flag", "drop", "fail"]) -> CausalGraph:
         """The graph with the status of each tested arrow as provenance.
 
@@ -105,7 +101,8 @@ class ValidationReport:
         """
         if on_refuted == "fail" and self.refuted:
             raise GraphRefuted(self)
-        status: dict[Pair, Provenance] = dict(self.arrow_status().items())
+        tested = (f for f in self.findings if f.claim.kind == "arrow")
+        status: dict[Pair, Provenance] = {(f.claim.x, f.claim.y): f.status for f in tested}
         marked = [replace(e, provenance=status.get(e.pair, e.provenance)) for e in self.graph.edges]
         if on_refuted == "drop":
             marked = [e for e in marked if e.provenance != "refuted"]

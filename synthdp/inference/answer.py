@@ -25,7 +25,14 @@ from synthdp.inference.estimands import ESTIMAND_KINDS, bundle_estimands, paid_a
 from synthdp.inference.figures import CellRoles, Figure, Rows, Value
 from synthdp.inference.least_squares import SETTINGS, Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
-from synthdp.inference.words import about, answer_text, as_texts, outside_domain
+from synthdp.inference.words import (
+    TIERS,
+    about,
+    as_texts,
+    figure_lines,
+    figures_text,
+    outside_domain,
+)
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import Query, parse_query
@@ -83,7 +90,8 @@ class Answer:
         }
 
     def __str__(self) -> str:
-        return answer_text(self.query, self.tier, self.figures, self.about)
+        lines = figure_lines(self.query.statistic, self.figures, interval=self.tier != "C")
+        return figures_text(f"{self.query.text}   ({TIERS[self.tier]})", lines, self.about)
 
 
 def answer_bundle(bundle: Path, text: str) -> Answer:

@@ -151,11 +151,6 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + "".join(names[-1:])
 
 
-def answer_text(query: Query, tier: str, figures: Sequence[Figure], said: Sequence[str]) -> str:
-    lines = figure_lines(query.statistic, figures, interval=tier != "C")
-    return figures_text(f"{query.text}   ({TIERS[tier]})", lines, said)
-
-
 def figure_lines(
     statistic: str, figures: Sequence[Figure], *, interval: bool
 ) -> list[Sequence[str]]:

@@ -24,7 +24,7 @@ from synthdp.graph.ci_tests.chi_square import mixture_of, weakest_effects
 from synthdp.graph.ci_tests.trend import OrderedTests
 from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
-from synthdp.graph.implications import implications, tables_within
+from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import equal_groups, fine_columns, groups_by_noise
 from synthdp.graph.margins import (
@@ -321,7 +321,7 @@ def graph_tests(
         return None
     graph = CausalGraph.from_spec(spec.graph, domain.names)
     possible = implications(graph, domain)
-    tables = tables_within(possible, domain)
+    tables = required_tables(possible, domain)
     planned = plan.in_graph("validate", AdaptiveMarginals)
     if not tables or planned is None:
         return None

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import to_numbers
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.model import Column, Ranged
@@ -83,16 +83,17 @@ class LevelsClaim:
 
 def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
     """The columns of `domain` that `frame` holds, as expressions read them."""
-    return {c.name: _values(c, frame[c.name]) for c in domain.columns if c.name in frame}
-
-
-def _values(column: ColumnDomain, cells: pd.Series[object]) -> Floats:
-    if column.ranged:
-        unit = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
-        return to_numbers(column, cells) * unit
-    labels = pd.Index(column.labels[: column.missing_level], dtype=object)
-    places = labels.get_indexer(pd.Index(cells.astype(object)))
-    return np.where(places < 0, np.nan, places.astype(np.float64))
+    values = dict[str, Floats]()
+    for column in (c for c in domain.columns if c.name in frame):
+        cells = frame[column.name]
+        if column.ranged:
+            unit = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
+            values[column.name] = to_numbers(column, cells) * unit
+        else:
+            labels = pd.Index(column.labels[: column.missing_level], dtype=object)
+            places = labels.get_indexer(pd.Index(cells.astype(object)))
+            values[column.name] = np.where(places < 0, np.nan, places.astype(np.float64))
+    return values
 
 
 def known_in(values: Values, names: Sequence[str]) -> Mask:
