@@ -222,8 +222,7 @@ def average_effect(y: FloatArray, treated: Mask, x: FloatArray) -> Estimate:
 def _linear(x: FloatArray, y: FloatArray, at: FloatArray) -> FloatArray:
     """Least squares of least norm on one arm, predicted at the rows `at`, shape `[rows]`."""
     coefficients, *_ = np.linalg.lstsq(x, y, rcond=1e-8)
-    predicted: FloatArray = at @ coefficients
-    return predicted
+    return at @ coefficients
 
 
 def _propensity(x: FloatArray, treated: Mask) -> FloatArray:

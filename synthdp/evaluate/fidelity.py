@@ -535,5 +535,4 @@ def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:
 
 def _inverse(totals: FloatArray) -> FloatArray:
     """1 / total, and 0 where a total is 0."""
-    inverse: FloatArray = np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
-    return inverse
+    return np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)

@@ -402,8 +402,7 @@ class CellRoles:
     @property
     def cut(self) -> Mask:
         """The cells with more than one role."""
-        several: Mask = self.out.astype(int) + self.zero + self.one > 1
-        return several
+        return self.out.astype(int) + self.zero + self.one > 1
 
     def cut_levels(self) -> list[tuple[ColumnDomain, list[str]]]:
         """For each range, the labels of its levels that alone make the difference."""

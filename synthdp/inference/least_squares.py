@@ -349,8 +349,7 @@ class Blocks:
             g.reshape([-1 if i == axis else 1 for i in every]) for axis, g in self.groups.items()
         )
         sizes = [*self.sizes.values()]
-        found: Labels = np.ravel_multi_index(tuple(np.broadcast_arrays(*wide)), sizes)
-        return found
+        return np.ravel_multi_index(tuple(np.broadcast_arrays(*wide)), sizes)
 
     def sums(self, margin: Floats) -> Floats:
         """Sums `[blocks]` of a margin over these axes, one axis per column."""
@@ -527,11 +526,7 @@ class Posterior:
 
     @cached_property
     def blocks(self) -> dict[Axes, Blocks]:
-        """The levels that are told apart, by set of axes.
-
-        Raises:
-            OutputError: neither the number of rows nor any level is seen above the noise.
-        """
+        """The levels told apart, by set of axes; refused where none is seen above the noise."""
         variance = min(float(m.variances.sum()) for m in self.known.margins.values())
         known = self.rows >= SETTINGS.clear * math.sqrt(variance + max(self.rows, 0.0))
         found = dict[Axes, Blocks]()
@@ -552,11 +547,7 @@ class Posterior:
 
     @cached_property
     def law(self) -> Floats:
-        """The law of maximum entropy of the estimates, `[*cells]`.
-
-        Raises:
-            OutputError: no law has them.
-        """
+        """The law of maximum entropy of the estimates, `[*cells]`; refused if there is none."""
         start = np.ones(self.known.shape)
         levels = [np.arange(size) for size in start.shape]
         every = [{i: levels[i] for i in sorted(axes)} for axes in self.sets]

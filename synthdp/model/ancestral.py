@@ -250,8 +250,7 @@ def _probabilities(
 def _log_likelihood(sampler: ColumnSampler, codes: Levels, z: Floats) -> Floats:
     """Log probabilities of a column's levels in `codes` at each point of z, `[points, rows]`."""
     logs = _log_probabilities(sampler, codes, z)
-    chosen: Floats = np.take_along_axis(logs, codes[None, None, sampler.column], 1)[:, 0]
-    return chosen
+    return np.take_along_axis(logs, codes[None, None, sampler.column], 1)[:, 0]
 
 
 def _log_probabilities(sampler: ColumnSampler, codes: Levels, z: Floats) -> Floats:

@@ -85,11 +85,7 @@ def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFac
 
 
 def check_estimands(plan: ReleasePlan, spec: ReleaseSpec) -> None:
-    """Refuse estimands that noise would drown, before anything is spent.
-
-    Raises:
-        BudgetError: the kind's own check refuses one.
-    """
+    """Refuse estimands that noise would drown, before anything is spent (`BudgetError`)."""
     for name, mechanism in plan.estimands.items():
         estimand = spec.estimands[int(name) - 1]
         ESTIMAND_SUMS[estimand.kind].check(name, spec, estimand, mechanism)
@@ -122,11 +118,7 @@ class EstimandSums(ABC, Generic[_E]):
         """What measures it, at a noise in multiples of what one row can move."""
 
     def check(self, name: str, spec: ReleaseSpec, estimand: _E, mechanism: Any) -> None:
-        """Refuse a planned mechanism whose noise would drown it.
-
-        Raises:
-            BudgetError: it would.
-        """
+        """Refuse a planned mechanism whose noise would drown it (`BudgetError`)."""
         return
 
 

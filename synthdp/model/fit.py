@@ -347,11 +347,7 @@ def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[in
 
 
 def check_device(spec: ReleaseSpec) -> None:
-    """Check that the spec's device exists.
-
-    Raises:
-        OutputError: it does not.
-    """
+    """Refuse a device that this machine does not have."""
     if spec.compute.device == "cuda" and not torch.cuda.is_available():
         raise OutputError(
             "compute.device is cuda, and this machine has no CUDA device",
@@ -360,11 +356,7 @@ def check_device(spec: ReleaseSpec) -> None:
 
 
 def check_alone() -> None:
-    """Check that one process trains the release: each of several would pay for itself.
-
-    Raises:
-        OutputError: torchrun started this process together with others.
-    """
+    """Refuse to train beside others that torchrun started: each would pay for itself."""
     if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         raise OutputError(
             f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by"

@@ -209,8 +209,7 @@ def blended(
     variance = max(0.0, beyond) / total * model + np.minimum(doubt[0] * model, doubt[1]) ** 2
     mixed = np.maximum(model + (noisy - model) * variance / (variance + sigma**2), 0)
     mixed = mixed * total / mixed.sum() if mixed.any() else model
-    out: Weights = mixed if first < second else mixed.T
-    return out
+    return mixed if first < second else mixed.T
 
 
 def with_margins(table: Weights, model: Weights) -> Weights:

@@ -31,16 +31,13 @@ COARSER_FIRST = ("quarter", "month", "weekday", "hour", "day of the month", "yea
 class Evidence:
     """What a claim has to rest on.
 
-    Attributes:
-        rows: fewest rows with all values.
-        others: fewest of them in which a column is not at its commonest value.
-        odds: a claim is shown where chance alone would give it a probability of about e^-odds.
-        first_rows: rows that are looked at first.
-        values: most values of a column of whole numbers that is looked at as if it had categories.
-        years: most years of a constraint by the year of a date.
-        turned: least share of pairs of values of different rows in which an order is turned.
-        shuffled: most rows from which that share is computed.
-        alike: least overlap of declared ranges, as a share of both together, to compare numbers.
+    `rows`: fewest with all values, and `others` in which a column is not at its commonest one;
+    `odds`: a claim is shown where chance alone would give it a probability of about e^-odds;
+    `first_rows`: rows that are looked at first; `values`: most of a column of whole numbers that is
+    looked at as if it had categories; `years`: most of a constraint by the year of a date;
+    `turned`: least share of pairs of values of different rows in which an order is turned, computed
+    from `shuffled` rows at most; `alike`: least overlap of declared ranges, as a share of both
+    together, to compare numbers.
     """
 
     rows: int = 50

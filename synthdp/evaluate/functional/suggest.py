@@ -31,15 +31,12 @@ from synthdp.spec.model import ReleaseSpec
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is looked at and shown.
+    """How much is looked at and shown, at most.
 
-    Attributes:
-        rows: most rows of each table, chosen at random.
-        columns: most columns of numbers and dates, and most of categories: the spec's first ones.
-        dates: most date columns whose parts are compared with others.
-        checked: most claims of one kind that are checked.
-        shown: most suggestions of one kind.
-        text: most characters of a constraint.
+    `rows` of each table, chosen at random; `columns` of numbers and dates, and as many of
+    categories: the spec's first ones; `dates` whose parts are compared with others; claims of one
+    kind that are `checked`, and suggestions of one kind that are `shown`; characters of the `text`
+    of a constraint.
     """
 
     rows: int = 20_000

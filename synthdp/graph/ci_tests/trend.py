@@ -127,8 +127,7 @@ class Scores:
 def _orthonormal(raw: Floats, share: Floats) -> Floats:
     """`raw` `[levels, scores]` made orthonormal, and of mean zero, one after another."""
     root = np.sqrt(share)[:, None]
-    basis: Floats = np.linalg.qr(np.hstack([root, root * raw]))[0][:, 1:] / root
-    return basis
+    return np.linalg.qr(np.hstack([root, root * raw]))[0][:, 1:] / root
 
 
 class ScoreSums:

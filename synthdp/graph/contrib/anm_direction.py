@@ -164,11 +164,7 @@ def orientation_spends(
 def orient(
     releaser: Releaser, pairs: Sequence[Pair]
 ) -> Released[tuple[tuple[Orientation, ...], ...]]:
-    """Release the planned spend for `pairs`, and read every score of each.
-
-    Raises:
-        BudgetError: the plan has no such spend.
-    """
+    """Release the planned spend for `pairs`, and read every score of each."""
     purpose = graph_purpose(ORIENT)
     planned = needed(releaser.plan.in_graph(ORIENT, OrientationBudget), purpose)
     released = releaser.release(planned.choose(pairs), purpose=purpose)

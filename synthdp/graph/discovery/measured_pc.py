@@ -91,12 +91,7 @@ class MeasurePlan:
         return JOINT_SHARES if self.joint(domain) else ROUND_SHARES
 
     def refuse_too_many(self, domain: Domain, knowledge: Knowledge) -> None:
-        """Stop where the spec leaves too many pairs open: a public fact, so before anything is
-        spent.
-
-        Raises:
-            SynthdpError: more pairs are open than may be measured.
-        """
+        """Refuse more open pairs than may be measured: a public fact, before anything is spent."""
         open_pairs, most = len(knowledge.undecided_pairs), self.max_screened
         if open_pairs > most and not self.joint(domain):
             raise SynthdpError(

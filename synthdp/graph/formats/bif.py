@@ -58,11 +58,7 @@ class NetworkText:
     families: dict[str, Family] = field(default_factory=dict)
 
     def graph(self) -> CausalGraph:
-        """The graph; it needs no tables.
-
-        Raises:
-            GraphFileError: the parents form a cycle.
-        """
+        """The graph, which needs no tables; parents that form a cycle are refused."""
         draft = GraphDraft(self.file)
         for name in self.levels:
             draft.add(name, {})

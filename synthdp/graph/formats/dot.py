@@ -46,11 +46,7 @@ DOT = Language(
 
 
 def read_dot(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in DOT or DAGitty; provenance is `given` where the file does not say.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed.
-    """
+    """Read a graph in DOT or DAGitty; provenance is `given` where the file does not say."""
     return _Reader(text, file=file).graph()
 
 
@@ -234,11 +230,7 @@ class _Reader(Cursor):
 
 
 def write_dot(graph: CausalGraph) -> str:
-    """A graph as a DOT digraph, drawn like our own picture.
-
-    Raises:
-        GraphFileError: a name that DOT cannot write.
-    """
+    """A graph as a DOT digraph, drawn like our own picture; names as of `quoted`."""
 
     def dot(name: str) -> str:
         return quoted(name, language="DOT")
@@ -281,11 +273,7 @@ def _unseen_causes(graph: CausalGraph) -> tuple[list[tuple[str, str]], dict[str,
 
 
 def write_dagitty(graph: CausalGraph) -> str:
-    """A graph in DAGitty's language: a `dag`, or a `pdag` where directions are unknown.
-
-    Raises:
-        GraphFileError: a name that DAGitty cannot write.
-    """
+    """A graph in DAGitty's language: a `dag`, or a `pdag` where directions are unknown."""
     pairs, sets = _unseen_causes(graph)
     links = [(a, "->", b) for a, b in graph.directed]
     links += [(a, "--", b) for a, b in graph.undirected]

@@ -130,11 +130,7 @@ class GraphDraft:
             self._links.append(_Link(a, b, mark, place, why))
 
     def add(self, name: str | None, attributes: Attributes, *, place: Place | None = None) -> None:
-        """Add a node that is told once.
-
-        Raises:
-            GraphFileError: it has no name, or was told before.
-        """
+        """Add a node that has a name and was not told before."""
         if not self.node(name or "", attributes, place=place):
             raise self.wrong(place, f"a second node {name!r}", "each node is told once")
 
@@ -146,11 +142,7 @@ class GraphDraft:
         mark: str,
         place: Place | None = None,
     ) -> None:
-        """Add a link between two nodes that were added.
-
-        Raises:
-            GraphFileError: one of them was not.
-        """
+        """Add a link between two nodes that were added."""
         unknown = next((end for end in ends if end not in self._nodes), "")
         if unknown != "":
             message = f"a link of {unknown!r}, which is no node"
@@ -160,11 +152,7 @@ class GraphDraft:
         self.link(str(a), mark, str(b), attributes, place=place)
 
     def expect(self, links: int, *, place: Place | None) -> None:
-        """Refuse so many more `links` where a spec cannot hold them.
-
-        Raises:
-            GraphFileError: the graph would have too many links.
-        """
+        """Refuse so many more `links` where a spec cannot hold them."""
         if len(self._links) + links > MAX_ARROWS:
             raise self.wrong(place, f"more than {MAX_ARROWS:,} links", "no spec has so many arrows")
 

@@ -216,11 +216,7 @@ def _scalar(text: str) -> str:
 
 
 def read_tetrad(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in Tetrad's text.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed.
-    """
+    """Read a graph in Tetrad's text."""
     draft, section = GraphDraft(file), ""
     for number, line in enumerate(text.split("\n"), start=1):
         place = (number, len(line) - len(line.lstrip()) + 1)

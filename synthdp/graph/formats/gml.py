@@ -40,11 +40,7 @@ HINT = (
 
 
 def read_gml(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in GML.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed.
-    """
+    """Read a graph in GML."""
     return _GmlReader(text, file=file).graph()
 
 

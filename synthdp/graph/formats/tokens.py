@@ -122,11 +122,7 @@ class Cursor:
         return self._ahead
 
     def raw(self, mark: str, *, within: str) -> str:
-        """The text from here to `mark`, as it stands, which is left behind with the mark.
-
-        Raises:
-            GraphFileError: a character of `within` comes first.
-        """
+        """Leave behind the text up to `mark`, and the mark; nothing of `within` may come first."""
         start, found = self.token.start, self.text.find(mark, self.token.start)
         if found < 0 or any(self.text.find(c, start, found) >= 0 for c in within):
             raise self.wrong(f"no {mark!r} after this", hint=f"{mark!r} ends it")
@@ -138,20 +134,12 @@ class Cursor:
         return bool(self.token.marks(*marks) and self.take())
 
     def expect(self, mark: str) -> None:
-        """Take this mark.
-
-        Raises:
-            GraphFileError: something else stands here.
-        """
+        """Take this mark; anything else is refused."""
         if not self.take_mark(mark):
             raise self.wanted(f"{mark!r}")
 
     def name(self, what: str = "a name", *, hint: str | None = None) -> Token:
-        """Take a word or a quoted text.
-
-        Raises:
-            GraphFileError: something else stands here.
-        """
+        """Take a word or a quoted text; anything else is refused."""
         if not self.token.names:
             raise self.wanted(what, hint=hint)
         return self.take()
