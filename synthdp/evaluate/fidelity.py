@@ -320,7 +320,7 @@ def sampling_floor(
     codes: Codes, domain: Domain, tables: Sequence[tuple[str, ...]], *, first: int, second: int
 ) -> float:
     """The mean `sampling_distance` of 200 `tables` by the law of levels `[rows, columns]`."""
-    chosen = [tuple(domain.index(name) for name in names) for names in tables[:200]]
+    chosen = [tuple(map(domain.index, names)) for names in tables[:200]]
     counted = count_tables(codes, domain.sizes, chosen)
     distances = [
         sampling_distance(table.occupied()[1] / table.total, first, second) for table in counted
@@ -479,7 +479,7 @@ def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes
     The table must hold a row. `like` is as in `grid`.
     """
     chosen = Domain(tuple(domain[n] for n in names))
-    columns = [domain.index(n) for n in names]
+    columns = list(map(domain.index, names))
     cells, sizes = grid(chosen, codes[:, columns], like[:, columns])
 
     def shares(i: int, j: int) -> FloatArray:

@@ -63,7 +63,7 @@ class IndependenceReport:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         kept = {"kept_real": self.kept("real"), "kept_synthetic": self.kept("synthetic")}
-        return kept | {"rows": [asdict(row) for row in self.rows], "pairs": self.pairs}
+        return kept | {"rows": list(map(asdict, self.rows)), "pairs": self.pairs}
 
 
 def compare_independences(
@@ -85,14 +85,14 @@ def compare_independences(
     tables = [table[rng.permutation(len(table))[:max_rows]] for table in (real, synthetic)]
     rows = []
     for x, y, given in claims(graph):
-        i, j, *strata = (domain.index(n) for n in (x, y, *given))
+        i, j, *strata = map(domain.index, (x, y, *given))
         on_real, on_synthetic = (
             conditional_dependence(table[:, i], table[:, j], table[:, strata]) for table in tables
         )
         rows.append(IndependenceRow(x, y, given, on_real, on_synthetic))
     if not rows:
         return None
-    linked = len({frozenset(e) for e in graph.dag.edges})
+    linked = len(set(map(frozenset, graph.dag.edges)))
     return IndependenceReport(tuple(rows), math.comb(len(graph.nodes), 2) - linked)
 
 
@@ -103,9 +103,9 @@ def claims(graph: CausalGraph, most: int = 64) -> list[tuple[str, str, tuple[str
     Pairs in one group or with a latent common cause make no claim.
     """
     order = graph.order()
-    without_claim = {frozenset(e) for e in graph.dag.edges}
+    without_claim = set(map(frozenset, graph.dag.edges))
     for names in (*graph.groups.values(), *graph.latent):
-        without_claim |= {frozenset(pair) for pair in combinations(names, 2)}
+        without_claim |= set(map(frozenset, combinations(names, 2)))
     separators: dict[tuple[str, str], tuple[str, ...]] = {}
     for i, j in _candidate_pairs(len(order)):
         x, y = order[i], order[j]

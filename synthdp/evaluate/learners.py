@@ -224,7 +224,7 @@ class PaperReport:
         return {
             "targets": list(self.targets),
             "utility": self.utility.to_json(),
-            "gaps": [asdict(gap) for gap in self.gaps],
+            "gaps": list(map(asdict, self.gaps)),
         }
 
 

@@ -81,9 +81,9 @@ class EvaluationReport:
             "equal": self.equal.distances() if self.equal else None,
             "utility": self.utility.to_json(),
             "paper": self.paper.to_json() if self.paper else None,
-            "two_sample": [asdict(row) for row in self.two_sample],
-            "coverage": [asdict(row) for row in self.coverage],
-            "subgroups": [asdict(row) for row in self.subgroups],
+            "two_sample": list(map(asdict, self.two_sample)),
+            "coverage": list(map(asdict, self.coverage)),
+            "subgroups": list(map(asdict, self.subgroups)),
             "effects": [row.to_json() for row in self.effects],
             "independences": self.independences.to_json() if self.independences else None,
             "pairs": dict(zip(SIDES, (p.to_json() for p in self.pairs), strict=True))

@@ -169,7 +169,7 @@ def two_sample(
     table are used; the result is empty where one has fewer than `min_rows`. Both tests use equally
     many rows of each kind, so that they can be compared with each other.
     """
-    size = min(max_rows, *(len(frame) for frame in (real_train, real_test, synthetic)))
+    size = min(max_rows, *map(len, (real_train, real_test, synthetic)))
     if size < min_rows:
         return ()
     held_out, drawn, trained_on = (

@@ -187,7 +187,7 @@ class UtilityReport:
             "mean_auc_real": self.mean_auc_real,
             "mean_auc_synthetic": self.mean_auc_synthetic,
             "tstr_ratio": self.tstr_ratio,
-            "rows": [asdict(row) for row in self.rows],
+            "rows": list(map(asdict, self.rows)),
             "notes": list(self.notes),
         }
 
@@ -227,7 +227,7 @@ def utility(
         for side, frame in (("real", real_train), ("test", real_test), ("synthetic", synthetic))
     }
     judge = _Judge(domain, frames, classifiers, rng, begin)
-    reports = [judge.report(target) for target in targets]
+    reports = list(map(judge.report, targets))
     rows, notes = ([x for r in reports for x in getattr(r, part)] for part in ("rows", "notes"))
     return UtilityReport(tuple(rows), tuple(notes))
 
@@ -325,7 +325,7 @@ class _Judge:
         column = self.domain[target]
         numbers = {side: clamped_numbers(column, f[target]) for side, f in self.frames.items()}
         known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
-        if min(len(rows) for rows in known.values()) < 2:
+        if min(map(len, known.values())) < 2:
             return None
         values = {side: numbers[side][rows] for side, rows in known.items()}
         kept = {side: features[side].take(rows) for side, rows in known.items()}
@@ -348,7 +348,7 @@ def _row(names: tuple[str, str, str], real: FloatArray, synthetic: FloatArray) -
     low = high = np.nan
     if len(resampled):
         low, high = np.quantile(resampled, [(1 - 0.95) / 2, 1 - (1 - 0.95) / 2])
-    figures = (float(f) for f in (real[0], synthetic[0], difference[0], low, high))
+    figures = map(float, (real[0], synthetic[0], difference[0], low, high))
     return UtilityRow(*names, *(f if np.isfinite(f) else None for f in figures))
 
 

@@ -312,7 +312,7 @@ class CausalGraph:
             "edges": [e.to_json() for e in self.edges if e.structural or not self.by_ranges],
             **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if self.by_ranges else {}),
             "groups": {name: list(columns) for name, columns in self.groups.items()},
-            "latent": [list(names) for names in self.latent],
+            "latent": list(map(list, self.latent)),
         } | ({} if self.pag is None else {"pag": [link.to_json() for link in self.pag]})
 
     @classmethod

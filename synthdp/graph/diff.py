@@ -49,8 +49,8 @@ class GraphDifference:
 
         return {
             "same": self.same,
-            "added": [link(e) for e in self.added],
-            "removed": [link(e) for e in self.removed],
+            "added": list(map(link, self.added)),
+            "removed": list(map(link, self.removed)),
             "turned": [{"before": link(a), "after": link(b)} for a, b in self.turned],
             "common": self.common,
             "columns": {side: list(names) for side, names in self.columns.items()},

@@ -124,7 +124,7 @@ def _fits(claim: Implication, domain: Domain, max_cells: int) -> bool:
 
 
 def _independences(graph: CausalGraph, domain: Domain) -> list[Implication]:
-    silent = _silent_pairs(graph) | {frozenset(e) for e in graph.dag.edges}
+    silent = _silent_pairs(graph) | set(map(frozenset, graph.dag.edges))
     skeleton = graph.dag.to_undirected()
     near = {n: set(skeleton[n]) for n in graph.nodes}
     neighbourly: list[Implication] = []

@@ -121,7 +121,7 @@ def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable
         if table.has(columns):
             summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
             kept = [name for name in table.columns if name in columns]
-            axes = [kept.index(name) for name in columns]
+            axes = list(map(kept.index, columns))
             counts.append(table.counts.sum(summed).transpose(axes))
             cells = math.prod(table.counts.shape[i] for i in summed)
             precision.append(1 / (table.sigma**2 * cells))

@@ -75,7 +75,7 @@ class NoisyTables:
             best = self.best(columns, without=without)
             self._margins[key] = None
             if best is not None:
-                axes = [best[0].columns.index(n) for n in columns]
+                axes = list(map(best[0].columns.index, columns))
                 rest = [i for i, n in enumerate(best[0].columns) if n not in columns]
                 moved = best[0].counts.transpose(*axes, *rest)
                 counts = moved.sum(tuple(range(len(axes), moved.ndim))) if rest else moved

@@ -284,7 +284,7 @@ def readings(
 def _known(graph: CausalGraph, knowledge: Knowledge) -> tuple[Pdag, list[Pair]]:
     """The links with the directions that something shows, and the pairs without an answer."""
     unknown = [e.pair for e in graph.edges if not e.structural or e.provenance == "predictive"]
-    silent = {frozenset(pair) for pair in unknown}
+    silent = set(map(frozenset, unknown))
     arrows = [pair for pair in graph.dag.edges if frozenset(pair) not in silent]
     shielded = (*graph.confounded, *unknown, *knowledge.untested)
     pdag = Pdag(graph.nodes, directed=arrows, shielded=shielded)

@@ -85,7 +85,7 @@ class Answer:
             "level": 0.95,
             "figures": [figure.to_json() for figure in self.figures],
             "about": list(self.about),
-            "unmeasured": [list(columns) for columns in self.unmeasured],
+            "unmeasured": list(map(list, self.unmeasured)),
             "agreement": None if self.agreement is None else self.agreement.to_json(),
         }
 

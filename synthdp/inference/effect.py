@@ -68,7 +68,7 @@ class EffectAnswer:
             "reference": query.reference,
             "tier": self.tier,
             "level": 0.95,
-            "adjusted": [list(names) for names in self.adjusted],
+            "adjusted": list(map(list, self.adjusted)),
             "contrasts": [found.to_json() for found in self.contrasts],
             "about": list(self.about),
         }
@@ -121,7 +121,7 @@ def _contrasts(
         return [contrast(strata, level, reference) for level in levels]
     outcome = cells.columns[1].labels.index(query.level) if query.level is not None else None
     pairs = [(level, reference) for level in levels]
-    return [Contrast(figure) for figure in model_effects(bundle, cells.columns, outcome, pairs)]
+    return list(map(Contrast, model_effects(bundle, cells.columns, outcome, pairs)))
 
 
 def adjustment_for(

@@ -190,7 +190,7 @@ def _quantile(
     if not certain(float(count), float(variances[0])):
         return too_few(group, about, float(variances[0]), rows)
     below, above = (
-        np.concatenate([solver.each(block) for block in _tails(query, roles, pulled_in)], axis=1)
+        np.concatenate(list(map(solver.each, _tails(query, roles, pulled_in))), axis=1)
         for pulled_in in (False, True)
     )
 
@@ -489,7 +489,7 @@ def level_points(
     levels = [level * scale for level in levels]
     if column.missing:
         levels.append(np.array([np.nan]))
-    sizes = [len(level) for level in levels]
+    sizes = list(map(len, levels))
     return np.concatenate(levels), np.cumsum([0, *sizes[:-1]])
 
 

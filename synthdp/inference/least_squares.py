@@ -146,7 +146,7 @@ def _margin(table: NoisyTable, groups: LevelGroups, names: Sequence[str], axes: 
             counts, variances = (groups.sums(name, values, axis) for values in (counts, variances))
     rest = tuple(axis for axis, name in enumerate(table.columns) if name not in kept)
     left = [name for name in table.columns if name in kept]
-    order = [left.index(name) for name in kept]
+    order = list(map(left.index, kept))
     new = tuple(i for i in range(len(names)) if i not in axes)
     counts, variances = (
         np.expand_dims(values.sum(axis=rest).transpose(order), new)
@@ -549,7 +549,7 @@ class Posterior:
     def law(self) -> Floats:
         """The law of maximum entropy of the estimates, `[*cells]`; refused if there is none."""
         start = np.ones(self.known.shape)
-        levels = [np.arange(size) for size in start.shape]
+        levels = list(map(np.arange, start.shape))
         every = [{i: levels[i] for i in sorted(axes)} for axes in self.sets]
         single = needed([Blocks(groups, start.ndim) for groups in every])
         raised = []

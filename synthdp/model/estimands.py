@@ -338,7 +338,7 @@ class Design:
                     mean *= 0.0 if times % 2 else square
             return mean
 
-        return np.array([mean_of(product) for product in self.products])
+        return np.array(list(map(mean_of, self.products)))
 
     def moments(self, sums: Floats) -> Floats:
         """The symmetric matrix of the sums of all products `[k + 1, k + 1]`, the outcome last."""

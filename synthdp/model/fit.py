@@ -272,12 +272,12 @@ def architecture_for(
     parents have logits of their own, which start from these tables: by the spec, all of them, or,
     where the graph is learned, some in the released `tables` that found it.
     """
-    parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
+    parents = tuple(tuple(map(domain.index, graph.parents(name))) for name in domain.names)
     everywhere = (tuple(range(len(domain))),)
-    causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
+    causes = tuple(tuple(map(domain.index, names)) for names in graph.latent) or everywhere
     latent_of = tuple(c for c in causes for _ in range(spec.synthesizer.latent))
     arrows = {frozenset((p, name)) for name in graph.nodes for p in graph.parents(name)}
-    direct = bool(arrows) and arrows <= {frozenset(pair) for pair in spec.privacy.pairs}
+    direct = bool(arrows) and arrows <= set(map(frozenset, spec.privacy.pairs))
     if spec.graph.mode == "learn":
         pairs = (pair for table in tables for pair in combinations(table.columns, 2))
         direct = not arrows.isdisjoint(map(frozenset, pairs))
@@ -309,7 +309,7 @@ def causal_vae(
 
 def targets_of(spec: ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
     """Positions of the spec's targets that have parents; the network says as much of others."""
-    positions = sorted(domain.index(name) for name in spec.synthesizer.targets)
+    positions = sorted(map(domain.index, spec.synthesizer.targets))
     return tuple(t for t in positions if architecture.parents[t])
 
 

@@ -130,7 +130,7 @@ class CausalVae(PerExampleLoss):
         `noise` `[..., batch, latent]` is the standard normal draw behind z.
         """
         mean, log_variance = self.encode(codes)
-        lengths = [len(group) for group in self.groups]
+        lengths = list(map(len, self.groups))
         inputs = self._inputs(codes, mean + noise * (log_variance / 2).exp())
         hidden: Tensor = Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
         parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)

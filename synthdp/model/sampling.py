@@ -81,9 +81,9 @@ def drawn_last(
     read = {domain.index(column.name) for column in constraints.columns}
     named = targets_of(spec, domain, architecture)
     if spec.graph.mode == "predict":
-        named = tuple(domain.index(name) for name in spec.evaluation.targets)
+        named = tuple(map(domain.index, spec.evaluation.targets))
     targets = set(named) - causes - read
-    return sorted({*targets, *(domain.index(name) for name in spec.sampling.even)})
+    return sorted({*targets, *map(domain.index, spec.sampling.even)})
 
 
 @dataclass(frozen=True)

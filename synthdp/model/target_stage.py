@@ -115,7 +115,7 @@ class TargetRegression(PerExampleLoss):
         for table in tables:
             if len(table.columns) != 2:
                 continue
-            first, second = (domain.index(name) for name in table.columns)
+            first, second = map(domain.index, table.columns)
             both = ((first, second, table.counts), (second, first, table.counts.T))
             for parent, target, counts in both:
                 if parent in self.parents.get(target, ()) and (parent, target) not in shared:

@@ -180,7 +180,7 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
     An upper bound of the effect below `margin` counts as evidence for independence.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        first, second, third = (m.moment(power) for power in (1, 2, 3))
+        first, second, third = map(m.moment, (1, 2, 3))
         nu = second**3 / third**2
         scale = np.sqrt(second / nu)
         excess = m.statistic - first

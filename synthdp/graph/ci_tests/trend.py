@@ -295,7 +295,7 @@ class OrderedTests:
         found = [UNDECIDED] * len(queries)
         by_shape: dict[tuple[int, ...], list[tuple[int, list[int]]]] = {}
         for i, (a, b, given) in enumerate(queries):
-            x, y, *z = (self.domain.index(name) for name in (a, b, *given))
+            x, y, *z = map(self.domain.index, (a, b, *given))
             shape = self._sums.shape(x, y, z)
             if shape is not None:
                 by_shape.setdefault(shape, []).append((i, [x, y, *z]))

@@ -266,9 +266,7 @@ class MomentTests:
             tolerance = min(given * SETTINGS.tolerance, SETTINGS.max_tolerance)
             for start in range(0, len(members), SETTINGS.batch):
                 batch = members[start : start + SETTINGS.batch]
-                x, y, z = (
-                    np.array(part) for part in zip(*(positions[i] for i in batch), strict=True)
-                )
+                x, y, z = map(np.array, zip(*(positions[i] for i in batch), strict=True))
                 # Residuals of a function of degree d vary with the given columns, the more the
                 # higher d. Fourth moments, which would say how much, are not released. The degree
                 # as factor keeps the level for d <= 3.

@@ -344,7 +344,7 @@ class _Search:
         if not self.joint:
             yield (*pair, (middle,))
             return
-        first, second = (graph.around(end) for end in pair)
+        first, second = map(graph.around, pair)
         names = self._sorted((first | second) - set(pair))
         for order in range(self.order + 1):
             for given in pc.subsets_of_either(names, first, second, order):

@@ -82,7 +82,7 @@ def screened(
     off = scores_by_chance(small, laws, rows)
 
     def in_order(pairs: Sequence[tuple[str, ...]]) -> tuple[Pair, ...]:
-        places = sorted(tuple(sorted(domain.index(name) for name in pair)) for pair in pairs)
+        places = sorted(tuple(sorted(map(domain.index, pair))) for pair in pairs)
         return tuple((domain.names[a], domain.names[b]) for a, b in places)
 
     return releaser.release(planned.choose(small, groups, off), purpose=purpose).map(in_order)

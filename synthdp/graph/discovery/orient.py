@@ -106,7 +106,7 @@ class Gram:
         """Raises `KeyError` with a pair that no table has."""
         names = domain.names
         self.rows, shares = _shares(tables, domain)
-        whitened = [_whitened(share) for share in shares]
+        whitened = list(map(_whitened, shares))
         starts = np.cumsum([0, *(len(axes) for axes, _ in whitened)])
         self.places = [np.arange(a, b) for a, b in pairwise(starts)]
         self.matrix = np.eye(starts[-1])

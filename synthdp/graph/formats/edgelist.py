@@ -141,7 +141,7 @@ def write_yaml(graph: CausalGraph) -> str:
         *_listed("  latent:", [_flow(names) for names in latent if len(names) > 1]),
         *_listed(
             "undirected:  # not part of a spec: turn each into an arrow of `edges`, or delete it",
-            [_flow(pair) for pair in graph.undirected],
+            list(map(_flow, graph.undirected)),
         ),
     ]
     if graph.by_ranges:

@@ -254,7 +254,7 @@ def _entries(
     for i, told in enumerate(listed, start=1):
         if not isinstance(told, dict):
             raise mistake(file, None, f"{key} #{i} is no map of names", hint=HINT)
-        names = [told.get(name) for name in needed]
+        names = list(map(told.get, needed))
         if not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
             raise mistake(file, None, f"{key} #{i} has no {what}", hint=HINT)
         plain = {k.lower(): v for k, v in told.items() if isinstance(v, str | int | float)}
