@@ -475,18 +475,17 @@ def level_points(
         if column.missing_level is not None:
             positions[column.missing_level] = np.nan
         return positions, np.arange(column.levels)
-    scale = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
     levels = [np.array([spike]) for spike in column.spikes]
     for low, high in zip(*_ends(column), strict=True):
         tried = [low, high]
         for constant in constants:
-            at = constant / scale
+            at = constant / column.unit
             tried += [_beside(column, at, -1), at, _beside(column, at, 1)]
         kept = np.unique(np.clip(tried, low, high))
         if not column.continuous:
             kept = np.unique(np.floor(kept))
         levels.append(kept)
-    levels = [level * scale for level in levels]
+    levels = [level * column.unit for level in levels]
     if column.missing:
         levels.append(np.array([np.nan]))
     sizes = list(map(len, levels))

@@ -40,8 +40,7 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
         values[name] = operand_values(column, codes[name], parsed)
     number = None
     if query.column is not None:
-        step = columns[query.column].step_seconds
-        number = values[query.column] / (1.0 if step is None else step / 86_400)
+        number = values[query.column] / columns[query.column].unit
     whole = np.ones(len(text), bool)
     true, false = query.condition.truth(values) if query.condition else (whole, ~whole)
     if query.column is not None:

@@ -80,7 +80,7 @@ class Derived:
         for name, computed in self.calculations:
             if values.keys() >= set(computed.columns):
                 column = self.written[name]
-                results[name] = _rounded(column, _exact(column, computed, values)) * _unit(column)
+                results[name] = _rounded(column, _exact(column, computed, values)) * column.unit
         return results
 
     def added(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -110,20 +110,15 @@ class Derived:
 
     def _inputs(self, computed: Calculation, frame: pd.DataFrame) -> dict[str, Floats]:
         return {
-            n: to_numbers(self.written[n], frame[n]) * _unit(self.written[n])
+            n: to_numbers(self.written[n], frame[n]) * self.written[n].unit
             for n in computed.columns
         }
-
-
-def _unit(column: ColumnDomain) -> float:
-    """A step of the column in expressions: 1 for a number, days for a date."""
-    return 1.0 if column.step_seconds is None else column.step_seconds / 86_400
 
 
 def _exact(column: ColumnDomain, computed: Calculation, values: Values) -> Floats:
     """The result within the column's bounds, in its steps; NaN where it cannot be computed."""
     with np.errstate(all="ignore"):
-        steps = computed.value(values) / _unit(column)
+        steps = computed.value(values) / column.unit
     return np.clip(np.where(np.isfinite(steps), steps, np.nan), column.lower, column.upper)
 
 

@@ -84,8 +84,7 @@ def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
     for column in (c for c in domain.columns if c.name in frame):
         cells = frame[column.name]
         if column.ranged:
-            unit = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
-            values[column.name] = to_numbers(column, cells) * unit
+            values[column.name] = to_numbers(column, cells) * column.unit
         else:
             labels = pd.Index(column.labels[: column.missing_level], dtype=object)
             places = labels.get_indexer(pd.Index(cells.astype(object)))

@@ -171,22 +171,17 @@ def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
 
 def _is_whole(graph: CausalGraph, names: tuple[str, ...], outside: set[str]) -> bool:
     """Whether a group's columns have the same links to `outside`, and arrows among them."""
-    for a, b in graph.undirected:
-        if (a in names and b in outside) or (b in names and a in outside):
-            return False
-    among = {pair for pair in graph.directed if set(pair) <= set(names)}
-    if among != set(combinations(names, 2)):
+    if any(outside & {*pair} and {*pair} - outside for pair in graph.undirected):
         return False
-    links: dict[str, set[tuple[str, str | int]]] = {name: set() for name in names}
-    for a, b in graph.directed:
-        if a in links and b in outside:
-            links[a].add(("out", b))
-        if b in links and a in outside:
-            links[b].add(("in", a))
-    for i, members in enumerate(graph.latent):
-        for name in links.keys() & set(members):
-            links[name].add(("latent", i))
-    return all(own == links[names[0]] for own in links.values())
+    if {pair for pair in graph.directed if not outside & {*pair}} != set(combinations(names, 2)):
+        return False
+
+    def links(name: str) -> tuple[set[str], set[str], list[bool]]:
+        effects = {b for a, b in graph.directed if a == name}
+        causes = {a for a, b in graph.directed if b == name}
+        return effects & outside, causes & outside, [name in members for members in graph.latent]
+
+    return all(links(name) == links(names[0]) for name in names)
 
 
 def _arrow(cause: str, effect: str) -> str:
