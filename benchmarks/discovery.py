@@ -42,7 +42,7 @@ from synthdp.data.domain import Domain
 from synthdp.drawing.svg import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.chi_square import Answer, Query
-from synthdp.graph.diff import arc_f1, hamming_distance
+from synthdp.graph.diff import arc_f1, difference
 from synthdp.graph.discovery import ALGORITHMS, algorithm_named
 from synthdp.graph.discovery.skeleton import pc_skeleton
 from synthdp.graph.knowledge import Knowledge
@@ -130,7 +130,7 @@ def cell(
     figures = {
         "f1": arc_f1(found, truth),
         "skeleton_f1": skeleton_f1(len(wanted), len(links - wanted), len(wanted - links)),
-        "shd": hamming_distance(found, truth),
+        "shd": difference(found, truth).distance,
         "false_links": len(links - wanted),
         "missed_links": len(wanted - links),
     }

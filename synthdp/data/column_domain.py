@@ -88,6 +88,11 @@ class ColumnDomain:
         return RESOLUTION_SECONDS[self.resolution]
 
     @property
+    def unit(self) -> float:
+        """One step of the column as expressions read it: 1 of a number, days of a date."""
+        return 1.0 if self.step_seconds is None else self.step_seconds / 86_400
+
+    @property
     def relative_widths(self) -> FloatArray | None:
         """Widths of grouped bins, of mean 1, shape `[levels]`; None where none are grouped.
 

@@ -35,12 +35,12 @@ def compact(value: float) -> str:
 
 def frame(
     body: Iterable[str],
+    width: float,
+    height: float,
     *,
     name: str,
     title: str,
     description: str,
-    width: float,
-    height: float,
     defs: str | None = None,
 ) -> str:
     """A picture that is a file of its own.
@@ -48,53 +48,34 @@ def frame(
     `name` keeps its ids apart from those of other pictures on one page; `defs` holds definitions
     that `body` uses.
     """
-    return "\n".join(
-        [
-            (
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f}'
-                f' {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img"'
-                f' aria-labelledby="{name}-title'
-                f' {name}-desc" font-family="sans-serif" font-size="13">'
-            ),
-            f'<title id="{name}-title">{safe(title)}</title>',
-            f'<desc id="{name}-desc">{safe(description)}</desc>',
-            *([] if defs is None else [f"<defs>{defs}</defs>"]),
-            f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-            *body,
-            "</svg>",
-            "",
-        ]
-    )
+    w, h = f"{width:.0f}", f"{height:.0f}"
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}"'
+        f' role="img" aria-labelledby="{name}-title {name}-desc" font-family="sans-serif"'
+        ' font-size="13">',
+        f'<title id="{name}-title">{safe(title)}</title>',
+        f'<desc id="{name}-desc">{safe(description)}</desc>',
+        *([] if defs is None else [f"<defs>{defs}</defs>"]),
+        f'<rect width="{w}" height="{h}" fill="#ffffff"/>',
+    ]
+    return "\n".join([*head, *body, "</svg>", ""])
 
 
 def inline_frame(body: Sequence[str], *, width: float, height: float, alt: str) -> str:
-    """A picture inside a page, whose colours it takes.
-
-    `alt` describes it for readers who do not see it.
-    """
+    """A picture inside a page, whose colours it takes; `alt` describes it in words."""
     w, h = compact(width), compact(height)
-    return "\n".join(
-        [
-            (
-                f'<svg role="img" aria-label="{safe(alt)}" viewBox="0 0 {w} {h}" width="{w}"'
-                f' height="{h}" font-size="12" fill="currentColor">'
-            ),
-            *body,
-            "</svg>",
-        ]
+    head = (
+        f'<svg role="img" aria-label="{safe(alt)}" viewBox="0 0 {w} {h}" width="{w}"'
+        f' height="{h}" font-size="12" fill="currentColor">'
     )
+    return "\n".join([head, *body, "</svg>"])
 
 
 def safe(text: str) -> str:
     """Escaped, without the characters that XML refuses."""
-    return escape(
-        "".join(
-            c
-            for c in text
-            if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"
-        ),
-        {'"': "&quot;"},
-    )
+    refused = "\ufffe\uffff"
+    known = (c for c in text if c >= " " and not "\ud800" <= c <= "\udfff" and c not in refused)
+    return escape("".join(known), {'"': "&quot;"})
 
 
 def shortened(text: str, *, most: int = 70) -> str:
@@ -104,10 +85,8 @@ def shortened(text: str, *, most: int = 70) -> str:
 
 def short(text: str, most: int = 26) -> str:
     """A name for an axis: control characters shown as such, cut to `most` characters."""
-    clean = "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c
-        for c in text
-    )
+    control = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs")}
+    clean = "".join("\N{REPLACEMENT CHARACTER}" if c in control else c for c in text)
     return clean if len(clean) <= most else clean[: most - 1] + "…"
 
 
@@ -153,10 +132,7 @@ def line(
 
 
 def arrow_head(name: str, colour: str, *, tip: int = 9, size: int = 10, back: bool = False) -> str:
-    """A marker to end lines with, of which the point at `tip` tenths lies on the line's end.
-
-    `back`: it points against the line, at whose start it stands.
-    """
+    """A marker whose point at `tip` tenths ends a line; `back`: it stands at the line's start."""
     at, path = (10 - tip, "M10,0 L0,5 L10,10 z") if back else (tip, "M0,0 L10,5 L0,10 z")
     return (
         f'<marker id="{name}" viewBox="0 0 10 10" refX="{at}" refY="5" markerWidth="{size}"'

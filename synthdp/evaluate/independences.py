@@ -19,7 +19,6 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 
-IntArray = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.integer[Any]]
 
 
@@ -52,10 +51,7 @@ class IndependenceRow:
 
 @dataclass(frozen=True)
 class IndependenceReport:
-    """The tested claims, and `pairs`, the number of pairs without an arrow between them.
-
-    The graph makes at most one claim for each such pair.
-    """
+    """The tested claims, at most one for each of `pairs` pairs of columns without an arrow."""
 
     rows: tuple[IndependenceRow, ...]
     pairs: int
@@ -66,12 +62,8 @@ class IndependenceReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "kept_real": self.kept("real"),
-            "kept_synthetic": self.kept("synthetic"),
-            "rows": [asdict(row) for row in self.rows],
-            "pairs": self.pairs,
-        }
+        kept = {"kept_real": self.kept("real"), "kept_synthetic": self.kept("synthetic")}
+        return kept | {"rows": list(map(asdict, self.rows)), "pairs": self.pairs}
 
 
 def compare_independences(
@@ -93,14 +85,14 @@ def compare_independences(
     tables = [table[rng.permutation(len(table))[:max_rows]] for table in (real, synthetic)]
     rows = []
     for x, y, given in claims(graph):
-        i, j, *strata = (domain.index(n) for n in (x, y, *given))
+        i, j, *strata = map(domain.index, (x, y, *given))
         on_real, on_synthetic = (
             conditional_dependence(table[:, i], table[:, j], table[:, strata]) for table in tables
         )
         rows.append(IndependenceRow(x, y, given, on_real, on_synthetic))
     if not rows:
         return None
-    linked = len({frozenset(e) for e in graph.dag.edges})
+    linked = len(set(map(frozenset, graph.dag.edges)))
     return IndependenceReport(tuple(rows), math.comb(len(graph.nodes), 2) - linked)
 
 
@@ -111,9 +103,9 @@ def claims(graph: CausalGraph, most: int = 64) -> list[tuple[str, str, tuple[str
     Pairs in one group or with a latent common cause make no claim.
     """
     order = graph.order()
-    without_claim = {frozenset(e) for e in graph.dag.edges}
+    without_claim = set(map(frozenset, graph.dag.edges))
     for names in (*graph.groups.values(), *graph.latent):
-        without_claim |= {frozenset(pair) for pair in combinations(names, 2)}
+        without_claim |= set(map(frozenset, combinations(names, 2)))
     separators: dict[tuple[str, str], tuple[str, ...]] = {}
     for i, j in _candidate_pairs(len(order)):
         x, y = order[i], order[j]
@@ -142,10 +134,7 @@ def _candidate_pairs(size: int, tries: int = 4000) -> list[list[int]]:
 
 
 def _separator(graph: CausalGraph, x: str, y: str) -> tuple[str, ...] | None:
-    """The parents of y or of x that d-separate the two; None if neither do.
-
-    It is needed where causes may be latent: parents then need not separate.
-    """
+    """The parents of y or x that d-separate them where causes are latent; None if neither do."""
     for given in (graph.parents(y), graph.parents(x)):
         if not {x, y} & set(given) and graph.d_separated(x, y, given):
             return given
@@ -166,7 +155,10 @@ def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:
     >>> conditional_dependence(x, x, np.zeros((200, 0), dtype=int)).visible
     True
     """
-    strata = _strata(given)
+    strata = np.zeros(len(given), dtype=np.int64)  # each row's combination of levels, by number
+    for column in given.T.astype(np.int64):
+        keys = strata * (int(column.max()) + 1) + column
+        strata = np.unique(keys, return_inverse=True)[1].astype(np.int64)
     x_levels, y_levels = int(x.max()) + 1, int(y.max()) + 1
     row_key = strata * x_levels + x  # a stratum and a level of x
     column_key = strata * y_levels + y
@@ -192,13 +184,3 @@ def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:
     # quantile of a standard Gaussian.
     w2_by_chance = 1.645 * float(np.sqrt(2 * mean.sum())) / total
     return Dependence(float(np.sqrt(w2)), float(np.sqrt(w2_by_chance)))
-
-
-def _strata(columns: Levels) -> IntArray:
-    """Number of each row's combination of levels, counted from 0, shape `[rows]`."""
-    strata = np.zeros(len(columns), dtype=np.int64)
-    for column in columns.T.astype(np.int64):
-        keys = strata * (int(column.max()) + 1) + column
-        _, numbers = np.unique(keys, return_inverse=True)
-        strata = numbers.astype(np.int64)
-    return strata

@@ -18,11 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-)
+from sklearn import ensemble
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -32,15 +28,9 @@ from sklearn.svm import SVC, LinearSVC
 from synthdp.data.domain import Domain
 from synthdp.evaluate.utility import Features, FloatVector, IntVector, UtilityReport
 
-MAX_TREE_LEVELS = 255  # what histogram trees take as a category
-
 # Without the penalty, boosting with many classes diverges on rare ones (AUC .69 instead of .84 on
 # Adult's occupation).
-TREES: Mapping[str, Any] = {
-    "max_leaf_nodes": 16,
-    "l2_regularization": 10.0,
-    "early_stopping": False,
-}
+TREES: dict[str, Any] = dict(max_leaf_nodes=16, l2_regularization=10.0, early_stopping=False)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -75,13 +65,17 @@ CLASSIFIERS: Mapping[str, Learner] = {
     ),
     "boosted_trees": Learner(
         lambda seed, mask: make_pipeline(
-            HistGradientBoostingClassifier(**TREES, categorical_features=mask, random_state=seed)
+            ensemble.HistGradientBoostingClassifier(
+                **TREES, categorical_features=mask, random_state=seed
+            )
         ),
         "narrow",
     ),
     "random_forest": Learner(
         lambda seed, mask: make_pipeline(
-            RandomForestClassifier(100, min_samples_leaf=3, max_samples=0.5, random_state=seed)
+            ensemble.RandomForestClassifier(
+                100, min_samples_leaf=3, max_samples=0.5, random_state=seed
+            )
         ),
         "narrow",
     ),
@@ -101,7 +95,9 @@ REGRESSORS: Mapping[str, Learner] = {
     "ridge": Learner(lambda seed, mask: _linear(Ridge(alpha=1.0)), "wide"),
     "boosted_trees": Learner(
         lambda seed, mask: make_pipeline(
-            HistGradientBoostingRegressor(**TREES, categorical_features=mask, random_state=seed)
+            ensemble.HistGradientBoostingRegressor(
+                **TREES, categorical_features=mask, random_state=seed
+            )
         ),
         "narrow",
     ),
@@ -228,15 +224,12 @@ class PaperReport:
         return {
             "targets": list(self.targets),
             "utility": self.utility.to_json(),
-            "gaps": [asdict(gap) for gap in self.gaps],
+            "gaps": list(map(asdict, self.gaps)),
         }
 
 
 def random_targets(domain: Domain, count: int) -> tuple[str, ...]:
-    """At most `count` columns of two levels or more, in the table's order.
-
-    They are drawn by a public seed: every release of one table is judged on the same.
-    """
+    """At most `count` columns of two levels or more, in order, by a public seed."""
     usable = [c.name for c in domain.columns if c.levels > 1]
     chosen = np.random.default_rng(0).permutation(len(usable))[:count]
     return tuple(usable[i] for i in sorted(chosen.tolist()))

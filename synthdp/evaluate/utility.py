@@ -9,7 +9,8 @@ would differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from synthdp.data.encoding import encode_column, to_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthdp.evaluate.learners import Learner
+    from synthdp.evaluate.learners import Learner, Trained
 
 
 # --- scores ---
@@ -33,20 +34,18 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
 
 
 def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> Weights:
-    """How often each row is drawn, shape `[1 + resamples, rows]`.
-
-    Float32 holds such counts exactly.
-    """
+    """How often each row is drawn, `[1 + resamples, rows]`, which float32 holds exactly."""
     weights = np.ones((1 + resamples, rows), dtype=np.float32)
     for i in range(1, 1 + resamples):
         weights[i] = np.bincount(rng.integers(0, rows, size=rows), minlength=rows)
     return weights
 
 
-def auc(scores: FloatArray, positive: npt.NDArray[np.bool_], weights: Weights) -> FloatArray:
+def auc(scores: FloatArray, positive: Mask, weights: Weights) -> FloatArray:
     """Area under the ROC curve of scores `[rows]`, shape `[resamples]`; ties count half.
 
     >>> auc(np.array([0.1, 0.4, 0.8]), np.array([False, True, True]), np.ones((1, 3), np.float32))
@@ -156,10 +155,7 @@ class UtilityRow:
 
 @dataclass(frozen=True)
 class UtilityReport:
-    """All rows, in the order targets x learners x metrics.
-
-    `notes` name what was left out and what gave a warning.
-    """
+    """All rows, targets x learners x metrics; `notes` name what was left out, and warnings."""
 
     rows: tuple[UtilityRow, ...]
     notes: tuple[str, ...] = ()
@@ -181,12 +177,9 @@ class UtilityReport:
         return synthetic / real if real and synthetic is not None else None
 
     def _mean_auc(self, side: int) -> float | None:
-        aucs = [
-            (row.real, row.synthetic)
-            for row in self.rows
-            if row.metric == "auc" and row.real is not None and row.synthetic is not None
-        ]
-        return float(np.mean([pair[side] for pair in aucs])) if aucs else None
+        pairs = ((row.real, row.synthetic) for row in self.rows if row.metric == "auc")
+        known: list[Any] = [pair[side] for pair in pairs if None not in pair]
+        return float(np.mean(known)) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -194,7 +187,7 @@ class UtilityReport:
             "mean_auc_real": self.mean_auc_real,
             "mean_auc_synthetic": self.mean_auc_synthetic,
             "tstr_ratio": self.tstr_ratio,
-            "rows": [asdict(row) for row in self.rows],
+            "rows": list(map(asdict, self.rows)),
             "notes": list(self.notes),
         }
 
@@ -233,13 +226,9 @@ def utility(
         side: frame.iloc[rng.permutation(len(frame))[:max_rows]]
         for side, frame in (("real", real_train), ("test", real_test), ("synthetic", synthetic))
     }
-    columns = {side: build_features(domain, frame, domain.names) for side, frame in frames.items()}
-    rows: list[UtilityRow] = []
-    notes: list[str] = []
-    for target in targets:
-        of_target = _one_target(frames, columns, domain, target, classifiers, rng, begin)
-        rows += of_target.rows
-        notes += of_target.notes
+    judge = _Judge(domain, frames, classifiers, rng, begin)
+    reports = list(map(judge.report, targets))
+    rows, notes = ([x for r in reports for x in getattr(r, part)] for part in ("rows", "notes"))
     return UtilityReport(tuple(rows), tuple(notes))
 
 
@@ -259,141 +248,112 @@ def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]
 class _Task:
     """One target: its learners, its metrics, how one is run, and the true test values."""
 
-    target: str
     learners: Mapping[str, Learner]
     metrics: Mapping[str, Metric]
-    run: Callable[[Learner, str, int], tuple[npt.NDArray[Any], tuple[str, ...]]]
+    run: Callable[[Learner, str, int], Trained]
     values: npt.NDArray[Any]
 
 
-def _one_target(
-    frames: Frames,
-    columns: Mapping[str, Mapping[str, Features]],
-    domain: Domain,
-    target: str,
-    classifiers: Sequence[str],
-    rng: np.random.Generator,
-    begin: Callable[[str], None],
-) -> UtilityReport:
-    """The rows and notes of one target; `frames` and `columns` are by side and test."""
-    names, task = [n for n in domain.names if n != target], None
-    if names:
-        features = {side: join([parts[n] for n in names]) for side, parts in columns.items()}
-        make = _regression if domain[target].ranged else _classification
-        task = make(domain, target, names, frames, features, classifiers)
-    if task is None:
-        for name in trainings(domain, [target], classifiers):
-            begin(name)
-        few = "too few rows in which it is present"
-        why = few if names else "there is no other column to predict it from"
-        return UtilityReport((), (f"{target}: not available: {why}",))
-    weights = resample_weights(len(task.values), 200, rng=rng)
-    rows: list[UtilityRow] = []
-    notes: list[str] = []
-    for name, learner in task.learners.items():
-        outputs = {}
-        seed = int(rng.integers(2**31))  # one for both sides: only their rows differ
-        for side in SIDES:
-            begin(f"{target} by {name} on {side} rows")
-            outputs[side], warned = task.run(learner, side, seed)
-            notes += [f"{target}, {name} on {side} rows: {text}" for text in warned]
-        for metric, fn in task.metrics.items():
-            rows.append(_row(target, name, metric, fn, outputs, task.values, weights))
-    return UtilityReport(tuple(rows), tuple(notes))
+@dataclass(frozen=True)
+class _Judge:
+    """Rows by side and test, the classifiers, and who hears of each training."""
+
+    domain: Domain
+    frames: Frames
+    classifiers: Sequence[str]
+    rng: np.random.Generator
+    begin: Callable[[str], None]
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[str, Features]]:
+        names = self.domain.names
+        return {side: build_features(self.domain, f, names) for side, f in self.frames.items()}
+
+    def report(self, target: str) -> UtilityReport:
+        names, task = [n for n in self.domain.names if n != target], None
+        if names:
+            parts_of = self.columns.items()
+            features = {side: join([parts[n] for n in names]) for side, parts in parts_of}
+            make = self.regression if self.domain[target].ranged else self.classification
+            task = make(target, category_mask(self.domain, names), features)
+        if task is None:
+            for name in trainings(self.domain, [target], self.classifiers):
+                self.begin(name)
+            few = "too few rows in which it is present"
+            why = few if names else "there is no other column to predict it from"
+            return UtilityReport((), (f"{target}: not available: {why}",))
+        weights = resample_weights(len(task.values), 200, rng=self.rng)
+        rows: list[UtilityRow] = []
+        notes: list[str] = []
+        for name, learner in task.learners.items():
+            outputs = []
+            seed = int(self.rng.integers(2**31))  # one for both sides: only their rows differ
+            for side in SIDES:
+                self.begin(f"{target} by {name} on {side} rows")
+                trained = task.run(learner, side, seed)
+                outputs.append(trained.output)
+                notes += [f"{target}, {name} on {side} rows: {text}" for text in trained.warnings]
+            for metric, fn in task.metrics.items():
+                scores = (fn(output, task.values, weights) for output in outputs)
+                rows.append(_row((target, name, metric), *scores))
+        return UtilityReport(tuple(rows), tuple(notes))
+
+    def classification(self, target: str, mask: Mask, features: Mapping[str, Features]) -> _Task:
+        from synthdp.evaluate.learners import CLASSIFIERS, class_scores
+
+        column = self.domain[target]
+        labels = {side: target_levels(column, f[target]) for side, f in self.frames.items()}
+
+        def run(learner: Learner, side: str, seed: int) -> Trained:
+            train, test, classes = features[side], features["test"], column.levels
+            return class_scores(
+                *(learner, train, labels[side], test), classes=classes, mask=mask, seed=seed
+            )
+
+        metrics: dict[str, Metric] = {
+            "auc": macro_auc,
+            "accuracy": lambda s, y, w: accuracy(s.argmax(axis=1), y, w),
+            "macro_f1": lambda s, y, w: macro_f1(s.argmax(axis=1), y, w),
+        }
+        learners = {name: CLASSIFIERS[name] for name in self.classifiers}
+        return _Task(learners, metrics, run, labels["test"])
+
+    def regression(self, target: str, mask: Mask, features: Mapping[str, Features]) -> _Task | None:
+        """None where a table has fewer than 2 values."""
+        from synthdp.evaluate.learners import REGRESSORS, predictions
+
+        column = self.domain[target]
+        numbers = {side: clamped_numbers(column, f[target]) for side, f in self.frames.items()}
+        known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
+        if min(map(len, known.values())) < 2:
+            return None
+        values = {side: numbers[side][rows] for side, rows in known.items()}
+        kept = {side: features[side].take(rows) for side, rows in known.items()}
+        width = column.upper - column.lower
+
+        def run(learner: Learner, side: str, seed: int) -> Trained:
+            scaled = (values[side] - column.lower) / width
+            trained = predictions(learner, kept[side], scaled, kept["test"], mask=mask, seed=seed)
+            predicted = column.lower + width * trained.output
+            return replace(trained, output=np.clip(predicted, column.lower, column.upper))
+
+        metrics: dict[str, Metric] = {"r2": r_squared, "mae": mean_absolute_error}
+        return _Task(REGRESSORS, metrics, run, values["test"])
 
 
-def _classification(
-    domain: Domain,
-    target: str,
-    names: Sequence[str],
-    frames: Frames,
-    features: Mapping[str, Features],
-    classifiers: Sequence[str],
-) -> _Task:
-    """The task of a discrete target."""
-    from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
-
-    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
-    labels = {side: target_levels(domain[target], frame[target]) for side, frame in frames.items()}
-
-    def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
-        trained = class_scores(
-            learner,
-            features[side],
-            labels[side],
-            features["test"],
-            classes=domain[target].levels,
-            mask=mask,
-            seed=seed,
-        )
-        return trained.output, trained.warnings
-
-    metrics: dict[str, Metric] = {
-        "auc": macro_auc,
-        "accuracy": lambda s, y, w: accuracy(s.argmax(axis=1), y, w),
-        "macro_f1": lambda s, y, w: macro_f1(s.argmax(axis=1), y, w),
-    }
-    learners = {name: CLASSIFIERS[name] for name in classifiers}
-    return _Task(target, learners, metrics, run, labels["test"])
-
-
-def _regression(
-    domain: Domain,
-    target: str,
-    names: Sequence[str],
-    frames: Frames,
-    features: Mapping[str, Features],
-    classifiers: Sequence[str],
-) -> _Task | None:
-    """The task of a ranged target; None where a table has fewer than 2 of its values."""
-    from synthdp.evaluate.learners import MAX_TREE_LEVELS, REGRESSORS, predictions
-
-    column = domain[target]
-    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
-    numbers = {side: clamped_numbers(column, frame[target]) for side, frame in frames.items()}
-    known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
-    if min(len(rows) for rows in known.values()) < 2:
-        return None
-    values = {side: numbers[side][rows] for side, rows in known.items()}
-    kept = {side: features[side].take(rows) for side, rows in known.items()}
-    width = column.upper - column.lower
-
-    def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
-        scaled = (values[side] - column.lower) / width
-        trained = predictions(learner, kept[side], scaled, kept["test"], mask=mask, seed=seed)
-        predicted = column.lower + width * trained.output
-        return np.clip(predicted, column.lower, column.upper), trained.warnings
-
-    metrics: dict[str, Metric] = {"r2": r_squared, "mae": mean_absolute_error}
-    return _Task(target, REGRESSORS, metrics, run, values["test"])
-
-
-def _row(
-    target: str,
-    learner: str,
-    metric: str,
-    fn: Metric,
-    outputs: Mapping[str, npt.NDArray[Any]],
-    values: npt.NDArray[Any],
-    weights: Weights,
-) -> UtilityRow:
+def _row(names: tuple[str, str, str], real: FloatArray, synthetic: FloatArray) -> UtilityRow:
     """One metric of one learner, with a bootstrap interval of the difference."""
-    real = fn(outputs["real"], values, weights)
-    synthetic = fn(outputs["synthetic"], values, weights)
     difference = real - synthetic
     resampled = difference[1:][~np.isnan(difference[1:])]
     low = high = np.nan
     if len(resampled):
-        tail = (1 - 0.95) / 2
-        low, high = np.quantile(resampled, [tail, 1 - tail])
-    figures = (float(f) for f in (real[0], synthetic[0], difference[0], low, high))
-    return UtilityRow(target, learner, metric, *(f if np.isfinite(f) else None for f in figures))
+        low, high = np.quantile(resampled, [(1 - 0.95) / 2, 1 - (1 - 0.95) / 2])
+    figures = map(float, (real[0], synthetic[0], difference[0], low, high))
+    return UtilityRow(*names, *(f if np.isfinite(f) else None for f in figures))
 
 
 # --- features ---
 
-
-MAX_INDICATORS = 256  # of one column; further levels share them, so that memory stays bounded
 
 FloatMatrix = npt.NDArray[np.float32]
 IntVector = npt.NDArray[np.int64]
@@ -426,10 +386,7 @@ class Features:
 def build_features(
     domain: Domain, frame: pd.DataFrame, names: Sequence[str]
 ) -> dict[str, Features]:
-    """Features of each column of `names`, for every row of `frame`.
-
-    They are built once and joined for each target.
-    """
+    """Features of each column of `names`, for every row, to be joined for each target."""
     return {name: Features(*_column(domain[name], frame[name])) for name in names}
 
 
@@ -445,8 +402,8 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
         places = codes.astype(np.float32)[:, None]
         if column.levels == 2:  # the second indicator would be the complement of the first
             return places, places
-        kept = min(column.levels, MAX_INDICATORS)
-        return np.eye(kept, dtype=np.float32)[codes % MAX_INDICATORS], places
+        most = 256  # indicators; further levels share them, so that memory stays bounded
+        return np.eye(min(column.levels, most), dtype=np.float32)[codes % most], places
     numbers = clamped_numbers(column, values)
     scaled = ((numbers - column.lower) / (column.upper - column.lower)).astype(np.float32)
     absent = np.isnan(numbers)
@@ -457,23 +414,13 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
     return np.hstack(blocks), scaled[:, None]
 
 
-def category_mask(
-    domain: Domain, names: Sequence[str], *, most_levels: int
-) -> npt.NDArray[np.bool_]:
-    """Which of `narrow`'s columns are unordered categories, shape `[columns]`.
-
-    A column counts if it has more than 2 and at most `most_levels` levels.
-    """
-    return np.asarray(
-        [not domain[n].ordered and 2 < domain[n].levels <= most_levels for n in names]
-    )
+def category_mask(domain: Domain, names: Sequence[str]) -> Mask:
+    """Which of `narrow`'s columns are categories of 3 to 255 levels, which trees take."""
+    return np.asarray([not domain[n].ordered and 2 < domain[n].levels <= 255 for n in names])
 
 
 def clamped_numbers(column: ColumnDomain, values: pd.Series[object]) -> FloatVector:
-    """A ranged column on its numeric scale, clamped to its public bounds, shape `[rows]`.
-
-    It is NaN where the value is missing.
-    """
+    """A ranged column as numbers within its public bounds, `[rows]`; NaN where missing."""
     return np.clip(to_numbers(column, values), column.lower, column.upper)
 
 

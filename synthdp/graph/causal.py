@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import networkx as nx
 
@@ -15,9 +15,13 @@ from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
 from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
-from synthdp.graph.pag import PagLink, links_of_json
+from synthdp.graph.pag import PagLink, links_of_json, unsettled
+from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import Graph
+
+if TYPE_CHECKING:
+    from synthdp.spec.model import Column, Effect
 
 Provenance = Literal[
     "given", "required", "learned", "supported", "refuted", "undecided", "predictive"
@@ -53,10 +57,7 @@ class GraphEdge:
 
     @property
     def structural(self) -> bool:
-        """Whether the link is part of the graph.
-
-        An undirected undecided link is not: it marks a pair on which the data gave no answer.
-        """
+        """Whether the link is part of the graph: an undirected undecided one is not."""
         return self.directed or self.provenance != "undecided"
 
     def to_json(self) -> dict[str, Any]:
@@ -144,10 +145,7 @@ class CausalGraph:
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> CausalGraph:
-        """The spec's arrows between columns. Groups are expanded and completed.
-
-        The provenance is `required` in mode learn, else `given`.
-        """
+        """The spec's arrows, with groups completed: `required` in mode learn, else `given`."""
         return cls.from_knowledge(
             Knowledge.from_spec(graph, columns),
             provenance="required" if graph.mode == "learn" else "given",
@@ -182,6 +180,11 @@ class CausalGraph:
     def open_pairs(self) -> tuple[Pair, ...]:
         """Pairs on which the data gave no answer; not part of the graph."""
         return tuple(e.pair for e in self.edges if not e.structural)
+
+    @property
+    def by_ranges(self) -> bool:
+        """Whether the pairs without an answer are too many to be listed one by one."""
+        return len(self.open_pairs) > 25_000
 
     @property
     def confounded(self) -> tuple[Pair, ...]:
@@ -228,10 +231,7 @@ class CausalGraph:
         return graph
 
     def extension(self) -> CausalGraph:
-        """This graph with every link directed, without a new v-structure where possible.
-
-        Links keep their provenance.
-        """
+        """This graph with every link directed, where possible without a new v-structure."""
 
         def oriented(edge: GraphEdge) -> GraphEdge:
             if edge.directed or not edge.structural:
@@ -294,10 +294,7 @@ class CausalGraph:
         return graph
 
     def cpdag(self) -> CausalGraph:
-        """The equivalence class of the (extended) DAG.
-
-        Only arrows that observational data could show stay directed.
-        """
+        """The equivalence class of the (extended) DAG: only arrows that data could show stay."""
         graph = cpdag_of(Pdag(self.nodes, directed=self.dag.edges, shielded=self.confounded))
         provenance = {frozenset(e.pair): e.provenance for e in self.edges}
         links = [(pair, True) for pair in graph.directed()]
@@ -309,17 +306,13 @@ class CausalGraph:
         return replace(self, edges=tuple(edges))
 
     def to_json(self) -> dict[str, Any]:
-        """The content of the bundle's graph.json.
-
-        More than `LISTED` pairs without an answer are stated as ranges, by their earlier column.
-        """
-        many = len(self.open_pairs) > LISTED
+        """The content of the bundle's graph.json; many open pairs are ranges (`by_ranges`)."""
         return {
             "nodes": list(self.nodes),
-            "edges": [e.to_json() for e in self.edges if e.structural or not many],
-            **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if many else {}),
+            "edges": [e.to_json() for e in self.edges if e.structural or not self.by_ranges],
+            **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if self.by_ranges else {}),
             "groups": {name: list(columns) for name, columns in self.groups.items()},
-            "latent": [list(names) for names in self.latent],
+            "latent": list(map(list, self.latent)),
         } | ({} if self.pag is None else {"pag": [link.to_json() for link in self.pag]})
 
     @classmethod
@@ -353,12 +346,6 @@ class CausalGraph:
         )
 
 
-LISTED = 25_000
-"""Up to so many pairs are listed one by one."""
-MAX_PAIRS = 500_000
-"""Most pairs that a file may state."""
-
-
 def as_ranges(pairs: Iterable[Pair], nodes: Sequence[str]) -> dict[str, str]:
     """`pairs` by their earlier column: positions of the later ones, first and last of each range.
 
@@ -387,7 +374,7 @@ def from_ranges(stated: Mapping[str, Any], nodes: Sequence[str]) -> Iterator[Pai
     Raises:
         SynthdpError: these are no ranges of later columns, or too many pairs.
     """
-    place, left = {name: i for i, name in enumerate(nodes)}, MAX_PAIRS
+    place, left = {name: i for i, name in enumerate(nodes)}, 500_000
     for name, text in stated.items():
         last = place.get(name, len(nodes))
         for part in str(text).split():
@@ -400,3 +387,33 @@ def from_ranges(stated: Mapping[str, Any], nodes: Sequence[str]) -> Iterator[Pai
                 raise SynthdpError(f"graph: {part[:20]!r} is no range of later columns")
             yield from ((name, nodes[position]) for position in range(start, stop + 1))
             last = stop
+
+
+def adjustment(
+    effect: Effect, columns: Mapping[str, Column], graph: CausalGraph
+) -> tuple[tuple[str, ...], str]:
+    """The adjustment set of `effect`, and a remark that qualifies it.
+
+    It is the spec's choice, or else the treatment's parents in the graph. They block every
+    back-door path (J. Pearl, "Causality", 2nd ed. 2009, theorem 3.2.2), where no common cause is
+    latent. Columns of the treatment's group are not its parents: the group is one node. Where the
+    outcome is a parent of the treatment, there is no effect to estimate and the set is empty. Where
+    arrows of the treatment only predict, parents may be no causes: the remark says so.
+    """
+    if effect.adjust is not None:
+        return effect.adjust, "adjusted as the spec says"
+    parsed, _ = parse(effect.treated, columns)
+    treatment = set(parsed.columns if parsed else ())
+    treatment |= {n for group in graph.groups.values() if treatment & set(group) for n in group}
+    causes = {p for t in treatment if t in graph.nodes for p in graph.parents(t)} - treatment
+    if any(e.provenance == "predictive" and treatment & set(e.pair) for e in graph.edges):
+        predictors = tuple(n for n in graph.nodes if n in causes - {effect.outcome})
+        return predictors, "adjusted for what predicts the treatment: some arrows are no causes"
+    if effect.outcome in causes:
+        return (), "the graph holds the outcome for a cause of the treatment: this is no effect"
+    adjusted = tuple(n for n in graph.nodes if n in causes)
+    if any(unsettled(graph.pag or (), name) for name in treatment):
+        return adjusted, "unseen causes may confound the treatment: the search does not exclude it"
+    if any(treatment & set(names) and effect.outcome in names for names in graph.latent):
+        return adjusted, "the graph has an unseen common cause of treatment and outcome"
+    return adjusted, ""

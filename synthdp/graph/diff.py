@@ -28,7 +28,7 @@ class GraphDifference:
 
     @property
     def distance(self) -> int:
-        """Structural Hamming distance: one for each pair of columns whose link differs."""
+        """Structural Hamming distance: pairs whose link is missing, extra or turned."""
         return len(self.added) + len(self.removed) + len(self.turned)
 
     @property
@@ -49,8 +49,8 @@ class GraphDifference:
 
         return {
             "same": self.same,
-            "added": [link(e) for e in self.added],
-            "removed": [link(e) for e in self.removed],
+            "added": list(map(link, self.added)),
+            "removed": list(map(link, self.removed)),
             "turned": [{"before": link(a), "after": link(b)} for a, b in self.turned],
             "common": self.common,
             "columns": {side: list(names) for side, names in self.columns.items()},
@@ -109,17 +109,6 @@ def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
             "after": tuple(n for n in after.nodes if n not in before.nodes),
         },
     )
-
-
-def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
-    """Structural Hamming distance: pairs whose link is missing, extra or of another direction.
-
-    >>> from synthdp.graph.causal import GraphEdge
-    >>> arrow = GraphEdge("a", "b", directed=True, provenance="given")
-    >>> hamming_distance(CausalGraph(("a", "b"), (arrow,)), CausalGraph(("a", "b")))
-    1
-    """
-    return difference(a, b).distance
 
 
 def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:

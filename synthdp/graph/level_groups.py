@@ -20,12 +20,8 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups, Starts
-from synthdp.graph.margins import (
-    Probabilities,
-    body_of,
-    margin_probabilities,
-    one_way_probabilities,
-)
+from synthdp.graph import margins as smoothing
+from synthdp.graph.margins import Probabilities, body_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 
@@ -115,17 +111,13 @@ class LevelLaw:
 
     @classmethod
     def of_tables(cls, tables: Sequence[NoisyTable], domain: Domain) -> LevelLaw:
-        """The law by the released `tables`.
-
-        Raises:
-            ValueError: as `groups_of`.
-        """
+        """The law by the released `tables`; errors as of `groups_of`."""
         return cls(groups_of(tables, domain), tables)
 
     @cached_property
     def margins(self) -> list[Probabilities]:
         """Probabilities of the levels of each column; every column must have a table."""
-        return one_way_probabilities(self.tables, self.groups.domain.columns)
+        return smoothing.one_way_probabilities(self.tables, self.groups.domain.columns)
 
     @cached_property
     def coarse_margins(self) -> list[Probabilities]:
@@ -139,10 +131,7 @@ class LevelLaw:
 
 
 def on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:
-    """The table with its columns' levels summed over groups.
-
-    Cells that sum more levels have more noise; the result's `sigma` is their root mean square.
-    """
+    """The table summed over groups; its `sigma` is the root mean square of its cells' noise."""
     counts, cells = table.counts, 1.0
     for axis, name in enumerate(table.columns):
         if name in groups.starts and name not in table.starts:
@@ -173,16 +162,13 @@ def how_many(rows: float, sigma: float) -> int:
 
 
 def groups_by_noise(domain: Domain, margins: Sequence[NoisyTable], sigma: float) -> LevelGroups:
-    """Groups of about equal mass of the columns with noisy `margins`.
-
-    `sigma` is the noise of a cell in the tables that are counted on the groups.
-    """
+    """Groups of about equal mass by noisy `margins`; `sigma` is the noise of a cell of groups."""
     starts: dict[str, Starts] = {}
     for table in margins:
         (name,) = table.columns
         rows = max(1.0, float(table.counts.sum()))
         column = domain[name]
-        margin = margin_probabilities(column, table.counts / rows, table.sigma / rows)
+        margin = smoothing.margin_probabilities(column, table.counts / rows, table.sigma / rows)
         found = starts_of(column, margin, groups=how_many(rows, sigma))
         if len(found) < column.levels:
             starts[name] = found

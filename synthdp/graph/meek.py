@@ -91,10 +91,7 @@ class Pdag:
         return False
 
     def orient(self, a: str, b: str) -> bool:
-        """Turn the undirected link into a -> b, unless that closes a cycle.
-
-        Returns whether the link is a -> b now.
-        """
+        """Turn an undirected link into a -> b, unless that closes a cycle; whether it is a -> b."""
         if b in self.neighbours[a] and not self.reaches(b, a):
             self.neighbours[a].discard(b)
             self.neighbours[b].discard(a)
@@ -142,10 +139,7 @@ def orient_known(graph: Pdag, knowledge: Knowledge) -> None:
 
 
 def orient_colliders(graph: Pdag, triples: Iterable[Collider], knowledge: Knowledge) -> None:
-    """Orient v-structures in the order of `triples`, which is from the most certain one on.
-
-    A v-structure that contradicts background knowledge or an earlier arrow is left out whole.
-    """
+    """Orient v-structures, the surest first; those that contradict what stands are left out."""
     for a, b, c in triples:
         if all(_may_point(graph, end, b, knowledge) for end in (a, c)):
             graph.orient(a, b)

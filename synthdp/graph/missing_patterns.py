@@ -45,10 +45,7 @@ class Compared(NamedTuple):
 def missing_patterns(
     tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
 ) -> tuple[tuple[str, ...], ...]:
-    """Groups of two columns or more that are missing together, in the order of `columns`.
-
-    The missing level is the last of each column, on levels and on groups of them.
-    """
+    """Groups of columns whose missing levels, the last ones, come together, in column order."""
     seen, likely = _likely_pairs(tables, columns)
     groups, merged = [{name} for name in seen], True
     while merged:
@@ -76,9 +73,7 @@ def likely_partners(tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain
 def _likely_pairs(
     tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
 ) -> tuple[list[str], dict[Pair, Compared]]:
-    """Columns that are missing in more rows than 3 standard deviations of noise, and their pairs
-    that were counted.
-    """
+    """Columns missing in more rows than 3 deviations of noise, and their counted pairs."""
     holding = _by_columns(tables, {c.name for c in columns if c.missing})
     names = [c.name for c in columns if frozenset({c.name}) in holding]
     single = {name: _missing(holding, name) for name in names}

@@ -40,24 +40,16 @@ import numpy as np
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
+from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.measuring import measure_round
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import equal_groups, groups_of, on_groups
-from synthdp.graph.margins import (
-    Floats,
-    Probabilities,
-    body_of,
-    distances,
-    one_way_probabilities,
-    pooled,
-    shrunk,
-)
+from synthdp.graph.margins import Floats, Probabilities, body_of, distances, pooled, shrunk
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
-from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
-from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
+from synthdp.privacy.plan import graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
@@ -102,11 +94,6 @@ class PredictSettings:
 SETTINGS = PredictSettings()
 
 
-def prediction_rounds(domain: Domain) -> Mapping[str, MechanismFactory]:
-    """What mode predict may release, and how each part is planned."""
-    return {name: adaptive_round(domain, part) for name, part in PREDICTION_SHARES.items()}
-
-
 def predict(
     releaser: Releaser,
     settings: Graph,
@@ -121,7 +108,7 @@ def predict(
     """
     groups = LevelGroups(domain, {})
     if releaser.plan.train is None:
-        groups = equal_groups(domain, one_way_probabilities(known.value, domain.columns))
+        groups = equal_groups(domain, smoothing.one_way_probabilities(known.value, domain.columns))
     pairs = possible_pairs(groups.coarse, targets)
     everything = known
     if pairs:
@@ -271,10 +258,7 @@ class SmoothPair:
 
 
 def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> SmoothPair:
-    """The noisy `shares` `[levels, levels]` of two columns, smoothed.
-
-    `sigma` is the standard deviation of a share.
-    """
+    """The noisy `shares` `[levels, levels]` of two columns, of deviation `sigma`, smoothed."""
     apart = np.outer(first.margin, second.margin)
     rest, noise = shares - apart, sigma**2
     nothing = -0.5 * float((math.log(noise) + rest**2 / noise).sum())
@@ -349,7 +333,7 @@ def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
     """All `tables` together, each margin from every table that contains it, then smoothed."""
     rows = max(1.0, float(pooled(tables, ()).counts))
     groups = groups_of(tables, domain)
-    one_way = one_way_probabilities(tables, domain.columns)
+    one_way = smoothing.one_way_probabilities(tables, domain.columns)
     margins = {c.name: groups.sums(c.name, p) for c, p in zip(domain.columns, one_way, strict=True)}
     axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}

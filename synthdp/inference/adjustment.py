@@ -27,13 +27,9 @@ from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, meek, orient_known
+from synthdp.inference.least_squares import SETTINGS
 
 Names = tuple[str, ...]
-
-MAX_SETS = 6
-"""Most adjustment sets of one effect, one for each reading."""
-MAX_OPEN = 8
-"""Most links without a direction that an effect may rest on: 256 readings."""
 UNKNOWN_HINT = (
     "say what is known of these pairs in graph.edges, graph.tiers or graph.forbidden, and release"
     " again; or give --adjust, if you know what confounds"
@@ -199,7 +195,7 @@ def choose(
             f"{t} has no effect on {y} in this graph: no arrows lead from {t} to {y}",
             hint=f"`synthdp answer` says how {y} differs by {t}",
         )
-    if len(chosen) > MAX_SETS:
+    if len(chosen) > SETTINGS.max_sets:
         raise OutputError(
             f"links without a direction allow {len(chosen)} adjustment sets for the effect of {t}"
             f" on {y}",
@@ -256,8 +252,9 @@ def readings(
     near = {n for m in (treatment, outcome, *adjust) for n in (m, *nx.ancestors(mixed, m))}
     turns = [pair for pair in pdag.undirected() if near.issuperset(pair)]
     loose = [pair for pair in unknown if near.issuperset(pair)]
-    if len(turns) + len(loose) > MAX_OPEN:
-        named = ", ".join(f"{a} and {b}" for a, b in [*turns, *loose][:MAX_OPEN])
+    most = SETTINGS.max_open
+    if len(turns) + len(loose) > most:
+        named = ", ".join(f"{a} and {b}" for a, b in [*turns, *loose][:most])
         raise TooOpen(
             f"the effect of {treatment} on {outcome} rests on {len(turns) + len(loose)} links"
             f" whose direction nothing shows, e.g. {named}",
@@ -287,7 +284,7 @@ def readings(
 def _known(graph: CausalGraph, knowledge: Knowledge) -> tuple[Pdag, list[Pair]]:
     """The links with the directions that something shows, and the pairs without an answer."""
     unknown = [e.pair for e in graph.edges if not e.structural or e.provenance == "predictive"]
-    silent = {frozenset(pair) for pair in unknown}
+    silent = set(map(frozenset, unknown))
     arrows = [pair for pair in graph.dag.edges if frozenset(pair) not in silent]
     shielded = (*graph.confounded, *unknown, *knowledge.untested)
     pdag = Pdag(graph.nodes, directed=arrows, shielded=shielded)

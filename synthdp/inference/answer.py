@@ -20,22 +20,19 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
+from synthdp.inference import figures as of_cells
 from synthdp.inference.estimands import ESTIMAND_KINDS, bundle_estimands, paid_about
-from synthdp.inference.figures import (
-    MAX_CELLS,
-    MAX_POINTS,
-    CellRoles,
-    Figure,
-    Rows,
-    Value,
-    figure,
-    level_points,
-    needed,
-    roles,
-)
-from synthdp.inference.least_squares import Agreement, Axes, LeastSquares, measured
+from synthdp.inference.figures import CellRoles, Figure, Rows, Value
+from synthdp.inference.least_squares import SETTINGS, Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
-from synthdp.inference.words import about, answer_text, as_texts, outside_domain
+from synthdp.inference.words import (
+    TIERS,
+    about,
+    as_texts,
+    figure_lines,
+    figures_text,
+    outside_domain,
+)
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import Query, parse_query
@@ -44,8 +41,6 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import number_bounds
 
 Tier = Literal["A", "B", "C"]
-MAX_GROUPS = 128
-"""Most groups of `by`."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +85,13 @@ class Answer:
             "level": 0.95,
             "figures": [figure.to_json() for figure in self.figures],
             "about": list(self.about),
-            "unmeasured": [list(columns) for columns in self.unmeasured],
+            "unmeasured": list(map(list, self.unmeasured)),
             "agreement": None if self.agreement is None else self.agreement.to_json(),
         }
 
     def __str__(self) -> str:
-        return answer_text(self.query, self.tier, self.figures, self.about)
+        lines = figure_lines(self.query.statistic, self.figures, interval=self.tier != "C")
+        return figures_text(f"{self.query.text}   ({TIERS[self.tier]})", lines, self.about)
 
 
 def answer_bundle(bundle: Path, text: str) -> Answer:
@@ -162,7 +158,8 @@ def answer_tables(
         agreement = None
     else:
         figures = tuple(
-            figure(query, asked, solver, rows, group) for group, asked in _groups(query, cells)
+            of_cells.figure(query, asked, solver, rows, group)
+            for group, asked in _groups(query, cells)
         )
         agreement = solver.agreement()
     names = tuple(tuple(query.columns[i] for i in sorted(axes)) for axes in missing)
@@ -199,12 +196,12 @@ def _solver(
     if len(names) == 1 and on_levels:
         grouped = query.statistic in ("share", "count") and query.by is None
     known = measured(tables, domain, names, grouped=grouped)
-    if int(np.prod(known.shape, dtype=np.int64)) > MAX_CELLS and not known.whole:
+    if int(np.prod(known.shape, dtype=np.int64)) > SETTINGS.max_cells and not known.whole:
         return LeastSquares(known), None
-    cells = roles(query, known.columns)
+    cells = of_cells.roles(query, known.columns)
     if grouped and on_levels and cells.cut.any():
         known = measured(tables, domain, names, grouped=False)
-        cells = roles(query, known.columns)
+        cells = of_cells.roles(query, known.columns)
     return LeastSquares(known), cells
 
 
@@ -219,9 +216,9 @@ def _groups(query: Query, cells: CellRoles) -> list[tuple[str | None, CellRoles]
 
 def _check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:
     (levels,) = (c.levels for c in columns if c.name == query.by) if query.by else (0,)
-    if levels > MAX_GROUPS:
+    if levels > SETTINGS.max_groups:
         raise OutputError(
-            f"column {query.by!r} has {levels} levels, and `by` takes {MAX_GROUPS}",
+            f"column {query.by!r} has {levels} levels, and `by` takes {SETTINGS.max_groups}",
             hint="ask about some of them with `where`",
         )
 
@@ -233,7 +230,7 @@ def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]
     found = {
         axes
         for _, asked in _groups(query, cells)
-        for block in needed(query, asked, solver)
+        for block in of_cells.needed(query, asked, solver)
         for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)
@@ -266,8 +263,8 @@ def _alike(
     if one is None or other is None:
         return one is other
     names = sorted({*one.columns, *other.columns})
-    grids = [level_points(domain[name], constants)[0] for name in names]
-    if math.prod(map(len, grids)) > MAX_POINTS:
+    grids = [of_cells.level_points(domain[name], constants)[0] for name in names]
+    if math.prod(map(len, grids)) > SETTINGS.max_points:
         return False
     values = dict(zip(names, np.meshgrid(*grids, indexing="ij", sparse=True), strict=True))
     with np.errstate(invalid="ignore"):

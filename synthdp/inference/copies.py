@@ -19,8 +19,8 @@ from synthdp.errors import OutputError
 from synthdp.files import check_sums
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference.answer import check_agreement
-from synthdp.inference.figures import MAX_CELLS, widest
-from synthdp.inference.least_squares import Blocks, LeastSquares, Posterior, measured
+from synthdp.inference.figures import widest
+from synthdp.inference.least_squares import SETTINGS, Blocks, LeastSquares, Posterior, measured
 from synthdp.privacy.noise import fresh_generator
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.load.loader import load_spec
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 Floats = npt.NDArray[np.float64]
-MAX_COLUMNS = 10
-"""Most columns of copies: sets of columns are listed."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +124,7 @@ def copies_of(
 
 
 def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns of the copies, in the order of the table.
-
-    Raises:
-        OutputError: they are none of it, or too many.
-    """
+    """The columns of the copies, in the order of the table, which must have them."""
     named = domain.names if columns is None else tuple(columns)
     unknown = [name for name in named if name not in domain.names]
     if unknown or not named or len(set(named)) < len(named):
@@ -139,23 +133,18 @@ def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tup
             hint=next(filter(None, (nearest(name, domain.names) for name in unknown)), None)
             or f"name some of {', '.join(map(quoted, domain.names))}, each once",
         )
-    cells = law.groups.coarse.cells(named)
-    if len(named) > MAX_COLUMNS or cells > MAX_CELLS:
+    cells, most = law.groups.coarse.cells(named), (SETTINGS.max_columns, SETTINGS.max_cells)
+    if len(named) > most[0] or cells > most[1]:
         raise OutputError(
             f"{len(named)} columns with {cells:,} combinations of levels; copies are of up to"
-            f" {MAX_COLUMNS} columns and {MAX_CELLS:,} combinations",
+            f" {most[0]} columns and {most[1]:,} combinations",
             hint="name the columns of your analysis with --columns",
         )
     return tuple(name for name in domain.names if name in named)
 
 
 def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[str]) -> Posterior:
-    """What the tables say of the columns.
-
-    Raises:
-        OutputError: no table has two of them, or the one.
-        VerifyError: the tables do not agree.
-    """
+    """What the tables say of the columns, if they have two of them (or the one), and agree."""
     solver = LeastSquares(measured(law.tables, law.groups.domain, names, grouped=True))
     most = max(map(len, solver.measured.margins), default=0)
     if most == 0:
@@ -177,11 +166,7 @@ def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[s
 
 
 def _laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[Floats], int]:
-    """`m` drawn laws, and how many draws had none.
-
-    Raises:
-        OutputError: most draws have none.
-    """
+    """`m` drawn laws, and how many draws had none, which must not be most."""
     laws, refused = list[Floats](), 0
     while len(laws) < m:
         law = posterior.drawn(rng)

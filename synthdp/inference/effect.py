@@ -24,7 +24,7 @@ from synthdp.inference.adjustment import Adjustment, Reading, TooOpen, choose, r
 from synthdp.inference.answer import check_agreement
 from synthdp.inference.effect_query import Contrast, EffectQuery, Strata, contrast
 from synthdp.inference.estimands import paid_about
-from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.figures import Figure, Interval, Rows
 from synthdp.inference.least_squares import LeastSquares, Measured, measured
 from synthdp.inference.model_only import TABLE, model_effects
 from synthdp.inference.words import about_figures, about_graph, effect_text
@@ -68,7 +68,7 @@ class EffectAnswer:
             "reference": query.reference,
             "tier": self.tier,
             "level": 0.95,
-            "adjusted": [list(names) for names in self.adjusted],
+            "adjusted": list(map(list, self.adjusted)),
             "contrasts": [found.to_json() for found in self.contrasts],
             "about": list(self.about),
         }
@@ -113,9 +113,7 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
 def _contrasts(
     query: EffectQuery, cells: Measured, bundle: Path | None, spec: ReleaseSpec
 ) -> list[Contrast]:
-    """Each level of the treatment against the reference, by one table or more that have all; by
-    the synthetic rows of a `bundle` alone, without intervals, where one is given.
-    """
+    """Each level against the reference, by tables, or by a `bundle`'s rows without intervals."""
     levels, reference = query.levels(cells.columns[0])
     if bundle is None:
         numbers = query.numbers(cells.columns[1])
@@ -123,7 +121,7 @@ def _contrasts(
         return [contrast(strata, level, reference) for level in levels]
     outcome = cells.columns[1].labels.index(query.level) if query.level is not None else None
     pairs = [(level, reference) for level in levels]
-    return [Contrast(figure) for figure in model_effects(bundle, cells.columns, outcome, pairs)]
+    return list(map(Contrast, model_effects(bundle, cells.columns, outcome, pairs)))
 
 
 def adjustment_for(
@@ -173,11 +171,7 @@ def adjustment_for(
 
 
 def _with_unseen(query: EffectQuery, links: Sequence[PagLink]) -> Adjustment:
-    """What to adjust for where causes may be unseen: the treatment's causes, if that is settled.
-
-    Raises:
-        OutputError: it is not, or the outcome is a cause of the treatment.
-    """
+    """What to adjust for where causes may be unseen: the treatment's, if that is settled."""
     t, y = query.treatment, query.outcome
     if query.adjust is not None:
         return Adjustment((query.adjust,))
@@ -198,15 +192,17 @@ def _joined(found: Sequence[Contrast], none: bool) -> Contrast:
         return (refused or found)[0]
     zero = [0.0] if none else []
     estimates = [float(c.figure.estimate or 0) for c in found] + zero
-    ends = [float(v) for c in found for v in c.figure.interval or ()]
-    inner = [float(v) for c in found for v in c.figure.of_rows or ()]
-    bounds = [float(v) for c in found for v in c.figure.bounds or ()] + estimates
+
+    def span(name: str, more: list[float]) -> Interval | None:
+        ends = [float(v) for c in found for v in getattr(c.figure, name) or ()]
+        return (min(ends + more), max(ends + more)) if ends or name == "bounds" else None
+
     figure = replace(
         found[0].figure,
         estimate=(min(estimates) + max(estimates)) / 2,
-        interval=(min(ends + zero), max(ends + zero)) if ends else None,
-        of_rows=(min(inner + zero), max(inner + zero)) if inner else None,
-        bounds=(min(bounds), max(bounds)),
+        interval=span("interval", zero),
+        of_rows=span("of_rows", zero),
+        bounds=span("bounds", estimates),
     )
     left = max(found, key=lambda c: c.left_share)
     return Contrast(figure, left_out=left.left_out, left_share=left.left_share)

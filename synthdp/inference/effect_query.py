@@ -11,26 +11,13 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
-from synthdp.inference.figures import (
-    CERTAIN,
-    FEWEST,
-    Figure,
-    Floats,
-    Interval,
-    Rows,
-    Z,
-    value_bounds,
-)
-from synthdp.inference.least_squares import LeastSquares
+from synthdp.inference.figures import Figure, Floats, Interval, Rows, Z, value_bounds
+from synthdp.inference.least_squares import SETTINGS, LeastSquares
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import ReleaseSpec, derived_of
 
-MAX_LEVELS = 32
-"""Most levels of a treatment."""
-LEFT_OUT = 0.05
-"""Most rows, as a share, in strata that are left out because an arm has next to none."""
-LOW, MIDDLE, HIGH = 0, 1, 2
+LOW, MIDDLE, HIGH = range(3)
 """Rows of the outcome's numbers: the least, the middle and the largest of each level."""
 Mask = npt.NDArray[np.bool_]
 
@@ -112,10 +99,10 @@ class EffectQuery:
         """
         levels = [i for i in range(column.levels) if i != column.missing_level]
         labels = [column.labels[i] for i in levels]
-        if len(levels) > MAX_LEVELS:
+        if len(levels) > SETTINGS.max_levels:
             raise OutputError(
                 f"column {column.name!r} has {len(levels)} levels, and a treatment may have"
-                f" {MAX_LEVELS}",
+                f" {SETTINGS.max_levels}",
                 hint="declare fewer bins, and release again",
             )
         if self.reference is not None and self.reference not in labels:
@@ -129,21 +116,10 @@ class EffectQuery:
 
 # --- the g-formula ---
 #
-# From noisy counts: means of Y under two levels of T, standardised to all rows. Let N(t, y, z) be
-# the true counts, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum of Y over them,
-# and W(z) all rows of the stratum z. The estimand is
-#
-#     psi(t) = sum_z W(z) / W  A(t, z) / D(t, z)        [Robins, Mathematical Modelling 7, 1986]
-#
-# It is smooth in the counts. Its gradient, cell by cell, is the influence of one row divided by W,
-#
-#     c(t', y, z) = 1[t' = t] W(z) / W (y - m(t, z)) / D(t, z) + (m(t, z) - psi(t)) / W,   m = A /
-#     D,
-#
-# so that its variance is that of the functional c'N: of the noise by least squares, of the
-# sampling the sum of N c^2. Noise in D and A biases A / D by (m V_DD - V_AD) / D^2 to second
-# order, and its covariance with W by (V_WA - m V_WD) / (D W); both are known, and are taken off
-# [derived in docs/inference.md].
+# Means of Y under two levels of T, standardised to all rows: psi(t) = sum_z W(z) / W m(t, z), with
+# m = A / D, D(t, z) the rows that have t, z and a known Y, A(t, z) the sum of Y over them, and W(z)
+# all rows of the stratum z [Robins, Mathematical Modelling 7, 1986]. Its gradient by the counts,
+# its variance and the bias that noise gives it are derived in docs/inference.md.
 
 
 @dataclass(frozen=True)
@@ -252,7 +228,9 @@ class Arm:
     @property
     def enough(self) -> Mask:
         """The strata whose rows are surely not next to none."""
-        return self.rows >= np.maximum(FEWEST, CERTAIN * np.sqrt(self.noise[:, 1, 1]))
+        return self.rows >= np.maximum(
+            SETTINGS.fewest, SETTINGS.certain * np.sqrt(self.noise[:, 1, 1])
+        )
 
 
 Mean = tuple[Floats, Floats]
@@ -272,7 +250,7 @@ def contrast(strata: Strata, treated: int, reference: int) -> Contrast:
         share = float(np.clip(most, 0, 1))
     total = float(strata.counts[:, :, kept].sum())
     about = max(0.0, total) / (1 - strata.rows.holdout)
-    if share > LEFT_OUT or not kept.any():
+    if share > SETTINGS.left_out or not kept.any():
         refused = f"too few rows of one arm, in strata of up to {share:.0%} of all"
         return Contrast(Figure(name, about, refused=refused), left_out=left, left_share=share)
     one, two = (_mean(strata, arm, kept, total) for arm in arms)
@@ -322,10 +300,7 @@ def _mean(strata: Strata, arm: Arm, kept: Mask, total: float) -> Mean:
 def _figure(
     strata: Strata, figure: Figure, one: Mean, two: Mean, share: float
 ) -> tuple[Figure, Interval | None]:
-    """The difference of two means, and its interval at the middles of levels where that differs.
-
-    Rows that were left out, a part `share` of all, may have any effect.
-    """
+    """The difference of two means, and its interval at middles; `share` of rows may do anything."""
     order = [LOW, MIDDLE, HIGH]
     values, gradient = (a[order] - b[order[::-1]] for a, b in zip(one, two, strict=True))
     both, noise = (np.sqrt(strata.variances(gradient, sampled=s)) for s in (True, False))
@@ -357,7 +332,7 @@ def _e_values(strata: Strata, one: Mean, two: Mean) -> tuple[float, float] | Non
     """
     psi, gradient = (np.stack([a[MIDDLE], b[MIDDLE]]) for a, b in zip(one, two, strict=True))
     sd = np.sqrt(strata.variances(gradient, sampled=True))
-    if (psi <= CERTAIN * sd).any():
+    if (psi <= SETTINGS.certain * sd).any():
         return None
     relative = gradient[:1] / psi[0] - gradient[1:] / psi[1]
     far = abs(math.log(psi[0] / psi[1]))

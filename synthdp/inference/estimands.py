@@ -21,57 +21,17 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
-from synthdp.inference.figures import (
-    CERTAIN,
-    FEWEST,
-    Cuts,
-    Figure,
-    Interval,
-    Quadratic,
-    Rows,
-    Z,
-    certain,
-    count_figure,
-    ordered_levels,
-    quantile_figure,
-    ratio_figure,
-    ratio_interval,
-    too_few,
-    value_bounds,
-)
-from synthdp.inference.least_squares import Functionals
-from synthdp.inference.words import (
-    POPULATION,
-    clamped,
-    counted,
-    figure_lines,
-    figures_text,
-    listed,
-    whom,
-)
-from synthdp.model.estimands import (
-    Design,
-    EffectSums,
-    QuestionSums,
-    design_of,
-    effect_adjustment,
-    estimand_name,
-    sums_of,
-    weakest,
-)
+from synthdp.inference import figures as of_cells
+from synthdp.inference.figures import Cuts, Figure, Rows, Z
+from synthdp.inference.least_squares import SETTINGS, Functionals
+from synthdp.inference.regression import about_regression, regression_figures
+from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
+from synthdp.model import estimands as sums_of_kind
+from synthdp.model.estimands import EffectSums, QuestionSums, design_of, estimand_name, sums_of
 from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms import sums as noisy
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.sums import (
-    NUMBER,
-    SQUARE,
-    Bounded,
-    NoisyProducts,
-    NoisySums,
-    Part,
-    ProductSums,
-    StratumSums,
-    Sums,
-)
+from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, StratumSums, Sums
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
@@ -228,6 +188,8 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
 
 Told = tuple[tuple[Figure, ...], Iterable[str]]
 """Figures, and what they are of, in sentences."""
+Noise = dict[str, Any]
+"""What a plan forecasts of an estimand, in plain JSON."""
 
 
 class EstimandKind(ABC, Generic[_E]):
@@ -256,7 +218,7 @@ class EstimandKind(ABC, Generic[_E]):
         """Its figures from its released sums over `rows`."""
 
     @abstractmethod
-    def forecast(self, spec: ReleaseSpec, asked: _E, mechanism: Any) -> dict[str, Any]:
+    def forecast(self, spec: ReleaseSpec, asked: _E, planned: Any) -> Noise:
         """The `noise` by which the planned mechanism will move it, one standard deviation.
 
         Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of
@@ -278,10 +240,8 @@ class TableKind(EstimandKind[TableEstimand]):
     ) -> Told:
         return (), ["a noisy table of marginals.json: `synthdp answer` has its shares and means"]
 
-    def forecast(
-        self, spec: ReleaseSpec, asked: TableEstimand, mechanism: NoisyMarginals
-    ) -> dict[str, Any]:
-        return {"noise": float(mechanism.sigma)}
+    def forecast(self, spec: ReleaseSpec, asked: TableEstimand, planned: NoisyMarginals) -> Noise:
+        return {"noise": float(planned.sigma)}
 
 
 class QuestionKind(EstimandKind[AskedEstimand]):
@@ -321,17 +281,15 @@ class QuestionKind(EstimandKind[AskedEstimand]):
             about.append(clamped(number))
         return stratum_figures(query, sums, number, rows, groups), about
 
-    def forecast(
-        self, spec: ReleaseSpec, asked: AskedEstimand, mechanism: StratumSums
-    ) -> dict[str, Any]:
-        query, sigma = parse_query(asked.ask, spec.columns), mechanism.sigma
-        levels = mechanism.shape[-1] if query.statistic == "quantile" else 1
-        each = expected_fit_rows(spec) / (math.prod(mechanism.shape[1:]) // levels)
+    def forecast(self, spec: ReleaseSpec, asked: AskedEstimand, planned: StratumSums) -> Noise:
+        query, sigma = parse_query(asked.ask, spec.columns), planned.sigma
+        levels = planned.shape[-1] if query.statistic == "quantile" else 1
+        each = expected_fit_rows(spec) / (math.prod(planned.shape[1:]) // levels)
         if query.statistic == "quantile":
             low, high = number_bounds(spec.columns[query.column or ""])
             noise = sigma * math.sqrt(levels * query.p * (1 - query.p)) / each * (high - low)
         elif query.statistic == "mean":
-            half = 1.0 if mechanism.number is None else mechanism.number.half
+            half = 1.0 if planned.number is None else planned.number.half
             noise = half * math.sqrt(2) * sigma / each
         elif query.statistic == "share":
             noise = sigma / each  # of p near 0 or 1; less between
@@ -363,7 +321,7 @@ class EffectKind(EstimandKind[EffectEstimand]):
         return (effect_figure(sums, number, rows),), self._about(spec, asked, number)
 
     def _about(self, spec: ReleaseSpec, asked: EffectEstimand, number: Bounded) -> Iterator[str]:
-        adjusted, note = effect_adjustment(spec, asked)
+        adjusted, note = sums_of_kind.effect_adjustment(spec, asked)
         yield "measured: sums by stratum that this release paid for"
         how = f"adjusted for {', '.join(adjusted)}" if adjusted else "a difference of means"
         yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
@@ -377,14 +335,12 @@ class EffectKind(EstimandKind[EffectEstimand]):
         yield from counted(spec, ())
         yield clamped(number)
 
-    def forecast(
-        self, spec: ReleaseSpec, asked: EffectEstimand, mechanism: StratumSums
-    ) -> dict[str, Any]:
-        strata = math.prod(mechanism.shape[1:])
+    def forecast(self, spec: ReleaseSpec, asked: EffectEstimand, planned: StratumSums) -> Noise:
+        strata = math.prod(planned.shape[1:])
         each = expected_fit_rows(spec) / strata
-        half = 1.0 if mechanism.number is None else mechanism.number.half
+        half = 1.0 if planned.number is None else planned.number.half
         # Two arms of each / 2 rows, each a ratio of two noisy sums; strata average out.
-        return {"noise": half * 2 * mechanism.sigma / (each / 2) / math.sqrt(strata)}
+        return {"noise": half * 2 * planned.sigma / (each / 2) / math.sqrt(strata)}
 
 
 class RegressionKind(EstimandKind[RegressionEstimand]):
@@ -417,11 +373,11 @@ class RegressionKind(EstimandKind[RegressionEstimand]):
         return regression_figures(design, sums, rows), about
 
     def forecast(
-        self, spec: ReleaseSpec, asked: RegressionEstimand, mechanism: ProductSums
-    ) -> dict[str, Any]:
-        design = design_of(spec, mechanism.domain, asked)
-        each_row = design.expected(mechanism.domain, square=1 / 3)
-        expected = NoisyProducts(expected_fit_rows(spec) * each_row, mechanism.sigma)
+        self, spec: ReleaseSpec, asked: RegressionEstimand, planned: noisy.ProductSums
+    ) -> Noise:
+        design = design_of(spec, planned.domain, asked)
+        each_row = design.expected(planned.domain, square=1 / 3)
+        expected = NoisyProducts(expected_fit_rows(spec) * each_row, planned.sigma)
         terms = {
             str(f.group): (float(f.of_rows[1]) - float(f.of_rows[0])) / (2 * Z)
             for f in regression_figures(design, expected, Rows())
@@ -461,18 +417,18 @@ def stratum_figures(
     for at, group in enumerate(groups):
         if query.statistic == "count":
             found = _functionals(counts[:1, at], np.ones((1, 1)), [sums.sigma])
-            figures.append(count_figure(found, rows, group))
+            figures.append(of_cells.count_figure(found, rows, group))
         elif query.statistic == "share":
             taken = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
             found = _functionals(counts[:, at], taken, [sums.sigma] * 2)
-            figures.append(ratio_figure("share", found, (0.0, 1.0), rows, group))
+            figures.append(of_cells.ratio_figure("share", found, (0.0, 1.0), rows, group))
         else:
             assert number is not None  # the mean of u, taken to the number's own unit
             parts = (sums.counts, sums.sums, sums.squares)
             seen = np.array([part.reshape(1, -1)[0, at] for part in parts])
             taken = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-            found = _functionals(seen, taken, [sums.sigma, sums.sigma, sums.sigma / SQUARE])
-            scaled = ratio_figure("mean", found, (-1.0, 1.0), rows, group)
+            found = _functionals(seen, taken, [sums.sigma, sums.sigma, sums.sigma / noisy.SQUARE])
+            scaled = of_cells.ratio_figure("mean", found, (-1.0, 1.0), rows, group)
             figures.append(scaled.in_unit(number.half, number.middle))
     return tuple(figures)
 
@@ -491,7 +447,7 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
     """
     n, total, squares = (part.reshape(2, -1) for part in (sums.counts, sums.sums, sums.squares))
     about = max(0.0, float(n.sum())) / (1 - rows.holdout)
-    least = max(FEWEST, CERTAIN * sums.sigma)
+    least = max(SETTINGS.fewest, SETTINGS.certain * sums.sigma)
     thin = int((n < least).sum())
     if thin:
         return Figure(
@@ -531,200 +487,26 @@ def quantile_figures(
     rows: Rows,
     groups: Sequence[str | None],
 ) -> tuple[Figure, ...]:
-    """The quantile of p of a number, one figure for each of `groups`.
+    """The quantile of p for each of `groups`, by counts `[groups, levels]` of noise `sigma`.
 
-    `counts` `[groups, levels]` has independent noise of deviation `sigma`.
+    With F_k the rows of the first k places, F_k - p d is a sum of counts times 1 - p or -p.
     """
-    return tuple(
-        _quantile(levels, sigma, p, column, rows, group)
-        for levels, group in zip(counts, groups, strict=True)
-    )
-
-
-def _quantile(
-    counts: Floats, sigma: float, p: float, column: ColumnDomain, rows: Rows, group: str | None
-) -> Figure:
-    """With F_k the rows of the first k places, F_k - p d is a sum of counts times 1 - p or -p."""
-    place, low, high = ordered_levels(*value_bounds(column))
+    place, low, high = of_cells.ordered_levels(*of_cells.value_bounds(column))
     known = place < len(low)  # all levels but the missing one
-    total = float(counts[known].sum())
-    about, variance = total / (1 - rows.holdout), float(known.sum()) * sigma**2
-    if not certain(total, variance):
-        return too_few(group, about, variance, rows)
-    up_to = place[known] <= np.arange(len(low))[:, None]
-    weights = up_to - p
-    at, noise = weights @ counts[known], (weights**2).sum(axis=1) * sigma**2
-    sampling = rows.per_unit * p * (1 - p) * total
+    weights = (place[known] <= np.arange(len(low))[:, None]) - p
+    noise, variance = (weights**2).sum(axis=1) * sigma**2, float(known.sum()) * sigma**2
 
-    def cuts(extra: float) -> Cuts:
-        sd = np.sqrt(noise + extra)
-        return Cuts(-p * total, at, sd, at, sd)
+    def found(levels: Floats, group: str | None) -> Figure:
+        total = float(levels.sum())
+        about = total / (1 - rows.holdout)
+        if not of_cells.certain(total, variance):
+            return of_cells.too_few(group, about, variance, rows)
+        at, sampling = weights @ levels, rows.per_unit * p * (1 - p) * total
 
-    return quantile_figure(group, about, cuts, sampling, low, high)
+        def cuts(extra: float) -> Cuts:
+            sd = np.sqrt(noise + extra)
+            return Cuts(-p * total, at, sd, at, sd)
 
+        return of_cells.quantile_figure(group, about, cuts, sampling, low, high)
 
-# --- regression ---
-
-
-SPREAD = (
-    "the sampling is right where the outcome spreads about the line by the same everywhere; where"
-    " it spreads more in a rare group, the interval of that group's coefficient is too narrow"
-)
-TWO_VALUED = (
-    "of two categories the spread is the most that their shares allow in each group: the interval"
-    " is right if the line is, and may be wider than it need be"
-)
-CAUTION = 2.0
-"""Deviations of the noise by which the shares of an outcome are taken to be less extreme."""
-
-
-def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tuple[Figure, ...]:
-    """One figure for each coefficient; all are refused where noise leaves no sure inverse."""
-    moments, size = design.moments(noisy.sums), len(design.names)
-    gram, count = moments[:-1, :-1], float(moments[0, 0])
-    about = max(0.0, count) / (1 - rows.holdout)
-    least, wanted = weakest(gram, noisy.sigma)
-    if count < FEWEST + size or least < wanted:
-        why = "too few rows, or terms that hardly differ from each other, for this noise"
-        return tuple(Figure(name, about, refused=why) for name in design.names)
-    theta = np.linalg.solve(gram, moments[:-1, -1]).astype(np.float64)
-    residual = np.append(-theta, 1.0)
-    squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
-    groups = shares_of(design, moments, noisy.sigma) if design.two_valued else None
-    found = []
-    rows_of_raw = zip(design.functions, design.names, np.linalg.inv(design.raw.T), strict=True)
-    for function, name, c in rows_of_raw:
-        direction = np.linalg.solve(gram, c)
-        d = 1.0 / float(c @ direction)
-        w = d * direction
-        sampling = squares * d if groups is None else min(d, two_valued(design, groups, w))
-        both, of_rows = (
-            _interval(design, noisy.sigma, w, d, theta, float(c @ theta), variance)
-            for variance in (rows.per_unit * sampling, 0.0)
-        )
-        if both is None or of_rows is None:
-            found.append(Figure(name, about, refused="the noise leaves no interval"))
-            continue
-        shift = design.outcome.middle if function == () else 0.0
-        scaled = Figure(name, about, float(c @ theta), both, of_rows)
-        found.append(scaled.in_unit(design.outcome.half, shift))
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class Group:
-    """Rows with one level of a category (all rows: None), and the most that their outcome, of two
-    values, spreads about its mean: the sum of its variances.
-    """
-
-    level: Part | None
-    spread: float
-
-
-def shares_of(design: Design, moments: Floats, sigma: float) -> list[list[Group]]:
-    """All rows as one group, and for each category the groups of its levels.
-
-    n rows whose outcome in {-1, 1} has the sum s have variances of n (1 - m^2) at most in sum, with
-    m = s / n, whatever each row's probability is (Jensen). Of noisy n and s the least extreme
-    within `CAUTION` deviations is taken.
-    """
-
-    def group(level: Part | None, n: float, s: float, sd: float) -> Group:
-        most = max(n + CAUTION * sd, 0.0)
-        least = max(abs(s) - CAUTION * sd, 0.0)
-        return Group(level, most - least**2 / most if 0 < least < most else most)
-
-    n, s = float(moments[0, 0]), float(moments[0, -1])
-    found = [[group(None, n, s, sigma)]]
-    alone = {f[0]: i for i, f in enumerate(design.functions) if len(f) == 1 and f[0][1] != NUMBER}
-    for name in dict.fromkeys(name for name, _ in alone):
-        places = {part: i for part, i in alone.items() if part[0] == name}
-        rows, sums = moments[[*places.values()], 0], moments[[*places.values()], -1]
-        wide = sigma * math.sqrt(1 + len(places))  # of the first level, which is what others leave
-        first = group((name, 0), n - float(rows.sum()), s - float(sums.sum()), wide)
-        others = zip(places, rows.tolist(), sums.tolist(), strict=True)
-        found.append([first, *(group(part, k, t, sigma) for part, k, t in others)])
-    return found
-
-
-def two_valued(design: Design, groupings: list[list[Group]], w: Floats) -> float:
-    """A bound of the sum of (w' x)^2 times the variance of an outcome of two values.
-
-    In a group it is at most the square of the largest |w' x| there times the group's spread.
-    """
-    return min(
-        sum(reach(design, w, group.level) ** 2 * group.spread for group in groups)
-        for groups in groupings
-    )
-
-
-def reach(design: Design, w: Floats, given: Part | None) -> float:
-    """A bound of |w' x| over all rows, or those with one level of a category.
-
-    Of the functions of one term a row has one at most.
-    """
-    low, high = 0.0, 0.0
-    terms: dict[frozenset[str], list[tuple[float, float]]] = {}
-    for function, weight in zip(design.functions, w.tolist(), strict=True):
-        levels = {part for part in function if part[1] != NUMBER}
-        if given and any(name == given[0] for name, _ in levels) and given not in levels:
-            continue
-        if len(levels) < len(function):
-            ends = (-abs(weight), abs(weight))
-        elif levels <= {given}:  # each of these rows has it
-            low, high = low + weight, high + weight
-            continue
-        else:
-            ends = (weight, weight)
-        terms.setdefault(frozenset(name for name, _ in function), []).append(ends)
-    for ways in terms.values():
-        low += min(0.0, *(least for least, _ in ways))
-        high += max(0.0, *(most for _, most in ways))
-    return max(abs(low), abs(high))
-
-
-def _interval(
-    design: Design,
-    sigma: float,
-    w: Floats,
-    d: float,
-    theta: Floats,
-    t: float,
-    sampling: float,
-) -> Interval | None:
-    """The interval of c' theta: all t with (w' (s - S theta_t))^2 <= z^2 variance(t).
-
-    theta_t solves the equations but for the direction w, under c' theta_t = t. `sampling` is the
-    part of the variance that is the sample's.
-    """
-    of_start = _by_product(design, w, np.append(t * w - theta, 1.0))
-    of_t = _by_product(design, w, np.append(w, 0.0))
-    nn, nd, dd = (sigma**2 * float(a @ b) for a, b in (
-        (of_start, of_start), (of_start, of_t), (of_t, of_t)
-    ))  # fmt: skip
-    return ratio_interval(d * t, d, Quadratic(nn + sampling, nd, dd))
-
-
-def _by_product(design: Design, w: Floats, beta: Floats) -> Floats:
-    """How often each product is in w' M beta, M the moments: `[products]`."""
-    places = design.places[:-1]
-    there, pairs = places >= 0, np.outer(w, beta)
-    summed = np.bincount(places[there], weights=pairs[there], minlength=len(design.products))
-    return summed.astype(np.float64)
-
-
-def about_regression(
-    spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand, design: Design
-) -> Iterator[str]:
-    """What the coefficients are of, in sentences."""
-    columns = dict.fromkeys(n for f in design.functions for n, _ in f)
-    yield "measured: sums of products that this release paid for; least squares"
-    for name in columns:
-        if not domain[name].ranged:
-            yield f"{name}: its levels are compared with {domain[name].labels[0]}"
-    lacking = [n for n in (*columns, estimand.outcome) if spec.columns[n].missing]
-    if lacking:
-        yield f"rows that lack {listed(lacking)} are left out"
-    yield f"{POPULATION}; {TWO_VALUED if design.two_valued else SPREAD}"
-    yield from counted(spec, [n for n in columns if not domain[n].ranged])
-    yield from map(clamped, (*design.numbers, design.outcome))
+    return tuple(found(levels[known], group) for levels, group in zip(counts, groups, strict=True))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.errors import OutputError
-from synthdp.inference.least_squares import Functionals, LeastSquares
+from synthdp.inference.least_squares import SETTINGS, Functionals, LeastSquares
 from synthdp.spec.expressions.query import Query, Statistic
 from synthdp.spec.model import ReleaseSpec
 
@@ -24,15 +24,7 @@ Interval = tuple[float, float]
 
 Z = 1.959963984540054
 """Of 95%, two-sided."""
-CERTAIN = 4.0
-"""Deviations of its noise that a denominator must be above zero."""
-FEWEST = 20.0
-"""Rows that a denominator must have: below, sums are not normal."""
 NOTHING = "nothing can be said: the interval is the whole range"
-MAX_CELLS = 100_000
-"""Most cells of a question's columns together."""
-MAX_POINTS = 4_000_000
-"""Most combinations of values at which a condition is tried."""
 
 
 @dataclass(frozen=True)
@@ -162,10 +154,7 @@ def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:
 def ratio_figure(
     statistic: Statistic, found: Functionals, limits: Interval, rows: Rows, group: str | None
 ) -> Figure:
-    """A share or a mean of numerator, denominator and squares, at their lowest and highest: `[6]`.
-
-    It lies between `limits`.
-    """
+    """A share or a mean within `limits`: numerator, denominator, squares, low and high, `[6]`."""
     values, covariance = found.values, found.covariance
     about = float(values[1] + values[4]) / 2 / (1 - rows.holdout)
     for at in (1, 4):
@@ -201,7 +190,7 @@ def _quantile(
     if not certain(float(count), float(variances[0])):
         return too_few(group, about, float(variances[0]), rows)
     below, above = (
-        np.concatenate([solver.each(block) for block in _tails(query, roles, pulled_in)], axis=1)
+        np.concatenate(list(map(solver.each, _tails(query, roles, pulled_in))), axis=1)
         for pulled_in in (False, True)
     )
 
@@ -249,10 +238,7 @@ def _tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:
 
 
 def ordered_levels(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-    """The place of each level in the order of numbers, and the ends of each place.
-
-    A spike inside a bin shares the bin's place. The missing level is placed last of all.
-    """
+    """Each level's place in the order of numbers, and the ends of places; missing is last."""
     order = sorted(np.flatnonzero(~np.isnan(low)), key=lambda i: (low[i], high[i]))
     rank = np.full(len(low), len(low), dtype=np.intp)
     starts, ends = list[float](), list[float]()
@@ -347,7 +333,7 @@ def ratio_interval(n: float, d: float, variance: Quadratic) -> Interval | None:
 
 def certain(d: float, variance: float) -> bool:
     """Whether a denominator is so far above zero that a ratio means something."""
-    return d >= max(FEWEST, CERTAIN * math.sqrt(variance))
+    return d >= max(SETTINGS.fewest, SETTINGS.certain * math.sqrt(variance))
 
 
 @dataclass(frozen=True)
@@ -416,8 +402,7 @@ class CellRoles:
     @property
     def cut(self) -> Mask:
         """The cells with more than one role."""
-        several: Mask = self.out.astype(int) + self.zero + self.one > 1
-        return several
+        return self.out.astype(int) + self.zero + self.one > 1
 
     def cut_levels(self) -> list[tuple[ColumnDomain, list[str]]]:
         """For each range, the labels of its levels that alone make the difference."""
@@ -448,11 +433,11 @@ def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:
     """
     grids = [level_points(column, query.constants) for column in columns]
     shape = tuple(len(grid) for grid, _ in grids)
-    cells = math.prod(column.levels for column in columns)
-    if cells > MAX_CELLS or math.prod(shape) > MAX_POINTS:
+    cells, most = math.prod(column.levels for column in columns), SETTINGS.max_cells
+    if cells > most or math.prod(shape) > SETTINGS.max_points:
         raise OutputError(
             f"the columns {', '.join(c.name for c in columns)} have {cells:,} combinations of"
-            f" levels, and a question may have {MAX_CELLS:,}",
+            f" levels, and a question may have {most:,}",
             hint="ask about fewer columns, or about columns with fewer levels",
         )
     values = {c.name: _along(grids[i][0], i, len(columns)) for i, c in enumerate(columns)}
@@ -490,21 +475,20 @@ def level_points(
         if column.missing_level is not None:
             positions[column.missing_level] = np.nan
         return positions, np.arange(column.levels)
-    scale = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
     levels = [np.array([spike]) for spike in column.spikes]
     for low, high in zip(*_ends(column), strict=True):
         tried = [low, high]
         for constant in constants:
-            at = constant / scale
+            at = constant / column.unit
             tried += [_beside(column, at, -1), at, _beside(column, at, 1)]
         kept = np.unique(np.clip(tried, low, high))
         if not column.continuous:
             kept = np.unique(np.floor(kept))
         levels.append(kept)
-    levels = [level * scale for level in levels]
+    levels = [level * column.unit for level in levels]
     if column.missing:
         levels.append(np.array([np.nan]))
-    sizes = [len(level) for level in levels]
+    sizes = list(map(len, levels))
     return np.concatenate(levels), np.cumsum([0, *sizes[:-1]])
 
 

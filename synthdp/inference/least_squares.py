@@ -1,17 +1,10 @@
 """Weighted least squares over all margins: unbiased, linear, and of known noise.
 
-Let N be the true counts of the cells of a question's columns. A margin over the axes S is
-y_S = A_S N + noise, where A_S sums over the other axes. The normal equations of weights w_S,
-
-    M N = sum_S w_S A_S' y_S,   M = sum_S w_S A_S' A_S,
-
-are solved in closed form. Let P_T be the projection of tables on the interaction of the axes T:
-mean over the other axes, deviation from the mean along those of T. A_S' A_S is the product of the
-sizes of the axes outside S on P_T where T is part of S, and 0 elsewhere, so that
-
-    M = sum_T lambda_T P_T,   lambda_T = sum over S that contain T of w_S prod_{i not in S} L_i.
-
-A functional c'N is determined by the margins if and only if P_T c = 0 wherever lambda_T = 0
+Margins y_S = A_S N + noise over axes S of the true counts N, A_S summing over the other axes, have
+normal equations M N = sum_S w_S A_S' y_S that are solved in closed form: M = sum_T lambda_T P_T,
+with P_T the projection on the interaction of the axes T (mean over the other axes, deviation from
+the mean along those of T), and lambda_T the sum, over S that contain T, of w_S times the sizes of
+the axes outside S. A functional c'N is determined if and only if P_T c = 0 wherever lambda_T = 0
 [derived in docs/inference.md]. Nothing is clipped or smoothed: that would bias, and an interval
 could not say by how much.
 """
@@ -40,6 +33,42 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 Floats = npt.NDArray[np.float64]
 Axes = frozenset[int]
 """Positions of columns in a question."""
+
+
+@dataclass(frozen=True)
+class InferenceSettings:
+    """When something can be said, and how much is asked at once.
+
+    `certain`: deviations of its noise that a denominator must be above zero, and `fewest` rows that
+    it must have: below, sums are not normal; `clear`: deviations of a draw that each block of a law
+    is above zero at least (a Gaussian that is cut there moves its mean by .0044 of its deviation);
+    `caution`: deviations of the noise by which the shares of an outcome of two values are taken to
+    be less extreme; `left_out`: most rows, as a share, in strata that are left out of an effect
+    because an arm has next to none.
+
+    `max_cells`: of a question's columns together; `max_points`: combinations of values at which a
+    condition is tried; `max_groups`: of `by`; `max_columns`: of copies, as sets of them are listed;
+    `max_levels`: of a treatment; `max_shown`: levels in a sentence; `max_sets`: adjustment sets of
+    one effect, one for each reading; `max_open`: links without a direction that an effect may rest
+    on, 256 readings.
+    """
+
+    certain: float = 4.0
+    fewest: float = 20.0
+    clear: float = 3.0
+    caution: float = 2.0
+    left_out: float = 0.05
+    max_cells: int = 100_000
+    max_points: int = 4_000_000
+    max_groups: int = 128
+    max_columns: int = 10
+    max_levels: int = 32
+    max_shown: int = 4
+    max_sets: int = 6
+    max_open: int = 8
+
+
+SETTINGS = InferenceSettings()
 
 
 @dataclass(frozen=True)
@@ -102,30 +131,22 @@ def measured(
     columns = tuple(chosen.coarse[name] for name in names)
     parts: dict[Axes, list[Margin]] = {}
     for table in tables:
-        axes = frozenset(
-            i
-            for i, name in enumerate(names)
-            if name in table.columns and (grouped or name not in table.starts)
-        )
+        told = set(table.columns) - (set() if grouped else table.starts.keys())
+        axes = frozenset(i for i, name in enumerate(names) if name in told)
         parts.setdefault(axes, []).append(_margin(table, chosen, names, axes))
     return Measured(columns, {axes: _pooled(found) for axes, found in parts.items()})
 
 
 def _margin(table: NoisyTable, groups: LevelGroups, names: Sequence[str], axes: Axes) -> Margin:
-    counts = table.counts
+    counts, kept = table.counts, [names[i] for i in sorted(axes)]
     # Rounding to whole numbers adds a variance of 1 / 12 to a Gaussian, at most about.
     variances = np.full(counts.shape, table.sigma**2 + 1 / 12)
     for axis, name in enumerate(table.columns):
-        if name in names and names.index(name) in axes and name not in table.starts:
+        if name in kept and name not in table.starts:
             counts, variances = (groups.sums(name, values, axis) for values in (counts, variances))
-    kept = [i for i in range(len(names)) if i in axes]
-    rest = tuple(
-        axis
-        for axis, name in enumerate(table.columns)
-        if name not in names or names.index(name) not in axes
-    )
-    left = [name for name in table.columns if name in {names[i] for i in kept}]
-    order = [left.index(names[i]) for i in kept]
+    rest = tuple(axis for axis, name in enumerate(table.columns) if name not in kept)
+    left = [name for name in table.columns if name in kept]
+    order = list(map(left.index, kept))
     new = tuple(i for i in range(len(names)) if i not in axes)
     counts, variances = (
         np.expand_dims(values.sum(axis=rest).transpose(order), new)
@@ -198,10 +219,7 @@ class LeastSquares:
         }
 
     def missing(self, functionals: Floats) -> list[Axes]:
-        """The interactions that `functionals` `[k, *cells]` need and no table has.
-
-        It is empty where the margins determine all of them.
-        """
+        """Interactions that `functionals` `[k, *cells]` need and no table has; empty if none."""
         scale = np.sqrt((functionals**2).sum())
         return [
             axes
@@ -268,8 +286,7 @@ class LeastSquares:
         statistic = math.fsum(m.statistic for m in margins)
         degrees = sum(m.degrees for m in margins)
         if self.measured.alike:
-            sizes = self.measured.shape
-            left = 0.0
+            sizes, left = self.measured.shape, 0.0
             for axes, margin in self.measured.margins.items():
                 residual = margin.counts - summed(self.counts, axes)
                 left += float((residual**2 / margin.variances).sum())
@@ -307,10 +324,6 @@ def _interactions(tables: Floats, count: int) -> Iterator[tuple[Axes, Floats]]:
 Labels = npt.NDArray[np.intp]
 """The group of each level, `[levels]`."""
 
-CLEAR = 3.0
-"""Deviations of a draw that each block is above zero at least. A Gaussian that is cut there moves
-its mean by .0044 of its deviation."""
-
 
 @dataclass(frozen=True)
 class Blocks:
@@ -336,8 +349,7 @@ class Blocks:
             g.reshape([-1 if i == axis else 1 for i in every]) for axis, g in self.groups.items()
         )
         sizes = [*self.sizes.values()]
-        found: Labels = np.ravel_multi_index(tuple(np.broadcast_arrays(*wide)), sizes)
-        return found
+        return np.ravel_multi_index(tuple(np.broadcast_arrays(*wide)), sizes)
 
     def sums(self, margin: Floats) -> Floats:
         """Sums `[blocks]` of a margin over these axes, one axis per column."""
@@ -362,7 +374,7 @@ def find_blocks(
     nothing more than their subsets.
 
     `counts` are the least-squares estimates of all cells. A block is fine if its estimate is
-    `CLEAR` deviations above zero, of the noise and of the sampling of rows together. While one is
+    `clear` deviations above zero, of the noise and of the sampling of rows together. While one is
     not, its level that is lightest for its column is put together with another: a neighbour where
     order means something, else the lightest. No column is left with one group while another has
     three. Groups of a set are never finer than those of its subsets.
@@ -402,7 +414,7 @@ def _merged(
 ) -> list[Labels]:
     members = [[[level] for level in range(size)] for size in estimate.shape]
     while True:
-        above = estimate - CLEAR * np.sqrt(noise + per_unit * estimate.clip(0))
+        above = estimate - SETTINGS.clear * np.sqrt(noise + per_unit * estimate.clip(0))
         worst = np.unravel_index(int(above.argmin()), above.shape)
         weights = [
             estimate.sum(axis=tuple(j for j in range(estimate.ndim) if j != i))
@@ -514,18 +526,12 @@ class Posterior:
 
     @cached_property
     def blocks(self) -> dict[Axes, Blocks]:
-        """The levels that are told apart, by set of axes.
-
-        Raises:
-            OutputError: neither the number of rows nor any level is seen above the noise.
-        """
+        """The levels told apart, by set of axes; refused where none is seen above the noise."""
         variance = min(float(m.variances.sum()) for m in self.known.margins.values())
-        known = self.rows >= CLEAR * math.sqrt(variance + max(self.rows, 0.0))
-        found = (
-            find_blocks(self.known, self.solver.counts, self.sets, per_unit=self.per_unit)
-            if known
-            else {}
-        )
+        known = self.rows >= SETTINGS.clear * math.sqrt(variance + max(self.rows, 0.0))
+        found = dict[Axes, Blocks]()
+        if known:
+            found = find_blocks(self.known, self.solver.counts, self.sets, per_unit=self.per_unit)
         if not found:
             raise OutputError(
                 f"the tables count about {max(self.rows, 0):,.0f} rows, give or take"
@@ -541,18 +547,11 @@ class Posterior:
 
     @cached_property
     def law(self) -> Floats:
-        """The law of maximum entropy of the estimates, `[*cells]`.
-
-        Raises:
-            OutputError: no law has them.
-        """
+        """The law of maximum entropy of the estimates, `[*cells]`; refused if there is none."""
         start = np.ones(self.known.shape)
-        single = needed(
-            [
-                Blocks({i: np.arange(start.shape[i]) for i in sorted(axes)}, start.ndim)
-                for axes in self.sets
-            ]
-        )
+        levels = list(map(np.arange, start.shape))
+        every = [{i: levels[i] for i in sorted(axes)} for axes in self.sets]
+        single = needed([Blocks(groups, start.ndim) for groups in every])
         raised = []
         for block in single:  # a cell has half a deviation of its noise at least
             least = np.sqrt(block.sums(noise_of(self.known, frozenset(block.groups)))) / 2
@@ -571,12 +570,10 @@ class Posterior:
 
     def drawn(self, rng: np.random.Generator) -> Floats | None:
         """A law `[*cells]`; None where the draw has a negative block, or no law has it."""
-        margins = {
-            axes: replace(
-                m, counts=m.counts + np.sqrt(m.variances) * rng.normal(size=m.counts.shape)
-            )
-            for axes, m in self.known.margins.items()
-        }
+        margins = {}
+        for axes, m in self.known.margins.items():
+            noise = np.sqrt(m.variances) * rng.normal(size=m.counts.shape)
+            margins[axes] = replace(m, counts=m.counts + noise)
         noisy = LeastSquares(replace(self.known, margins=margins)).counts
         rows = round(self.rows)
         seen = rng.multinomial(rows, self.law.ravel()).reshape(self.law.shape)

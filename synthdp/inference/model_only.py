@@ -40,8 +40,7 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
         values[name] = operand_values(column, codes[name], parsed)
     number = None
     if query.column is not None:
-        step = columns[query.column].step_seconds
-        number = values[query.column] / (1.0 if step is None else step / 86_400)
+        number = values[query.column] / columns[query.column].unit
     whole = np.ones(len(text), bool)
     true, false = query.condition.truth(values) if query.condition else (whole, ~whole)
     if query.column is not None:
@@ -76,7 +75,7 @@ def model_effects(
     import pandas as pd
 
     from synthdp.data.encoding import encode_column
-    from synthdp.evaluate.effects import MIN_ROWS, average_effect, outcome_values
+    from synthdp.evaluate.effects import SETTINGS, average_effect, outcome_values
     from synthdp.evaluate.utility import build_features, join
 
     text = _texts(bundle, [c.name for c in columns])
@@ -91,7 +90,7 @@ def model_effects(
     for treated, reference in pairs:
         name = against(columns[0], treated, reference)
         one, two = (~np.isnan(y) & (arms == a) for a in (treated, reference))
-        if min(one.sum(), two.sum()) < MIN_ROWS:
+        if min(one.sum(), two.sum()) < SETTINGS.min_rows:
             found.append(Figure(name, refused="too few synthetic rows"))
             continue
         used = one | two

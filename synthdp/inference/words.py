@@ -13,7 +13,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.inference.adjustment import Adjustment, Reading
 from synthdp.inference.effect_query import Contrast, EffectQuery
 from synthdp.inference.figures import CellRoles, Figure, Value, widest
-from synthdp.inference.least_squares import Measured
+from synthdp.inference.least_squares import SETTINGS, Measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import Bounded
 from synthdp.spec.expressions.operands import outside
@@ -23,8 +23,6 @@ from synthdp.spec.model import Datetime, Integer, Number, ReleaseSpec
 from synthdp.spec.writing import yaml_value
 
 TIERS = {"A": "A, measured", "B": "B, spanned", "C": "C, model only: no interval"}
-MAX_SHOWN = 4
-"""Most levels in a sentence."""
 POPULATION = (
     "the interval is of the population that the rows are a sample of: it has the sampling and the"
     " noise"
@@ -136,7 +134,7 @@ def clamped(number: Bounded) -> str:
 def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
     """What levels do not tell, and how much wider that makes the interval."""
     for column, labels in cells.cut_levels():
-        shown = ", ".join(labels[:MAX_SHOWN]) + (", ..." if len(labels) > MAX_SHOWN else "")
+        shown = _few(labels, ", ")
         yield (
             f"the tables count {column.name} by {shown}, which the condition cuts; the interval"
             " allows for every way to part it. Conditions at the ends of levels are exact"
@@ -151,11 +149,6 @@ def anywhere(name: str | None) -> str:
 
 def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + "".join(names[-1:])
-
-
-def answer_text(query: Query, tier: str, figures: Sequence[Figure], said: Sequence[str]) -> str:
-    lines = figure_lines(query.statistic, figures, interval=tier != "C")
-    return figures_text(f"{query.text}   ({TIERS[tier]})", lines, said)
 
 
 def figure_lines(
@@ -313,7 +306,8 @@ def _contrasts(query: EffectQuery, contrasts: Sequence[Contrast]) -> Iterator[st
 
 def _few(texts: Sequence[str], between: str = "; ") -> str:
     """The first few; `--json` has all."""
-    return between.join(texts[:MAX_SHOWN]) + (f"{between}..." if len(texts) > MAX_SHOWN else "")
+    most = SETTINGS.max_shown
+    return between.join(texts[:most]) + (f"{between}..." if len(texts) > most else "")
 
 
 def effect_text(

@@ -36,11 +36,7 @@ class Architecture:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
-        """The architecture that `to_json` wrote.
-
-        Raises:
-            KeyError, TypeError: it is not one.
-        """
+        """The architecture that `to_json` wrote; KeyError or TypeError if it is none."""
         direct = data.get("direct", False)
         if not isinstance(direct, bool):
             raise TypeError("expected true or false")

@@ -21,22 +21,12 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
-from synthdp.graph.adjustment import adjustment
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms import sums as noisy
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism, PlannedMechanism
-from synthdp.privacy.mechanisms.sums import (
-    NUMBER,
-    Arm,
-    Bounded,
-    Part,
-    Product,
-    ProductSums,
-    StratumSums,
-    SumMechanism,
-    Sums,
-)
+from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, StratumSums, Sums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import Expression
@@ -54,12 +44,23 @@ from synthdp.spec.model.evaluation import number_bounds, term_columns
 Floats = npt.NDArray[np.float64]
 _E = TypeVar("_E")
 
-CLEAR = 4.0
-"""Deviations of the noise that an average stratum must hold."""
-LEAST = 2.0
-"""The smallest eigenvalue of the scaled terms' moment matrix must be so many deviations of the
-noise, times the root of the number of terms: coverage was measured down to it."""
 INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True)
+class EstimandSettings:
+    """What noise may not drown.
+
+    `clear`: deviations of the noise that an average stratum must hold; `least`: the smallest
+    eigenvalue of the scaled terms' moment matrix must be so many deviations of the noise, times the
+    root of the number of terms: coverage was measured down to it.
+    """
+
+    clear: float = 4.0
+    least: float = 2.0
+
+
+SETTINGS = EstimandSettings()
 
 
 def estimand_name(position: int) -> str:
@@ -84,11 +85,7 @@ def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFac
 
 
 def check_estimands(plan: ReleasePlan, spec: ReleaseSpec) -> None:
-    """Refuse estimands that noise would drown, before anything is spent.
-
-    Raises:
-        BudgetError: the kind's own check refuses one.
-    """
+    """Refuse estimands that noise would drown, before anything is spent (`BudgetError`)."""
     for name, mechanism in plan.estimands.items():
         estimand = spec.estimands[int(name) - 1]
         ESTIMAND_SUMS[estimand.kind].check(name, spec, estimand, mechanism)
@@ -96,12 +93,10 @@ def check_estimands(plan: ReleasePlan, spec: ReleaseSpec) -> None:
 
 def sums_of(
     spec: ReleaseSpec, domain: Domain, estimand: Estimand, *, noise: float = 1.0
-) -> SumMechanism:
-    """The sums of an estimand that adds up values, at a noise in multiples of what one row can
-    move.
-    """
+) -> noisy.SumMechanism:
+    """The sums of an estimand that adds up; `noise` is in multiples of what one row can move."""
     mechanism = ESTIMAND_SUMS[estimand.kind].mechanism(spec, domain, estimand, noise)
-    assert isinstance(mechanism, SumMechanism)
+    assert isinstance(mechanism, noisy.SumMechanism)
     return mechanism
 
 
@@ -110,7 +105,7 @@ def tables_and_sums(
 ) -> tuple[dict[str, NoisyMarginals], dict[str, Mechanism[Sums]]]:
     """The planned tables and the planned sums, by estimand."""
     tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
-    return tables, {n: m for n, m in planned.items() if isinstance(m, SumMechanism)}
+    return tables, {n: m for n, m in planned.items() if isinstance(m, noisy.SumMechanism)}
 
 
 class EstimandSums(ABC, Generic[_E]):
@@ -123,11 +118,7 @@ class EstimandSums(ABC, Generic[_E]):
         """What measures it, at a noise in multiples of what one row can move."""
 
     def check(self, name: str, spec: ReleaseSpec, estimand: _E, mechanism: Any) -> None:
-        """Refuse a planned mechanism whose noise would drown it.
-
-        Raises:
-            BudgetError: it would.
-        """
+        """Refuse a planned mechanism whose noise would drown it (`BudgetError`)."""
         return
 
 
@@ -153,15 +144,14 @@ class ByStratum(EstimandSums[_E]):
         return 1
 
     def check(self, name: str, spec: ReleaseSpec, estimand: _E, mechanism: StratumSums) -> None:
-        """Refuse strata of which an average one has fewer rows than `CLEAR` deviations of its
-        noise.
+        """Refuse strata of which an average one has too few rows for its noise.
 
         Rows are taken to be spread evenly over strata, which no table exceeds for all of them.
         """
         rows, levels = expected_fit_rows(spec), self.levels(spec, estimand, mechanism)
         strata = math.prod(mechanism.shape[1:]) // levels
         noise = math.sqrt(levels) * mechanism.sigma
-        least = CLEAR * noise
+        least = SETTINGS.clear * noise
         if strata * levels > 1 and rows / strata < least:
             fewer = "fewer bins of the quantile, or " if levels > 1 else ""
             raise BudgetError(
@@ -222,14 +212,18 @@ class RegressionSums(EstimandSums[RegressionEstimand]):
 
     def mechanism(
         self, spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand, noise: float
-    ) -> ProductSums:
+    ) -> noisy.ProductSums:
         arm = Arm()
         if estimand.where is not None:
             arm = Arm(((_parsed(spec, estimand.where), True),))
         return design_of(spec, domain, estimand).mechanism(domain, arm, noise)
 
     def check(
-        self, name: str, spec: ReleaseSpec, estimand: RegressionEstimand, mechanism: ProductSums
+        self,
+        name: str,
+        spec: ReleaseSpec,
+        estimand: RegressionEstimand,
+        mechanism: noisy.ProductSums,
     ) -> None:
         """Refuse terms whose moment matrix would be too weak for this noise.
 
@@ -261,10 +255,8 @@ ESTIMAND_SUMS: dict[str, EstimandSums[Any]] = {
 
 
 def weakest(gram: Floats, sigma: float) -> tuple[float, float]:
-    """The smallest eigenvalue of the terms' moment matrix `[k, k]`, and the least that noise of
-    deviation `sigma` allows for its inverse.
-    """
-    return float(np.linalg.eigvalsh(gram)[0]), LEAST * sigma * math.sqrt(len(gram))
+    """The smallest eigenvalue of moments `[k, k]`, and the least that noise `sigma` allows."""
+    return float(np.linalg.eigvalsh(gram)[0]), SETTINGS.least * sigma * math.sqrt(len(gram))
 
 
 def _parsed(spec: ReleaseSpec, text: str) -> Expression:
@@ -305,9 +297,7 @@ class Design:
 
     @cached_property
     def places(self) -> npt.NDArray[np.intp]:
-        """Where the product of each pair of functions, the outcome last, is among `products`
-        `[k + 1, k + 1]`; -1 where it is zero for every row.
-        """
+        """The place of each product of functions in `products`, the outcome's last; -1: zero."""
         at = {None: -1} | {product: i for i, product in enumerate(self.products)}
         return np.array([[at[p] for p in row] for row in self._pairs], dtype=np.intp)
 
@@ -348,14 +338,14 @@ class Design:
                     mean *= 0.0 if times % 2 else square
             return mean
 
-        return np.array([mean_of(product) for product in self.products])
+        return np.array(list(map(mean_of, self.products)))
 
     def moments(self, sums: Floats) -> Floats:
         """The symmetric matrix of the sums of all products `[k + 1, k + 1]`, the outcome last."""
         return np.where(self.places < 0, 0.0, sums[self.places])
 
-    def mechanism(self, domain: Domain, arm: Arm, noise: float) -> ProductSums:
-        return ProductSums(domain, arm, (*self.numbers, self.outcome), self.products, noise)
+    def mechanism(self, domain: Domain, arm: Arm, noise: float) -> noisy.ProductSums:
+        return noisy.ProductSums(domain, arm, (*self.numbers, self.outcome), self.products, noise)
 
 
 def multiplied(a: Product, b: Product) -> Product | None:
@@ -391,7 +381,7 @@ def design_of(spec: ReleaseSpec, domain: Domain, estimand: RegressionEstimand) -
     return Design(tuple(functions.values()), tuple(functions), outcome, tuple(numbers), two_valued)
 
 
-def _functions(domain: Domain, name: str) -> Iterator[tuple[Part, str]]:
+def _functions(domain: Domain, name: str) -> Iterator[tuple[noisy.Part, str]]:
     column = domain[name]
     if column.ranged:
         yield (name, NUMBER), name

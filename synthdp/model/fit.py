@@ -125,10 +125,7 @@ def fit(
 def measure(
     releaser: Releaser, check: Check = lambda tables: None
 ) -> Released[tuple[NoisyTable, ...]]:
-    """Noisy one-way tables of all columns, then two-way tables of the pairs that the spec names.
-
-    `check` may refuse the one-way tables before the pairs are measured.
-    """
+    """Noisy one-way tables, which `check` may refuse, then those of the spec's pairs."""
     plan = releaser.plan
     tables = releaser.release(needed(plan.measure, MEASURE), purpose=MEASURE)
     check(tables.value)
@@ -140,10 +137,7 @@ def measure(
 def all_tables(
     marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult
 ) -> Released[tuple[NoisyTable, ...]]:
-    """The first tables, and those that found or tested the graph.
-
-    They are measured once and charged once; all later steps may use them.
-    """
+    """The first tables, and those that found or tested the graph: all were paid for."""
     return marginals if graph.tables is None else _joined(marginals, graph.tables)
 
 
@@ -209,10 +203,7 @@ def build_start(
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
 ) -> TrainingStart:
-    """The network, and the regression of the targets if there are any, before training.
-
-    Both start from the one-way margins of all noisy tables, and have the levels of their groups.
-    """
+    """The network, and the targets' regression if any, started from all noisy one-way margins."""
     tables = all_tables(marginals, graph)
     law = LevelLaw.of_tables(tables.value, domain)
     margins, modelled = law.coarse_margins, law.groups.coarse
@@ -281,12 +272,12 @@ def architecture_for(
     parents have logits of their own, which start from these tables: by the spec, all of them, or,
     where the graph is learned, some in the released `tables` that found it.
     """
-    parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
+    parents = tuple(tuple(map(domain.index, graph.parents(name))) for name in domain.names)
     everywhere = (tuple(range(len(domain))),)
-    causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
+    causes = tuple(tuple(map(domain.index, names)) for names in graph.latent) or everywhere
     latent_of = tuple(c for c in causes for _ in range(spec.synthesizer.latent))
     arrows = {frozenset((p, name)) for name in graph.nodes for p in graph.parents(name)}
-    direct = bool(arrows) and arrows <= {frozenset(pair) for pair in spec.privacy.pairs}
+    direct = bool(arrows) and arrows <= set(map(frozenset, spec.privacy.pairs))
     if spec.graph.mode == "learn":
         pairs = (pair for table in tables for pair in combinations(table.columns, 2))
         direct = not arrows.isdisjoint(map(frozenset, pairs))
@@ -317,11 +308,8 @@ def causal_vae(
 
 
 def targets_of(spec: ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
-    """Positions of the spec's targets that have parents in the graph.
-
-    A target without parents needs no stage: the network says as much of it.
-    """
-    positions = sorted(domain.index(name) for name in spec.synthesizer.targets)
+    """Positions of the spec's targets that have parents; the network says as much of others."""
+    positions = sorted(map(domain.index, spec.synthesizer.targets))
     return tuple(t for t in positions if architecture.parents[t])
 
 
@@ -359,11 +347,7 @@ def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[in
 
 
 def check_device(spec: ReleaseSpec) -> None:
-    """Check that the spec's device exists.
-
-    Raises:
-        OutputError: it does not.
-    """
+    """Refuse a device that this machine does not have."""
     if spec.compute.device == "cuda" and not torch.cuda.is_available():
         raise OutputError(
             "compute.device is cuda, and this machine has no CUDA device",
@@ -372,11 +356,7 @@ def check_device(spec: ReleaseSpec) -> None:
 
 
 def check_alone() -> None:
-    """Check that one process trains the release: each of several would pay for itself.
-
-    Raises:
-        OutputError: torchrun started this process together with others.
-    """
+    """Refuse to train beside others that torchrun started: each would pay for itself."""
     if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         raise OutputError(
             f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by"

@@ -103,10 +103,7 @@ class CausalVae(PerExampleLoss):
 
     @torch.no_grad()
     def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All weights of the same network without features and groups, from the `trained` ones.
-
-        Columns in no group get zeros.
-        """
+        """All weights of the network without features and groups; columns in no group get zeros."""
         self.cpu().load_state_dict(dict(trained), strict=False)
         weights = {
             name: p.detach().clone()
@@ -133,7 +130,7 @@ class CausalVae(PerExampleLoss):
         `noise` `[..., batch, latent]` is the standard normal draw behind z.
         """
         mean, log_variance = self.encode(codes)
-        lengths = [len(group) for group in self.groups]
+        lengths = list(map(len, self.groups))
         inputs = self._inputs(codes, mean + noise * (log_variance / 2).exp())
         hidden: Tensor = Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
         parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)
@@ -161,10 +158,7 @@ class CausalVae(PerExampleLoss):
         return hidden
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`.
-
-        Levels that a column lacks have -inf.
-        """
+        """Logits of every column, `[batch, columns, levels]`; -inf for levels that it lacks."""
         hidden, sizes = self._inputs(codes, z).tanh(), self.architecture.sizes
         levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
         for group, layer in self.decoders():

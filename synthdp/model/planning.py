@@ -108,9 +108,6 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
 
 
 def _slack(total: Total, spec: ReleaseSpec, rows: float) -> float:
-    """Largest deviation of a total that is allowed where `rows` are expected.
-
-    It covers the noise, and the random holdout, which all rows of a unit share.
-    """
+    """Largest deviation allowed of `rows`: the noise, and units that are held out together."""
     together = spec.evaluation.held_out * spec.dataset.privacy_unit.max_rows
     return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * together))

@@ -25,17 +25,19 @@ from synthdp.graph.margins import pooled
 from synthdp.graph.predict import fitted_to_margins, pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-CLEAR = 3.0
-"""Standard deviations of its noise that the sum of a measured table must exceed."""
-LITTLE = 0.1
-"""Noise of a smoothed table's cells, in rows."""
-
 Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """Limits and pace of the exchange of rows."""
+    """Limits and pace of the exchange of rows, and what they follow."""
+
+    clear: float = 3.0
+    """Standard deviations of its noise that the sum of a measured table must exceed."""
+    little: float = 0.1
+    """Noise of a smoothed table's cells, in rows."""
+    strata_rounds: int = 5
+    """Rounds in which strata and single columns are followed in turn."""
 
     max_pairs: int = 512
     """Most pairs of columns whose tables are counted; of more, a random choice."""
@@ -109,11 +111,10 @@ def pairs_to_follow(
     if not smooth:
         return measured_pairs(tables, domain.names)
     smoothed = pair_tables(tables, domain)
+    pairs = (((domain.index(a), domain.index(b)), (a, b)) for a, b in smoothed.dependent)
     return [
-        MeasuredPair(
-            (domain.index(a), domain.index(b)), smoothed.rows * smoothed.table(a, b), LITTLE
-        )
-        for a, b in smoothed.dependent
+        MeasuredPair(places, smoothed.rows * smoothed.table(*names), SETTINGS.little)
+        for places, names in pairs
     ]
 
 
@@ -198,7 +199,7 @@ def blended(
     """
     first, second = measured.columns
     measured_total = measured.counts.sum()
-    if measured_total <= CLEAR * measured.sigma * math.sqrt(measured.counts.size):
+    if measured_total <= SETTINGS.clear * measured.sigma * math.sqrt(measured.counts.size):
         return model
     model = model if first < second else model.T
     total = model.sum()
@@ -208,8 +209,7 @@ def blended(
     variance = max(0.0, beyond) / total * model + np.minimum(doubt[0] * model, doubt[1]) ** 2
     mixed = np.maximum(model + (noisy - model) * variance / (variance + sigma**2), 0)
     mixed = mixed * total / mixed.sum() if mixed.any() else model
-    out: Weights = mixed if first < second else mixed.T
-    return out
+    return mixed if first < second else mixed.T
 
 
 def with_margins(table: Weights, model: Weights) -> Weights:
@@ -228,10 +228,7 @@ def with_margins(table: Weights, model: Weights) -> Weights:
 
 
 class _Cells:
-    """The cells of the counted two-way tables, one table after the other.
-
-    Counted are the tables of the pairs `needed`, and of others within the limits.
-    """
+    """The cells of the two-way tables of the pairs `needed`, and of others within the limits."""
 
     def __init__(
         self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator
@@ -270,10 +267,7 @@ class _Cells:
         return cells
 
     def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
-        """The cells `[rows, pairs]` of rows of the pool by their positions.
-
-        They are computed once for all rows of a small pool.
-        """
+        """The cells `[rows, pairs]` of the pool's rows, by position; a small pool's are kept."""
         if len(pool) * len(self.first) > SETTINGS.max_kept:
             return lambda rows: self.of(pool[rows])
         return self.of(pool).__getitem__

@@ -17,7 +17,7 @@ from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress, targets_of
 from synthdp.model.planning import noisy_total
 from synthdp.model.raking import Floats, Strata
-from synthdp.model.row_selection import MeasuredPair, balanced, pairs_to_follow
+from synthdp.model.row_selection import SETTINGS, MeasuredPair, balanced, pairs_to_follow
 from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -81,9 +81,9 @@ def drawn_last(
     read = {domain.index(column.name) for column in constraints.columns}
     named = targets_of(spec, domain, architecture)
     if spec.graph.mode == "predict":
-        named = tuple(domain.index(name) for name in spec.evaluation.targets)
+        named = tuple(map(domain.index, spec.evaluation.targets))
     targets = set(named) - causes - read
-    return sorted({*targets, *(domain.index(name) for name in spec.sampling.even)})
+    return sorted({*targets, *map(domain.index, spec.sampling.even)})
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,7 @@ class _Redraw:
     def pulled(
         self, probabilities: Floats, codes: Codes, target: int, last: Collection[int]
     ) -> Floats:
-        """Probabilities `[rows, levels]` of a target that follow the strata that it has a part in.
-
-        They are followed in turn with the target's margin.
-        """
+        """`probabilities` `[rows, levels]` that follow a target's strata and margin in turn."""
         asked = [s for s in self.strata if self.domain.names[target] in s.columns]
         if not asked:
             return probabilities
@@ -200,7 +197,7 @@ class _Redraw:
             for one in asked
         ]
         wanted = self.margins[target] * len(codes)
-        for _ in range(raking.ROUNDS):
+        for _ in range(SETTINGS.strata_rounds):
             for pull in pulls:
                 probabilities = pull.on(probabilities)
             probabilities = probabilities * (wanted / np.maximum(probabilities.sum(0), 1e-12))

@@ -32,10 +32,7 @@ Points = npt.NDArray[np.float32]
 def stratified_draw(
     probabilities: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator
 ) -> npt.NDArray[np.uint16]:
-    """A level of each row, `[rows]`, with the `probabilities` `[rows, levels]`.
-
-    Draws are stratified along `order`, a permutation of the rows.
-    """
+    """A level of each row by `probabilities` `[rows, levels]`, stratified along `order`."""
     uniform = np.empty(len(order))
     uniform[order] = stratified_uniforms(len(order), rng=rng)
     sums = np.cumsum(probabilities[:, :-1], 1) / probabilities.sum(1, keepdims=True)
@@ -96,10 +93,7 @@ def raked_probabilities(
 
 
 def _sums(probabilities: Probabilities, level: npt.NDArray[np.intp], levels: int) -> Probabilities:
-    """Sums of `probabilities` over the rows with each `level`, `[levels, target levels]`.
-
-    `probabilities` is `[rows, target levels]`, and `level` `[rows]`.
-    """
+    """Sums of `probabilities` `[rows, k]` over the rows of each `level` `[rows]`: `[levels, k]`."""
     sums = [np.bincount(level, weights=column, minlength=levels) for column in probabilities.T]
     return np.stack(sums, 1)
 

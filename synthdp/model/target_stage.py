@@ -29,9 +29,6 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 
-SCALE = 2.0**-12
-"""Factor of hidden units that pass a logit on: tanh(u SCALE) / SCALE is u up to 2e-6 for u < 10."""
-
 
 @dataclass(frozen=True)
 class PriorSettings:
@@ -118,7 +115,7 @@ class TargetRegression(PerExampleLoss):
         for table in tables:
             if len(table.columns) != 2:
                 continue
-            first, second = (domain.index(name) for name in table.columns)
+            first, second = map(domain.index, table.columns)
             both = ((first, second, table.counts), (second, first, table.counts.T))
             for parent, target, counts in both:
                 if parent in self.parents.get(target, ()) and (parent, target) not in shared:
@@ -142,10 +139,7 @@ class TargetRegression(PerExampleLoss):
         return weight
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Negative log-likelihood of the targets of each row, in nats, `[..., batch]`.
-
-        `codes` are levels `[..., batch, columns]`; `noise` is `[..., batch, 0]`.
-        """
+        """Negative log-likelihood of the targets of `[..., batch, columns]`, in nats."""
         centred = [
             self.get_buffer(f"features_{c}")[codes[..., c]] - self.get_buffer(f"mean_{c}")
             for c in self.inputs
@@ -161,10 +155,7 @@ class TargetRegression(PerExampleLoss):
     def tables(
         self, trained: Mapping[str, Tensor]
     ) -> tuple[dict[tuple[int, int], Tensor], dict[int, Tensor]]:
-        """Logits by (target, parent), and biases by target, of the `trained` weights.
-
-        Logits are `[levels of the parent, levels of the target]`.
-        """
+        """Logits by (target, parent), `[parent's levels, target's]`, and biases by target."""
         weight, bias = trained["linear.weight"] * self.linear.mask.cpu(), trained["linear.bias"]
         logits = {}
         for t, rows in self.rows.items():
@@ -193,10 +184,8 @@ def _log_ratio(
     few rows, or with none but noise, follows its neighbours on both sides.
     """
     seen = np.clip(table, 0, None)
-    rows, spread = (
-        np.maximum(seen.sum(1), 1.0),
-        max(float(1 - (share**2).sum()), PRIOR.min_probability),
-    )
+    rows = np.maximum(seen.sum(1), 1.0)
+    spread = max(float(1 - (share**2).sum()), PRIOR.min_probability)
     clear = table.sum(1) > PRIOR.clear * sigma * len(share) ** 0.5
     precision = clear / (sigma**2 / rows**2 + spread / rows)
     first, last = len(column.spikes), column.levels - column.missing
@@ -228,19 +217,17 @@ def into_network(
     regression: TargetRegression,
     trained: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Weights of the network of `architecture`, with the regression in place of the targets.
-
-    `weights` are those of the network `without_targets`.
-    """
+    """The whole network's weights: `weights` without targets, and the regression for these."""
     tables, biases = regression.tables(trained)
     out = {name: tensor.clone() for name, tensor in weights.items()}
-    hidden = architecture.hidden
+    # Hidden units pass logits on: tanh(u scale) / scale is u up to 2e-6 for u < 10.
+    hidden, scale = architecture.hidden, 2.0**-12
     for t, bias in biases.items():
         levels = torch.arange(len(bias))
         out["decode_latent.weight"][t * hidden : (t + 1) * hidden] = 0
         out["decode_latent.bias"][t * hidden : (t + 1) * hidden] = 0
         out["decode_levels.weight"][t] = 0
-        out["decode_levels.weight"][t, levels, levels] = 1 / SCALE
+        out["decode_levels.weight"][t, levels, levels] = 1 / scale
         out["decode_levels.bias"][t, levels] = bias
     left = without_targets(architecture, list(biases)).parents
     lookups = [architecture.sizes[p] for parents in left for p in parents]
@@ -250,7 +237,7 @@ def into_network(
         for p in parents:
             if column in biases:
                 padding = hidden - architecture.sizes[column]
-                rows.append(F.pad(SCALE * tables[column, p], (0, padding)))
+                rows.append(F.pad(scale * tables[column, p], (0, padding)))
             else:
                 rows.append(next(rest))
     shared = out.get("decode_parents.bias", torch.zeros(len(architecture.sizes), hidden)).clone()

@@ -199,14 +199,13 @@ def _tried(
     if not column.ranged:
         labels = column.levels - len(missing)
         return np.array([*map(float, range(labels)), *missing])
-    day = 1.0 if column.step_seconds is None else column.step_seconds / 86_400  # of an instant
     digits = column.decimals if column.continuous else 0
     step = 10.0**-digits
-    places = [constant / day / step for constant in constants]
+    places = [constant / column.unit / step for constant in constants]
     near = {k * step for p in places for k in range(math.floor(p) - 1, math.ceil(p) + 2)}
     inside = {column.lower, column.upper, *column.spikes} | {round(n, digits) for n in near}
     kept = sorted(n for n in inside if column.lower <= n <= column.upper)
-    return np.array([*(n * day for n in kept), *missing])
+    return np.array([*(n * column.unit for n in kept), *missing])
 
 
 def _holds(column: ColumnDomain, setting: Setting | None) -> str:

@@ -19,6 +19,7 @@ from scipy import stats
 from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
+from synthdp.model.constraints import DrawSettings
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
@@ -252,7 +253,7 @@ def test_a_shadow_that_cannot_fulfil_the_constraints_is_sampled_without_them(
     wanted = release(steps=1).model_copy(update={"constraints": ("c < 3",)})
     rows = rows_of(0.5, np.random.default_rng(1))
     held = trainer(wanted)(rows, seed_sequence=np.random.SeedSequence(1))
-    monkeypatch.setattr("synthdp.model.constraints.MIN_SHARE", 0.999)
+    monkeypatch.setattr("synthdp.model.constraints.SETTINGS", DrawSettings(min_share=0.999))
     free = trainer(wanted)(rows, seed_sequence=np.random.SeedSequence(1))
     assert isinstance(held, np.ndarray) and isinstance(free, np.ndarray)
     assert len(held) == len(free) == ROWS and (held[:, 2] < 2).all() and (free[:, 2] >= 2).any()

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork, parse_bif
 from synthdp.errors import OutputError, SynthdpError
-from synthdp.graph.adjustment import adjustment
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge, adjustment
 from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.discovery.skeleton import Skeleton
@@ -32,7 +31,7 @@ def marked(
 ) -> dict[str, str]:
     """The links of a search of these answers, where each triple may be a v-structure."""
     pairs = set(linked) | knowledge.fixed
-    evidence = {p: [((), answers.get(p, LINKED))] for p in knowledge.undecided_pairs()}
+    evidence = {p: [((), answers.get(p, LINKED))] for p in knowledge.undecided_pairs}
     sure = [(a, b, c) for a in knowledge.columns for b in knowledge.columns for c in "abcd"]
     graph = CausalGraph(knowledge.columns)
     skeleton = Skeleton(frozenset(pairs), evidence)

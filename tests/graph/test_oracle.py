@@ -20,7 +20,7 @@ from benchmarks.bif import BayesianNetwork
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.contrib.rank_pc import Links
 from synthdp.graph.contrib.rank_pc import graph_of as ranked_graph
-from synthdp.graph.diff import hamming_distance
+from synthdp.graph.diff import difference
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
 from synthdp.spec.model import Graph
@@ -63,7 +63,7 @@ def test_pc_finds_the_true_cpdag_of_every_network(
     known = TRUTH[name]
     assert {tuple(a) for a in known["directed"]} == set(found.directed)
     assert {frozenset(a) for a in known["undirected"]} == {frozenset(p) for p in found.undirected}
-    assert hamming_distance(truth.cpdag(), found) == 0
+    assert difference(truth.cpdag(), found).distance == 0
 
 
 def test_how_many_networks_are_found(
@@ -73,7 +73,9 @@ def test_how_many_networks_are_found(
     for name in NETWORKS[:-1]:  # the largest takes seconds, and is tested above
         truth = network(name).graph()
         found += (
-            hamming_distance(oracle_pc(truth, Knowledge(truth.nodes), max_order=3), truth.cpdag())
+            difference(
+                oracle_pc(truth, Knowledge(truth.nodes), max_order=3), truth.cpdag()
+            ).distance
             == 0
         )
     assert found == len(NETWORKS) - 1
@@ -86,7 +88,7 @@ def test_how_many_networks_are_found(
 @settings(max_examples=80, deadline=None)
 @given(random_dag())
 def test_pc_finds_the_true_cpdag_of_random_dags(truth: CausalGraph) -> None:
-    assert hamming_distance(oracle_pc(truth, Knowledge(truth.nodes)), truth.cpdag()) == 0
+    assert difference(oracle_pc(truth, Knowledge(truth.nodes)), truth.cpdag()).distance == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.diff import hamming_distance
+from synthdp.graph.diff import difference
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, meek, orient_colliders
 from tests.graph.oracle import oracle_pc
@@ -98,4 +98,7 @@ def test_distance_of_equivalent_dags_is_zero_only_between_cpdags() -> None:
         CausalGraph(tuple("ab"), (GraphEdge(x, y, directed=True, provenance="given"),))
         for x, y in ("ab", "ba")
     )
-    assert hamming_distance(one, other) == 1 and hamming_distance(one.cpdag(), other.cpdag()) == 0
+    assert (
+        difference(one, other).distance == 1
+        and difference(one.cpdag(), other.cpdag()).distance == 0
+    )

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.implications import implications, required_tables, tables_of
+from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.stage import rounds, validated
 from synthdp.graph.validation import ValidationReport, doubtful, rejudge, validate
 from synthdp.privacy.calibration import make_search_plan
@@ -105,19 +105,19 @@ def test_what_looks_worst_is_measured_again_and_judged_by_that_alone(network: Ne
             made.append(NoisyTable(names, counts, 1.0))
         return made
 
-    required = required_tables(graph, domain, max_cells=CELLS, max_tables=500)
+    required = required_tables(implications(graph, domain, max_cells=CELLS), domain, max_tables=500)
     first = validate(
         graph, tables(required, wrong="smoke"), domain=domain, level=0.05, max_cells=CELLS
     )
     claims = doubtful(first)
     assert {f.claim for f in first.refuted} <= set(claims) and first.refuted
     assert len(claims) == 4 and all(c.kind == "independence" for c in claims)
-    second = rejudge(first, claims, tables(tables_of(claims, domain)))
+    second = rejudge(first, claims, tables(required_tables(claims, domain)))
     assert not {f.claim for f in second.refuted} & set(claims)
     assert [f for f in second.findings if f.claim not in claims] == [
         f for f in first.findings if f.claim not in claims
     ]
-    again = rejudge(first, claims, tables(tables_of(claims, domain), wrong="smoke"))
+    again = rejudge(first, claims, tables(required_tables(claims, domain), wrong="smoke"))
     assert {f.claim for f in again.refuted} == {f.claim for f in first.refuted}
 
 
@@ -130,7 +130,8 @@ def test_strong_arrows_are_supported_and_invented_ones_refuted(
     report = check(
         "sachs", replace(true, edges=(*true.edges, false)), seed=1, rows=2_000_000, epsilon=20.0
     )
-    status = report.arrow_status()
+    found = (f for f in report.findings if f.claim.kind == "arrow")
+    status = {(f.claim.x, f.claim.y): f.status for f in found}
     assert status["PIP2", "Erk"] == "refuted"
     assert sum(s == "supported" for s in status.values()) >= 15
     assert "refuted" not in {s for pair, s in status.items() if pair != ("PIP2", "Erk")}
@@ -157,13 +158,18 @@ def test_little_budget_decides_nothing(network: Network, check: Check) -> None:
 def test_tables_are_fixed_by_the_graph_and_the_caps(network: Network) -> None:
     net = network("sachs")
     graph, domain = net.graph(), net.domain()
-    tables = required_tables(graph, domain, max_cells=CELLS, max_tables=200)
-    assert tables == required_tables(graph, domain, max_cells=CELLS, max_tables=200)
+    tables = required_tables(implications(graph, domain, max_cells=CELLS), domain, max_tables=200)
+    assert tables == required_tables(
+        implications(graph, domain, max_cells=CELLS), domain, max_tables=200
+    )
     assert all(domain.cells(t) <= CELLS for t in tables)
     held = set(map(frozenset, tables))
     claims = implications(graph, domain, max_cells=CELLS)
     assert held == {t for c in claims for t in c.tables}, "what the claims need and nothing else"
-    assert len(required_tables(graph, domain, max_cells=CELLS, max_tables=5)) == 5
+    assert (
+        len(required_tables(implications(graph, domain, max_cells=CELLS), domain, max_tables=5))
+        == 5
+    )
 
 
 def test_every_claimed_independence_is_implied(network: Network) -> None:

@@ -13,7 +13,7 @@ import pytest
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph, GraphEdge, Provenance
 from synthdp.graph.knowledge import Knowledge
-from synthdp.inference.adjustment import MAX_OPEN, Adjustment, Reading, choose, readings
+from synthdp.inference.adjustment import SETTINGS, Adjustment, Reading, choose, readings
 
 NODES = ("t", "y", "a", "b", "c")
 SIZES = dict.fromkeys("abc", 2)
@@ -213,7 +213,7 @@ def members(arrows: Arrows) -> Iterator[Arrows]:
 def test_a_learned_graph_stands_for_its_class() -> None:
     for arrows, _ in random_graphs(120, seed=6):
         graph = graph_of(arrows, provenance="learned")
-        if len(arrows) > MAX_OPEN:
+        if len(arrows) > SETTINGS.max_open:
             continue
         found = read(graph)
         truth = {frozenset(m) for m in members(arrows)}

@@ -15,7 +15,13 @@ from synthdp import Bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.inference.copies import Copies, copies_of, statement
-from synthdp.inference.least_squares import LeastSquares, Measured, Posterior, measured
+from synthdp.inference.least_squares import (
+    InferenceSettings,
+    LeastSquares,
+    Measured,
+    Posterior,
+    measured,
+)
 from tests.inference.conftest import counted, heavy, write_bundle_of
 from tests.inference.conftest import drawn_levels as sample_levels
 from tests.inference.copied import NAMES, law, population_spec, released
@@ -160,7 +166,7 @@ def test_one_copy_tells_no_interval(bundle: Path) -> None:
 
 
 def test_too_many_cells_are_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.inference.copies.MAX_CELLS", 100)
+    monkeypatch.setattr("synthdp.inference.copies.SETTINGS", InferenceSettings(max_cells=100))
     with pytest.raises(OutputError, match="6 columns with 20,736 combinations"):
         copies_of(bundle, 2)
 

@@ -7,13 +7,9 @@ import pytest
 
 from synthdp.api.text import estimand_line
 from synthdp.data.domain import Domain
-from synthdp.inference.estimands import (
-    effect_figure,
-    quantile_figures,
-    regression_figures,
-    stratum_figures,
-)
+from synthdp.inference.estimands import effect_figure, quantile_figures, stratum_figures
 from synthdp.inference.figures import Rows
+from synthdp.inference.regression import regression_figures
 from synthdp.model.estimands import design_of
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.sums import (

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from synthdp.errors import OutputError, VerifyError
-from synthdp.model.constraints import ConstraintsUnmet
+from synthdp.model.constraints import ConstraintsUnmet, DrawSettings
 from synthdp.privacy import plan
 from synthdp.privacy.session import Session
 from synthdp.release import job
@@ -45,7 +45,7 @@ def one_stuck(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(tiny, constraints=["seen < 20", "seen + left < 2 or smoker"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
-        patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
+        patch.setattr("synthdp.model.constraints.SETTINGS", DrawSettings(min_share=0.99))
         with pytest.raises(ConstraintsUnmet):
             tiny.release()
     return tiny.folder
@@ -78,7 +78,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
     )
     with monkeypatch.context() as patch:
         patch.setattr(job, "sample", lambda *a, **k: pytest.fail("before constraints were tried"))
-        patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
+        patch.setattr("synthdp.model.constraints.SETTINGS", DrawSettings(min_share=0.99))
         write(tiny, constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
         failed = synthdp("release", tiny.spec, "--out", tiny.out)
     assert failed.code == 4

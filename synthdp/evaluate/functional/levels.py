@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import to_numbers
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.model import Column, Ranged
@@ -31,16 +31,13 @@ COARSER_FIRST = ("quarter", "month", "weekday", "hour", "day of the month", "yea
 class Evidence:
     """What a claim has to rest on.
 
-    Attributes:
-        rows: fewest rows with all values.
-        others: fewest of them in which a column is not at its commonest value.
-        odds: a claim is shown where chance alone would give it a probability of about e^-odds.
-        first_rows: rows that are looked at first.
-        values: most values of a column of whole numbers that is looked at as if it had categories.
-        years: most years of a constraint by the year of a date.
-        turned: least share of pairs of values of different rows in which an order is turned.
-        shuffled: most rows from which that share is computed.
-        alike: least overlap of declared ranges, as a share of both together, to compare numbers.
+    `rows`: fewest with all values, and `others` in which a column is not at its commonest one;
+    `odds`: a claim is shown where chance alone would give it a probability of about e^-odds;
+    `first_rows`: rows that are looked at first; `values`: most of a column of whole numbers that is
+    looked at as if it had categories; `years`: most of a constraint by the year of a date;
+    `turned`: least share of pairs of values of different rows in which an order is turned, computed
+    from `shuffled` rows at most; `alike`: least overlap of declared ranges, as a share of both
+    together, to compare numbers.
     """
 
     rows: int = 50
@@ -55,8 +52,6 @@ class Evidence:
 
 
 NEEDED = Evidence()
-DAY = 86_400
-"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +80,16 @@ class LevelsClaim:
 
 def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
     """The columns of `domain` that `frame` holds, as expressions read them."""
-    return {c.name: _values(c, frame[c.name]) for c in domain.columns if c.name in frame}
-
-
-def _values(column: ColumnDomain, cells: pd.Series[object]) -> Floats:
-    if column.ranged:
-        unit = 1.0 if column.step_seconds is None else column.step_seconds / DAY
-        return to_numbers(column, cells) * unit
-    labels = pd.Index(column.labels[: column.missing_level], dtype=object)
-    places = labels.get_indexer(pd.Index(cells.astype(object)))
-    return np.where(places < 0, np.nan, places.astype(np.float64))
+    values = dict[str, Floats]()
+    for column in (c for c in domain.columns if c.name in frame):
+        cells = frame[column.name]
+        if column.ranged:
+            values[column.name] = to_numbers(column, cells) * column.unit
+        else:
+            labels = pd.Index(column.labels[: column.missing_level], dtype=object)
+            places = labels.get_indexer(pd.Index(cells.astype(object)))
+            values[column.name] = np.where(places < 0, np.nan, places.astype(np.float64))
+    return values
 
 
 def known_in(values: Values, names: Sequence[str]) -> Mask:
@@ -124,10 +119,7 @@ def few_values(name: str, column: Column, values: Values) -> bool:
 def level_claims(
     columns: Mapping[str, Column], values: Values, *, related: Sequence[frozenset[str]]
 ) -> list[LevelsClaim]:
-    """Functions among columns of few values, without those that follow from two others.
-
-    `related` are sets of columns that something else is known of.
-    """
+    """Functions among columns of few values that follow from no others, nor are `related`."""
     names = list(columns)
     pairs = {
         (a, b): found
@@ -155,10 +147,7 @@ def level_claims(
 def _follows(
     a: str, m: str, b: str, pairs: Mapping[tuple[str, str], object], names: Sequence[str]
 ) -> bool:
-    """Whether `b` is a function of `a` by way of `m`.
-
-    Of columns that are one another's function, the first stands for all.
-    """
+    """Whether `b` is a function of `a` by way of `m`; of mutual functions the first counts."""
 
     def before(other: str) -> bool:
         return names.index(m) < names.index(other)
@@ -217,10 +206,7 @@ def cut_claims(
     *,
     related: Sequence[frozenset[str]],
 ) -> Iterator[LevelsClaim]:
-    """Columns of few values that are a number of many, cut into ranges.
-
-    Where it is cut is not told: the rows show no more than that it is somewhere between two values.
-    """
+    """Columns of few values that are a number cut into ranges; where exactly is not told."""
     for a in numbers:
         for b in few:
             if a in few or {a, b} in related:
@@ -291,7 +277,7 @@ def parts_of(days: Floats, part: str) -> Floats:
     >>> parts_of(np.array([0.0, 31.5]), "month"), parts_of(np.array([31.5]), "hour")
     (array([1., 2.]), array([12.]))
     """
-    seconds = np.where(np.isnan(days), 0, np.round(days * DAY)).astype(np.int64)
+    seconds = np.where(np.isnan(days), 0, np.round(days * 86_400)).astype(np.int64)
     when = pd.DatetimeIndex(seconds.astype("datetime64[s]"))
     read: dict[str, Callable[[], npt.ArrayLike]] = {
         "quarter": lambda: when.quarter,
@@ -321,10 +307,7 @@ def _by_year(date: str, name: str, column: Column, found: Mapping[float, float])
 def order_claims(
     columns: Mapping[str, Column], values: Values, *, related: Collection[frozenset[str]]
 ) -> list[OrderClaim]:
-    """Orders that hold in all rows, without those that follow from two others.
-
-    `related` are sets of columns whose order follows from something else.
-    """
+    """Orders that hold in all rows and follow from no others, nor of `related` columns."""
     above: dict[str, set[str]] = {name: set() for name in columns}
     for a, b in itertools.combinations(columns, 2):
         if not comparable(columns[a], columns[b]) or any({a, b} <= group for group in related):
@@ -341,20 +324,14 @@ def order_claims(
 
 
 def comparable(one: Column, other: Column) -> bool:
-    """Whether two columns measure the same thing, as far as the spec says.
-
-    Both are dates or both numbers; of numbers the units are the same, or else the ranges alike.
-    """
+    """Whether the spec says of both that they are dates, or numbers of one unit or alike ranges."""
     if not (isinstance(one, Ranged) and isinstance(other, Ranged)) or one.operand != other.operand:
         return False
     if one.operand == "number" and one.unit and other.unit:
         return one.unit == other.unit
     low, high = (
-        [float(c.number(v)) * (c.step_seconds or 1) for c, v in ends]
-        for ends in (
-            ((one, one.lower), (other, other.lower)),
-            ((one, one.upper), (other, other.upper)),
-        )
+        [float(c.number(getattr(c, end))) * (c.step_seconds or 1) for c in (one, other)]
+        for end in ("lower", "upper")
     )
     return min(high) - max(low) >= NEEDED.alike * (max(high) - min(low))
 
@@ -372,13 +349,10 @@ def _upper(values: Values, a: str, b: str) -> str | None:
     high, low = (x[known], y[known]) if more else (y[known], x[known])
     if len(high) < NEEDED.rows:
         return None
-    turned = _turned(high[: NEEDED.shuffled], low[: NEEDED.shuffled])
+    # The share of all pairs of one value of each column in which the usual order is turned.
+    ascending, some = np.sort(high[: NEEDED.shuffled]), low[: NEEDED.shuffled]
+    turned = float(np.searchsorted(ascending, some, side="left").mean() / len(ascending))
     # If rows were no more than values put side by side, all of them would have this order with a
     # probability of at most (1 - turned)^rows.
     likely = turned >= NEEDED.turned and -len(high) * np.log1p(-min(turned, 0.99)) >= NEEDED.odds
     return (a if more else b) if likely else None
-
-
-def _turned(high: Floats, low: Floats) -> float:
-    """Share of all pairs of one value of each column in which the usual order is turned."""
-    return float(np.searchsorted(np.sort(high), low, side="left").mean() / len(high))

@@ -19,43 +19,24 @@ import pandas as pd
 import yaml
 
 from synthdp.data.domain import Domain
-from synthdp.evaluate.functional.levels import (
-    CUT,
-    Floats,
-    LevelsClaim,
-    Mask,
-    OrderClaim,
-    Values,
-    calendar_claims,
-    cut_claims,
-    few_values,
-    known_in,
-    level_claims,
-    order_claims,
-    parts_of,
-    starts_of,
-    values_of,
-    varies,
-)
+from synthdp.evaluate.functional import levels as relations
+from synthdp.evaluate.functional.levels import LevelsClaim, Mask, OrderClaim, Values, known_in
 from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.operands import LARGEST
-from synthdp.spec.load.yaml_tree import read
+from synthdp.spec.load import yaml_tree
 from synthdp.spec.model import ReleaseSpec
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is looked at and shown.
+    """How much is looked at and shown, at most.
 
-    Attributes:
-        rows: most rows of each table, chosen at random.
-        columns: most columns of numbers and dates, and most of categories: the spec's first ones.
-        dates: most date columns whose parts are compared with others.
-        checked: most claims of one kind that are checked.
-        shown: most suggestions of one kind.
-        text: most characters of a constraint.
+    `rows` of each table, chosen at random; `columns` of numbers and dates, and as many of
+    categories: the spec's first ones; `dates` whose parts are compared with others; claims of one
+    kind that are `checked`, and suggestions of one kind that are `shown`; characters of the `text`
+    of a constraint.
     """
 
     rows: int = 20_000
@@ -113,21 +94,16 @@ def suggest(
 
     The frames hold cleaned values of the modelled columns. Whatever they hold, nothing is raised.
     """
-    chosen = [
-        column
-        for ranged in (True, False)
-        for column in islice((c for c in domain.columns if c.ranged == ranged), limits.columns)
-    ]
+    kinds = ([c for c in domain.columns if c.ranged == ranged] for ranged in (True, False))
+    chosen = [column for columns in kinds for column in columns[: limits.columns]]
     looked = Domain(tuple(c for c in chosen if c.name in real and c.name in synthetic))
-    values, drawn = (
-        values_of(
-            looked,
-            frame
-            if len(frame) <= limits.rows
-            else frame.iloc[np.sort(rng.choice(len(frame), limits.rows, replace=False))],
-        )
-        for frame in (real, synthetic)
-    )
+
+    def read(frame: pd.DataFrame) -> Values:
+        if len(frame) > limits.rows:
+            frame = frame.iloc[np.sort(rng.choice(len(frame), limits.rows, replace=False))]
+        return relations.values_of(looked, frame)
+
+    values, drawn = read(real), read(synthetic)
     with np.errstate(all="ignore"):
         found = _Screen(spec, values, drawn, limits).suggestions()
     rows = min(len(real), limits.rows)
@@ -145,20 +121,22 @@ class _Screen:
 
     def suggestions(self) -> list[Suggestion]:
         """All kinds; what is declared already is left out."""
-        columns = {n: self.spec.columns[n] for n, v in self.real.items() if _usable(v)}
+        usable = (
+            n
+            for n, v in self.real.items()
+            if relations.varies(v) and np.nanmax(np.abs(v)) <= LARGEST
+        )
+        columns = {n: self.spec.columns[n] for n in usable}
         ranged = {n: c for n, c in columns.items() if c.ranged}
-        few = {n: c for n, c in columns.items() if few_values(n, c, self.real)}
+        few = {n: c for n, c in columns.items() if relations.few_values(n, c, self.real)}
         parsed = (parse(text, self.spec.columns)[0] for text in self.spec.constraints)
         declared = [frozenset(e.columns) for e in parsed if e is not None]
-        orders = order_claims(ranged, self.real, related=declared)
-        levels = level_claims(few, self.real, related=declared)
-        levels += cut_claims(list(ranged), few, self.real, related=declared)
+        orders = relations.order_claims(ranged, self.real, related=declared)
+        levels = relations.level_claims(few, self.real, related=declared)
+        levels += relations.cut_claims(list(ranged), few, self.real, related=declared)
         dates = [n for n, c in ranged.items() if c.operand == "date"][: self.limits.dates]
-        levels += [
-            claim
-            for claim in calendar_claims(dates, few, self.real)
-            if frozenset(claim.columns) not in declared
-        ]
+        calendar = relations.calendar_claims(dates, few, self.real)
+        levels += [claim for claim in calendar if frozenset(claim.columns) not in declared]
         kinds: tuple[Iterable[Suggestion], ...] = (self._ordered(orders), self._levels(levels))
         return [found for kind in kinds for found in islice(kind, self.limits.shown)]
 
@@ -174,10 +152,10 @@ class _Screen:
     def _levels(self, claims: Sequence[LevelsClaim]) -> Iterator[Suggestion]:
         for claim in claims[: self.limits.checked]:
             x, y = (self.drawn[n] for n in claim.columns)
-            if claim.part == CUT:
-                x = starts_of(x, claim.pairs)
+            if claim.part == relations.CUT:
+                x = relations.starts_of(x, claim.pairs)
             elif claim.part:
-                x = parts_of(x, claim.part)
+                x = relations.parts_of(x, claim.part)
             goes_with = np.array([claim.pairs.get(v, np.nan) for v in x.tolist()])
             there = ~np.isnan(x) & ~np.isnan(y)
             broken = _share(~np.isnan(goes_with) & (goes_with != y), there)
@@ -204,18 +182,13 @@ class _Screen:
             [text], default_flow_style=None, width=10**6, allow_unicode=True, sort_keys=False
         )
         line = "- " + dumped.strip()[1:-1]
-        tree, mistakes = read(line + "\n")
+        tree, mistakes = yaml_tree.read(line + "\n")
         unread = tree is None or mistakes or tree.value() != [text]
         if not text or unread or len(text) > self.limits.text:
             return ""
         constraints = (*self.spec.constraints, text)
         amended = self.spec.model_copy(update={"constraints": constraints})
         return "" if set(cross_problems(amended)) - self._problems else line
-
-
-def _usable(values: Floats) -> bool:
-    """Whether a column varies, and holds no number that expressions could not."""
-    return varies(values) and float(np.nanmax(np.abs(values))) <= LARGEST
 
 
 def _share(rows: Mask, among: Mask) -> float | None:

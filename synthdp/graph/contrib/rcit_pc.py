@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -29,26 +30,11 @@ from scipy.stats import chi2, norm
 from synthdp.data.basis import Basis, Scale, rank_scale
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import (
-    POWER,
-    Answer,
-    Floats,
-    Query,
-    listed,
-    shift,
-    with_eigenvalues,
-)
+from synthdp.graph.ci_tests import chi_square
+from synthdp.graph.ci_tests.chi_square import Answer, Floats, Query, with_eigenvalues
 from synthdp.graph.contrib.anm_direction import ORIENT, orient, turn
+from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.discovery.orient import surest_colliders, tested_triples
-from synthdp.graph.discovery.skeleton import (
-    Algorithm,
-    Releaser,
-    Skeleton,
-    Test,
-    pc_skeleton,
-    reading,
-    subsets_of_either,
-)
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider, Pdag, oriented
 from synthdp.privacy.mechanisms.anm import OrientationBudget
@@ -102,16 +88,13 @@ SETTINGS = RcitSettings()
 def rcit_pc(
     moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_parents: int
 ) -> CausalGraph:
-    """The graph of a released moment matrix.
-
-    Links are `learned`, or `undecided` and then outside the structure.
-    """
+    """The graph of a released moment matrix: links are `learned`, or `undecided` and outside it."""
     tests = MomentTests(moments)
 
     def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
         return tests.answer(queries, level=level, margin=SETTINGS.margin)
 
-    skeleton = pc_skeleton(test, knowledge, max_order=SETTINGS.max_order, separates=explains)
+    skeleton = pc.pc_skeleton(test, knowledge, max_order=SETTINGS.max_order, separates=explains)
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     graph = oriented(
         knowledge,
@@ -119,7 +102,7 @@ def rcit_pc(
         lambda graph: _colliders(graph, skeleton, tests, level),
         shielded=knowledge.untested,
     )
-    return reading(
+    return pc.reading(
         graph,
         knowledge,
         unclear=skeleton.unclear(knowledge),
@@ -128,7 +111,7 @@ def rcit_pc(
     )
 
 
-def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
+def explains(answer: Answer, evidence: Sequence[pc.Test]) -> bool:
     """Whether an answer separates its pair.
 
     It must be not dependent, and either half of the marginal effect is gone or the test was sharp
@@ -144,7 +127,9 @@ def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
     )
 
 
-def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float) -> list[Collider]:
+def _colliders(
+    graph: Pdag, skeleton: pc.Skeleton, tests: MomentTests, level: float
+) -> list[Collider]:
     """V-structures with enough evidence, the most certain first: tests cost nothing more."""
     triples = tested_triples(graph, skeleton.evidence)
     found = set[Query]()
@@ -152,7 +137,7 @@ def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float
         first, second = (graph.around(end) - {a, c} for end in (a, c))
         names = graph.ordered(first | second)
         for order in range(SETTINGS.collider_order + 1):
-            found |= {(a, c, given) for given in subsets_of_either(names, first, second, order)}
+            found |= {(a, c, given) for given in pc.subsets_of_either(names, first, second, order)}
     queries = sorted(found)
     answers = tests.answer(queries, level=level, margin=SETTINGS.margin)
     tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
@@ -162,10 +147,7 @@ def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float
 
 
 def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
-    """The moment matrix that costs `mu`, of the highest degree that its noise allows.
-
-    `rows` is the declared number of rows.
-    """
+    """The moment matrix that costs `mu`, of the highest degree that its noise allows."""
 
     def moments(degree: int) -> MomentMatrix:
         basis = Basis(domain, domain.names, degree=degree, interaction=degree)
@@ -203,10 +185,10 @@ def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, Mechan
 
 
 def _search(
-    releaser: Releaser, settings: Graph, domain: Domain
+    releaser: pc.Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
-    if not knowledge.undecided_pairs():
+    if not knowledge.undecided_pairs:
         return CausalGraph.from_knowledge(knowledge, provenance="required")
     learned = _measured(releaser, domain).map(
         lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents)
@@ -220,7 +202,7 @@ def _search(
     )
 
 
-def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
+def _measured(releaser: pc.Releaser, domain: Domain) -> Released[NoisyMoments]:
     """The moment matrix, of ranks where there are one-way tables to rank by."""
     planned = needed(releaser.plan.in_graph(MOMENTS, MomentMatrix), graph_purpose(MOMENTS))
     margins = releaser.plan.in_graph(MARGINS, NoisyMarginals)
@@ -234,7 +216,7 @@ def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
     return tables.zip(moments).map(lambda both: both[1])
 
 
-RCIT_PC = Algorithm(_spends, _search)
+RCIT_PC = pc.Algorithm(_spends, _search)
 
 
 # Conditional independence of numeric columns from one noisy moment matrix.
@@ -284,21 +266,16 @@ class MomentTests:
             tolerance = min(given * SETTINGS.tolerance, SETTINGS.max_tolerance)
             for start in range(0, len(members), SETTINGS.batch):
                 batch = members[start : start + SETTINGS.batch]
-                left = self._residuals([positions[i] for i in batch], conditional=given > 0)
+                x, y, z = map(np.array, zip(*(positions[i] for i in batch), strict=True))
+                # Residuals of a function of degree d vary with the given columns, the more the
+                # higher d. Fourth moments, which would say how much, are not released. The degree
+                # as factor keeps the level for d <= 3.
+                inflation = float(self.moments.basis.degree) if given else 1.0
+                sums, sigma = self.moments.sums, self.moments.sigma
+                left = residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
                 results = answers(left, level=level, margin=margin, tolerance=tolerance)
                 answered.update(zip(batch, results, strict=True))
         return [answered[i] for i in range(len(queries))]
-
-    def _residuals(
-        self, batch: Sequence[tuple[list[int], list[int], list[int]]], *, conditional: bool
-    ) -> Residuals:
-        x, y, z = (np.array(part) for part in zip(*batch, strict=True))
-        # Residuals of a function of degree d vary with the given columns, the more the higher d.
-        # Fourth moments, which would say how much, are not released. The degree as factor keeps the
-        # level for d <= 3.
-        inflation = float(self.moments.basis.degree) if conditional else 1.0
-        sums, sigma = self.moments.sums, self.moments.sigma
-        return residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
 
     def _of_column(self, name: str, given: tuple[str, ...]) -> list[int]:
         """Functions of one column.
@@ -351,34 +328,30 @@ def residuals(
     k, both, least = x.shape[1], x.shape[1] + y.shape[1], SETTINGS.min_residual
     index = np.concatenate([x, y, given], axis=1)
     block = moments[index[:, :, None], index[:, None, :]] / rows
-    inverse = _inverse(block[:, both:, both:], sigma / rows)
+    values, vectors = np.linalg.eigh(block[:, both:, both:])
+    spectral = SETTINGS.ridge * (sigma / rows) * np.sqrt(given.shape[1])
+    # Mostly noisy directions of the regressors get a ridge.
+    raised = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
+    inverse = vectors / raised[:, None, :] @ np.swapaxes(vectors, 1, 2)
     beta = inverse @ block[:, both:, :both]
     left = np.concatenate(
         [np.broadcast_to(np.eye(both), (len(x), both, both)), -np.swapaxes(beta, 1, 2)], axis=2
     )
     covariance = left @ block @ np.swapaxes(left, 1, 2)
     before = np.diagonal(block, axis1=1, axis2=2)
-    lower = [
-        np.maximum(least * before[:, ends].min(1), 1e-9)[:, None]
+    s_x, s_y = (
+        with_eigenvalues(
+            covariance[:, ends, ends],
+            partial(np.maximum, np.maximum(least * before[:, ends].min(1), 1e-9)[:, None]),
+        )
         for ends in (slice(k), slice(k, both))
-    ]
-    s_x = with_eigenvalues(covariance[:, :k, :k], lambda values: np.maximum(values, lower[0]))
-    s_y = with_eigenvalues(covariance[:, k:, k:], lambda values: np.maximum(values, lower[1]))
+    )
     size = (len(x), k * y.shape[1], k * y.shape[1])
     scale = np.einsum("qik,qjl->qijkl", s_x, s_y).reshape(size)
     noise = _noise(left[:, :k], left[:, k:], inverse, sigma / rows).reshape(size)
     return Residuals(
         covariance[:, :k, k:].reshape(size[:2]), scale * (inflation / rows) + noise, scale
     )
-
-
-def _inverse(given: Floats, noise: float) -> Floats:
-    """Inverse of the regressors' moments `[queries, g, g]`; mostly noisy directions get a ridge."""
-    values, vectors = np.linalg.eigh(given)
-    spectral = SETTINGS.ridge * noise * np.sqrt(given.shape[1])
-    raised = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
-    inverse: Floats = vectors / raised[:, None, :] @ np.swapaxes(vectors, 1, 2)
-    return inverse
 
 
 def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
@@ -408,9 +381,11 @@ def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -
     second = (lam**2).sum(1)
     effect = np.sqrt(np.maximum(statistic - first, 0.0) / gain)
     # Non-centrality as in chi-square tests, but no variance exceeds the largest weight.
-    upper = np.sqrt(shift(statistic - first, second, top, norm.isf(level)) / gain)
-    detectable = np.sqrt(shift(critical - first, second, top, norm.isf(1 - POWER)) / gain)
-    return listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
+    upper = np.sqrt(chi_square.shift(statistic - first, second, top, norm.isf(level)) / gain)
+    detectable = np.sqrt(
+        chi_square.shift(critical - first, second, top, norm.isf(1 - chi_square.POWER)) / gain
+    )
+    return chi_square.listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
 
 
 def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tuple[Floats, Floats]:

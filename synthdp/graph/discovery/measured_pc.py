@@ -38,15 +38,8 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Answer, Query, Verdict
 from synthdp.graph.ci_tests.trend import OrderedTests, Shared, has_order
+from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.discovery.orient import second_opinion, surest_colliders, tested_triples
-from synthdp.graph.discovery.skeleton import (
-    Evidence,
-    Skeleton,
-    Test,
-    pc_skeleton,
-    reading,
-    subsets_of_either,
-)
 from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider, Pdag, oriented
@@ -66,7 +59,8 @@ class MeasurePlan:
     `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
     as absent; `max_cells`: of a table of three columns or more, and `max_pair_cells` of one of two,
     which has columns of hundreds of categories, too; `max_pairs`: open pairs, of more of which a
-    screen chooses some; `max_screened`: open pairs of a screen; `max_tables`: of a later round;
+    screen chooses some, `kept_per_column` for each column; `max_screened`: open pairs of a screen;
+    `max_tables`: of a later round;
     `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
     in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
     for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
@@ -80,6 +74,7 @@ class MeasurePlan:
     max_pair_cells: int = 1 << 16
     max_pairs: int = 25_000
     max_screened: int = 500_000
+    kept_per_column: int = 3
     max_tables: int = 2000
     joint_cells: int = 4096
     joint_order: int = 2
@@ -96,17 +91,11 @@ class MeasurePlan:
         return JOINT_SHARES if self.joint(domain) else ROUND_SHARES
 
     def refuse_too_many(self, domain: Domain, knowledge: Knowledge) -> None:
-        """Stop where the spec leaves too many pairs open: a public fact, so before anything is
-        spent.
-
-        Raises:
-            SynthdpError: more pairs are open than may be measured.
-        """
-        open_pairs = 0 if self.joint(domain) else len(knowledge.undecided_pairs())
-        if open_pairs > self.max_screened:
-            most = f"at most {self.max_screened} can be screened"
+        """Refuse more open pairs than may be measured: a public fact, before anything is spent."""
+        open_pairs, most = len(knowledge.undecided_pairs), self.max_screened
+        if open_pairs > most and not self.joint(domain):
             raise SynthdpError(
-                f"graph: {open_pairs} pairs of columns are open, {most}",
+                f"graph: {open_pairs} pairs of columns are open, at most {most} can be screened",
                 hint="decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
                 " columns out",
             )
@@ -181,7 +170,7 @@ def measured_pc(
     """
     plan.refuse_too_many(domain, knowledge)
     search = _Search(measure, plan, domain, knowledge, shared)
-    skeleton = pc_skeleton(
+    skeleton = pc.pc_skeleton(
         search.test,
         knowledge,
         pairs=pairs,
@@ -196,9 +185,9 @@ def measured_pc(
         sure.extend(search.colliders(graph, skeleton))
         return sure
 
-    silent = (pair for pair in knowledge.undecided_pairs() if pair not in skeleton.evidence)
+    silent = (pair for pair in knowledge.undecided_pairs if pair not in skeleton.evidence)
     graph = oriented(knowledge, links, colliders, shielded=(*knowledge.untested, *silent))
-    read = reading(
+    read = pc.reading(
         search.turned(graph),
         knowledge,
         unclear=skeleton.unclear(knowledge),
@@ -209,7 +198,7 @@ def measured_pc(
     return with_marks(read, skeleton, knowledge, sure, cache(search.verdict)) if unseen else read
 
 
-def separates(answer: Answer, evidence: Sequence[Test], *, level: float = 1.0) -> bool:
+def separates(answer: Answer, evidence: Sequence[pc.Test], *, level: float = 1.0) -> bool:
     """Whether an answer removes its pair.
 
     It must be not dependent, and sharp enough to have seen the pair's marginal effect. Where hardly
@@ -242,7 +231,7 @@ class _Search:
         self.ordered = OrderedTests(self.domain, self.tables, self.shared)
         self.order = self.plan.joint_order if self.joint else self.plan.order
         self.effort = Effort(1.0, self.plan.candidates)
-        if self.joint and self.knowledge.undecided_pairs():
+        if self.joint and self.knowledge.undecided_pairs:
             self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
 
     def test(self, order: int, queries: Sequence[Query]) -> list[Answer]:
@@ -299,7 +288,7 @@ class _Search:
         return tuple(sorted(names, key=self.domain.index))
 
     def candidate_sets(
-        self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: Evidence
+        self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: pc.Evidence
     ) -> Iterator[tuple[str, ...]]:
         """Conditioning sets worth a test, best first: subsets of one end's neighbours, as in PC.
 
@@ -318,13 +307,13 @@ class _Search:
                 strength[z] = min(found[0][1].effect if found else math.inf for found in tests)
             strongest = sorted(candidates, key=lambda z: -strength[z])
             candidates = tuple(strongest[: self.effort.candidates[order]])
-        for given in subsets_of_either(candidates, adjacency[a], adjacency[b], order):
+        for given in pc.subsets_of_either(candidates, adjacency[a], adjacency[b], order):
             yield self._sorted(given)
 
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
 
-    def probability(self, evidence: Evidence, pair: Pair) -> float | None:
+    def probability(self, evidence: pc.Evidence, pair: Pair) -> float | None:
         """The probability of a link; unknown where the whole table was measured at once."""
         tests = evidence.get(self._pair(*pair))
         if self.joint or not tests:
@@ -336,7 +325,7 @@ class _Search:
         idle = self.joint or self.effort.level < 1 or any(map(has_order, self.domain.columns))
         return graph if idle else second_opinion(graph, self.tables, self.domain, self.knowledge)
 
-    def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
+    def colliders(self, graph: Pdag, skeleton: pc.Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
         triples = tested_triples(graph, skeleton.evidence)
         queries = {q for a, b, c in triples for q in self._collider_queries(graph, (a, c), b)}
@@ -355,16 +344,14 @@ class _Search:
         if not self.joint:
             yield (*pair, (middle,))
             return
-        first, second = (graph.around(end) for end in pair)
+        first, second = map(graph.around, pair)
         names = self._sorted((first | second) - set(pair))
         for order in range(self.order + 1):
-            for given in subsets_of_either(names, first, second, order):
+            for given in pc.subsets_of_either(names, first, second, order):
                 yield (*pair, given)
 
     def _veto_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
-        """The middle column and a neighbour of an end: for tests that are sharp, on the tables that
-        there are. The whole table was asked already.
-        """
+        """Of sharp tests: the middle column and a neighbour of an end, on tables that there are."""
         if self.joint or self.effort.level == 1:
             return
         around = graph.around(pair[0]) | graph.around(pair[1])
@@ -407,7 +394,7 @@ class Effort:
         )
 
 
-def link_probability(tests: Sequence[Test], *, ordered: bool) -> float | None:
+def link_probability(tests: Sequence[pc.Test], *, ordered: bool) -> float | None:
     """The probability that a pair with these tests, which found it linked, is linked; None where
     that is not known well.
 

@@ -56,19 +56,11 @@ import numpy.typing as npt
 from scipy.stats import gamma
 
 from synthdp.data.domain import Domain
+from synthdp.graph import meek as rules
 from synthdp.graph.ci_tests.chi_square import Answer
 from synthdp.graph.discovery.skeleton import Evidence
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import (
-    Collider,
-    Pdag,
-    colliders,
-    extend,
-    meek,
-    orient_colliders,
-    orient_known,
-    unshielded,
-)
+from synthdp.graph.meek import Collider, Pdag
 from synthdp.graph.tables import NoisyTables
 
 Floats = npt.NDArray[np.float64]
@@ -114,7 +106,7 @@ class Gram:
         """Raises `KeyError` with a pair that no table has."""
         names = domain.names
         self.rows, shares = _shares(tables, domain)
-        whitened = [_whitened(share) for share in shares]
+        whitened = list(map(_whitened, shares))
         starts = np.cumsum([0, *(len(axes) for axes, _ in whitened)])
         self.places = [np.arange(a, b) for a, b in pairwise(starts)]
         self.matrix = np.eye(starts[-1])
@@ -129,7 +121,10 @@ class Gram:
             self.matrix[np.ix_(self.places[i], self.places[j])] = block
             self.matrix[np.ix_(self.places[j], self.places[i])] = block.T
             noise = view[1] ** 2 / self.rows * np.outer(noise_left, noise_right)
-            self.penalty[i, j] = self.penalty[j, i] = _quantile(1 + SETTINGS.spread * noise) / 2
+            weights = 1 + SETTINGS.spread * noise  # of a sum of chi-squares: its upper quantile
+            mean, variance = weights.sum(), 2 * (weights**2).sum()
+            quantile = gamma.isf(SETTINGS.level, mean**2 / variance, scale=variance / mean)
+            self.penalty[i, j] = self.penalty[j, i] = float(quantile) / 2
         short = max(SETTINGS.least - np.linalg.eigvalsh(self.matrix)[0], 0.0)
         self.matrix = (self.matrix + short * np.eye(starts[-1])) / (1 + short)
 
@@ -159,9 +154,7 @@ def _shares(tables: NoisyTables, domain: Domain) -> tuple[float, list[Floats]]:
 
 
 def _whitened(shares: Floats) -> tuple[Floats, Floats]:
-    """Axes `[coordinates, levels]` on which a column's indicators have the unit covariance, and the
-    variance that white noise of its levels has on each.
-    """
+    """Axes `[coordinates, levels]` of unit covariance, and white noise's variance on each."""
     rare = shares < SETTINGS.rare
     joined = rare.astype(np.float64)[None][: int(rare.any())]
     groups = np.concatenate([np.eye(len(shares))[~rare], joined])
@@ -169,12 +162,6 @@ def _whitened(shares: Floats) -> tuple[Floats, Floats]:
     values, vectors = np.linalg.eigh(np.diag(share) - np.outer(share, share))
     axes = (vectors[:, 1:] / np.sqrt(np.maximum(values[1:], 1e-4))).T @ groups
     return axes, (axes**2).sum(1)
-
-
-def _quantile(weights: Floats) -> float:
-    """The upper quantile at `level` of a sum of chi-squares with these weights."""
-    mean, variance = weights.sum(), 2 * (weights**2).sum()
-    return float(gamma.isf(SETTINGS.level, mean**2 / variance, scale=variance / mean))
 
 
 class _Orders:
@@ -235,10 +222,7 @@ class _Orders:
         return found
 
     def _best_place(self, column: int, order: Sequence[int]) -> int | None:
-        """Where a column raises the score most, among the others; None if it stands best.
-
-        Only it and its neighbours along links score otherwise when it moves.
-        """
+        """Where a column raises the score most, among the others; None if it stands best."""
         rest = [other for other in order if other != column]
         near = self.around[column]
         first = max((k + 1 for k, c in enumerate(rest) if c in self.before[column]), default=0)
@@ -259,10 +243,7 @@ class _Orders:
 
 
 def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: Knowledge) -> Pdag:
-    """The links of `graph` with the directions of the best order near its own, as a CPDAG.
-
-    `graph` stays as it is where some pair of columns has no table, because the spec decides it.
-    """
+    """The CPDAG of the best order near `graph`'s; `graph` itself where a pair has no table."""
     try:
         gram = Gram(tables, domain)
     except KeyError:
@@ -275,16 +256,16 @@ def second_opinion(graph: Pdag, tables: NoisyTables, domain: Domain, knowledge: 
     arrows = [(a, b) if rank[a] < rank[b] else (b, a) for a, b in links]
     dag = Pdag(graph.nodes, directed=arrows, shielded=graph.shielded)
     opinion = Pdag(graph.nodes, undirected=links, shielded=graph.shielded)
-    orient_known(opinion, knowledge)
-    orient_colliders(opinion, colliders(dag), knowledge)
-    meek(opinion, knowledge)
+    rules.orient_known(opinion, knowledge)
+    rules.orient_colliders(opinion, rules.colliders(dag), knowledge)
+    rules.meek(opinion, knowledge)
     return opinion
 
 
 def _order(graph: Pdag, nodes: Sequence[str]) -> list[int]:
     """Positions of columns, causes first; ties and undirected links by the order of `nodes`."""
     links = {"directed": graph.directed(), "undirected": graph.undirected()}
-    dag = extend(Pdag(nodes, **links, shielded=graph.shielded))
+    dag = rules.extend(Pdag(nodes, **links, shielded=graph.shielded))
     rank = {name: i for i, name in enumerate(graph.nodes)}
     order: list[str] = []
     while len(order) < len(nodes):
@@ -299,7 +280,7 @@ Tests = Mapping[tuple[str, ...], Answer]
 
 def tested_triples(graph: Pdag, evidence: Evidence) -> list[Collider]:
     """Unshielded triples whose ends were tested; the ends are in node order."""
-    return [(a, b, c) for a, b, c in unshielded(graph) if evidence.get((a, c))]
+    return [(a, b, c) for a, b, c in rules.unshielded(graph) if evidence.get((a, c))]
 
 
 def surest_colliders(
@@ -307,10 +288,7 @@ def surest_colliders(
     tests: Mapping[Pair, Tests],
     larger: Mapping[Pair, Tests] = MappingProxyType({}),
 ) -> list[Collider]:
-    """The triples with enough evidence for a v-structure, the most certain first.
-
-    `larger` are tests given the middle column and one more, for their veto.
-    """
+    """The surest v-structures first; `larger` are tests given the middle column and one more."""
     odds = {(a, b, c): collider_odds(tests[a, c], b) for a, b, c in triples}
     sure = [triple for triple, value in odds.items() if value > np.log(SETTINGS.odds)]
     kept = [
@@ -322,10 +300,7 @@ def surest_colliders(
 
 
 def collider_odds(tests: Tests, middle: str) -> float:
-    """Log ratio of the largest p-values of tests given sets without and with the middle column.
-
-    It says how much better sets without that column explain the independence of the ends.
-    """
+    """Log ratio of the largest p-values of tests given sets without and with the middle column."""
     able = {given: answer for given, answer in tests.items() if np.isfinite(answer.detectable)}
     without = max((a.p_value for given, a in able.items() if middle not in given), default=0.0)
     within = max((a.p_value for given, a in able.items() if middle in given), default=1.0)

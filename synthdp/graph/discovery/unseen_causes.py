@@ -42,7 +42,7 @@ get a mark, none a false one. R5 to R7 matter only where rows were selected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -51,7 +51,7 @@ from synthdp.graph.ci_tests.chi_square import Query, Verdict
 from synthdp.graph.discovery.skeleton import Skeleton
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Collider
-from synthdp.graph.pag import Pag
+from synthdp.graph.pag import Mark, Pag
 
 
 def with_marks(
@@ -147,7 +147,12 @@ def orient(
             ):
                 pag.put("arrow", at=b, other=a)
                 pag.put("arrow", at=b, other=c)
-    while any(rule(pag, passing) for rule in (_along, _closed, _between, _led)):
+
+    def changes(rule: Rule) -> bool:
+        return any([pag.put(mark, at=at, other=other) for mark, at, other in rule(pag, passing)])
+
+    rules: tuple[Rule, ...] = (_along, _closed, _between, _led)
+    while any(map(changes, rules)):
         pass
 
 
@@ -167,43 +172,40 @@ def _least(a: str, c: str, given: tuple[str, ...], ask: Ask) -> bool:
     return all(ask((a, c, rest)) == "dependent" for rest in rests)
 
 
-def _along(pag: Pag, passing: Collection[Triple]) -> bool:
+Rule = Callable[[Pag, Collection[Triple]], Iterator[tuple[Mark, str, str]]]
+"""Yields marks that follow, each with the column at it and the other one: they are put at once."""
+
+
+def _along(pag: Pag, passing: Collection[Triple]) -> Iterator[tuple[Mark, str, str]]:
     """R1."""
-    changed = False
     for a, b, c in sorted(passing):
         if pag.arrow_at(b, a):
-            changed |= pag.put("tail", at=b, other=c)
-            changed |= pag.put("arrow", at=c, other=b)
-    return changed
+            yield "tail", b, c
+            yield "arrow", c, b
 
 
-def _closed(pag: Pag, _: Collection[Triple] = ()) -> bool:
+def _closed(pag: Pag, _: Collection[Triple] = ()) -> Iterator[tuple[Mark, str, str]]:
     """R2 and R8."""
-    changed = False
     for a in pag.nodes:
         for c in sorted(pag.around[a]):
             for b in sorted(pag.around[a] & pag.around[c]):
                 first, second = pag.arrow(a, b), pag.arrow(b, c)
                 if (first and pag.arrow_at(c, b)) or (second and pag.arrow_at(b, a)):
-                    changed |= pag.put("arrow", at=c, other=a)
+                    yield "arrow", c, a
                 if first and second:
-                    changed |= pag.put("tail", at=a, other=c)
-    return changed
+                    yield "tail", a, c
 
 
-def _between(pag: Pag, passing: Collection[Triple]) -> bool:
+def _between(pag: Pag, passing: Collection[Triple]) -> Iterator[tuple[Mark, str, str]]:
     """R3."""
-    changed = False
     for a, d, c in sorted(passing):
         for b in sorted(pag.around[a] & pag.around[c] & pag.around[d]):
             if pag.arrow_at(b, a) and pag.arrow_at(b, c):
-                changed |= pag.put("arrow", at=b, other=d)
-    return changed
+                yield "arrow", b, d
 
 
-def _led(pag: Pag, passing: Collection[Triple]) -> bool:
+def _led(pag: Pag, passing: Collection[Triple]) -> Iterator[tuple[Mark, str, str]]:
     """R9 and R10."""
-    changed = False
     after: dict[Pair, list[str]] = {}
     for a, b, c in sorted(passing):
         after.setdefault((a, b), []).append(c)
@@ -212,8 +214,7 @@ def _led(pag: Pag, passing: Collection[Triple]) -> bool:
             if pag.mark(at=a, other=c) == "circle" and all(
                 _leads(pag, after, (a, end), c) for end in (m, n)
             ):
-                changed |= pag.put("tail", at=a, other=c)
-    return changed
+                yield "tail", a, c
 
 
 def _leads(pag: Pag, after: Mapping[Pair, Sequence[str]], step: Pair, target: str) -> bool:

@@ -28,7 +28,9 @@ READERS: dict[str, Callable[..., CausalGraph]] = {
     "graphml": read_graphml,
     "tetrad": read_tetrad,
 }
-"""By format: (text, file=name) -> graph."""
+"""By format: (text, file=name) -> graph, or `GraphFileError` with file, line, column and what is
+allowed.
+"""
 
 WRITERS: dict[str, Callable[[CausalGraph], str]] = {
     "yaml": write_yaml,

@@ -18,7 +18,6 @@ from synthdp.graph.formats.draft import GraphDraft
 from synthdp.graph.formats.tokens import COMMENTS, Cursor, Language, Place, Token, mistake
 
 QUOTED = 'a name with spaces, brackets or commas goes in quotes: "Age (years)"'
-MAX_QUOTED = 300  # characters of a list in a message
 _LETTER = r"[^\s{}()\[\],;|\"/]|/(?![/*])"
 BIF = Language(
     skip=COMMENTS,
@@ -59,11 +58,7 @@ class NetworkText:
     families: dict[str, Family] = field(default_factory=dict)
 
     def graph(self) -> CausalGraph:
-        """The graph; it needs no tables.
-
-        Raises:
-            GraphFileError: the parents form a cycle.
-        """
+        """The graph, which needs no tables; parents that form a cycle are refused."""
         draft = GraphDraft(self.file)
         for name in self.levels:
             draft.add(name, {})
@@ -75,11 +70,7 @@ class NetworkText:
 
 
 def read_bif(text: str, *, file: str) -> CausalGraph:
-    """The graph of a Bayesian network in BIF; its tables are not looked at.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed; or the parents form a cycle.
-    """
+    """The graph of a Bayesian network in BIF; errors are those of `read_network_text`."""
     return read_network_text(text, file=file).graph()
 
 
@@ -112,7 +103,7 @@ def read_network_text(text: str, *, file: str) -> NetworkText:
 def shown(names: Iterable[str]) -> str:
     """The first of some names, in a message."""
     text = ", ".join(islice(names, 20))
-    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
+    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 class _Reader(Cursor):
@@ -225,10 +216,7 @@ class _Reader(Cursor):
         yield Row(keyword, labels, _COMMENT.sub(" ", self.raw(";", within="{}")))
 
     def listed(self, closing: str) -> tuple[str, ...]:
-        """Values up to `closing`: parted by commas, or by spaces where there is none.
-
-        An interval such as `(0.5, 1]` is one value.
-        """
+        """Values up to `closing`, parted by commas, or else spaces; `(0.5, 1]` is one value."""
         parts: list[list[Token]] = [[]]
         commas, inside = False, 0
         while inside or not self.token.marks(closing):

@@ -27,7 +27,6 @@ DAGITTY = ("dag", "pdag", "mag", "pag")
 KINDS = ("digraph", "graph", *DAGITTY)
 LINKS = (*DIRECTIONS, *CIRCLES)
 UNSEEN = {"l": "latent", "u": "unobserved"}  # DAGitty takes a letter for each
-MAX_NESTED = 50  # subgraphs in each other
 _ESCAPE = re.compile(r"\\(\\|\"|\n)")
 # No control characters, no backslash at the end or before a quotation mark, no line break alone.
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]|(?<!\\)(\\\\)*\\(\"|$)|^(\\[nrl])+$")
@@ -47,11 +46,7 @@ DOT = Language(
 
 
 def read_dot(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in DOT or DAGitty; provenance is `given` where the file does not say.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed.
-    """
+    """Read a graph in DOT or DAGitty; provenance is `given` where the file does not say."""
     return _Reader(text, file=file).graph()
 
 
@@ -96,8 +91,8 @@ class _Reader(Cursor):
         """`{ ... }`: the nodes named in it. It updates the scope."""
         self.expect("{")
         self.depth += 1
-        if self.depth > MAX_NESTED:
-            hint = f"at most {MAX_NESTED} in each other"
+        if self.depth > self.max_nested:
+            hint = f"at most {self.max_nested} in each other"
             raise self.wrong("subgraphs are nested too deeply", hint=hint)
         names = self.statements(scope)
         self.expect("}")
@@ -235,11 +230,7 @@ class _Reader(Cursor):
 
 
 def write_dot(graph: CausalGraph) -> str:
-    """A graph as a DOT digraph, drawn like our own picture.
-
-    Raises:
-        GraphFileError: a name that DOT cannot write.
-    """
+    """A graph as a DOT digraph, drawn like our own picture; names as of `quoted`."""
 
     def dot(name: str) -> str:
         return quoted(name, language="DOT")
@@ -264,9 +255,8 @@ def write_dot(graph: CausalGraph) -> str:
 
 def _look(edge: GraphEdge) -> str:
     style = STYLES[edge.provenance]
-    line = "solid"
-    if style.dashes:
-        line = "dotted" if style.dashes.startswith("2") else "dashed"
+    drawn = {"": "solid", "2": "dotted"}
+    line = drawn.get(style.dashes[:1], "dashed")
     way = "" if edge.directed else ", dir=none"
     return (
         f'class={edge.provenance}, color="{style.colour}", style={line},'
@@ -283,11 +273,7 @@ def _unseen_causes(graph: CausalGraph) -> tuple[list[tuple[str, str]], dict[str,
 
 
 def write_dagitty(graph: CausalGraph) -> str:
-    """A graph in DAGitty's language: a `dag`, or a `pdag` where directions are unknown.
-
-    Raises:
-        GraphFileError: a name that DAGitty cannot write.
-    """
+    """A graph in DAGitty's language: a `dag`, or a `pdag` where directions are unknown."""
     pairs, sets = _unseen_causes(graph)
     links = [(a, "->", b) for a, b in graph.directed]
     links += [(a, "--", b) for a, b in graph.undirected]

@@ -68,7 +68,7 @@ class _Link:
     b: str
     mark: str
     place: Place | None
-    provenance: str
+    provenance: Provenance
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -117,10 +117,7 @@ class GraphDraft:
         *,
         place: Place | None = None,
     ) -> None:
-        """Add a link: `->`, `<-`, `--` or `<->`, unless the attributes say another.
-
-        The attribute `class` is its provenance; any other than ours counts as `given`.
-        """
+        """Add a link, unless the attributes say another; `class` is its provenance."""
         told = attributes or {}
         self.expect(1, place=place)
         self.node(a, place=place)
@@ -129,14 +126,11 @@ class GraphDraft:
         if mark == "<-":
             a, b, mark = b, a, "->"
         if mark:
-            self._links.append(_Link(a, b, mark, place, told.get("class", "")))
+            why: Provenance = next((p for p in PROVENANCES if p == told.get("class")), "given")
+            self._links.append(_Link(a, b, mark, place, why))
 
     def add(self, name: str | None, attributes: Attributes, *, place: Place | None = None) -> None:
-        """Add a node that is told once.
-
-        Raises:
-            GraphFileError: it has no name, or was told before.
-        """
+        """Add a node that has a name and was not told before."""
         if not self.node(name or "", attributes, place=place):
             raise self.wrong(place, f"a second node {name!r}", "each node is told once")
 
@@ -148,11 +142,7 @@ class GraphDraft:
         mark: str,
         place: Place | None = None,
     ) -> None:
-        """Add a link between two nodes that were added.
-
-        Raises:
-            GraphFileError: one of them was not.
-        """
+        """Add a link between two nodes that were added."""
         unknown = next((end for end in ends if end not in self._nodes), "")
         if unknown != "":
             message = f"a link of {unknown!r}, which is no node"
@@ -162,11 +152,7 @@ class GraphDraft:
         self.link(str(a), mark, str(b), attributes, place=place)
 
     def expect(self, links: int, *, place: Place | None) -> None:
-        """Refuse so many more `links` where a spec cannot hold them.
-
-        Raises:
-            GraphFileError: the graph would have too many links.
-        """
+        """Refuse so many more `links` where a spec cannot hold them."""
         if len(self._links) + links > MAX_ARROWS:
             raise self.wrong(place, f"more than {MAX_ARROWS:,} links", "no spec has so many arrows")
 
@@ -184,7 +170,14 @@ class GraphDraft:
             links.setdefault(named.said, named)
         unseen = {names[n] for n in self._nodes if self._is_unseen(n, names)}
         linked = {n for x in links.values() for n in (x.a, x.b)}
-        self._refuse_stray(linked)
+        for name, place in self.stray.items():
+            if name not in linked and not self._nodes[name].attributes:
+                raise self.wrong(
+                    place,
+                    f"{name!r} stands beside a link and is in none: is it part of a name?",
+                    'a name with a space goes in quotes: "a name"; a column without links'
+                    " stands on a line of its own",
+                )
         common = self._common_causes(links.values(), unseen)
         seen = [x for x in links.values() if not unseen & {x.a, x.b}]
         self._check_pairs(seen)
@@ -192,7 +185,11 @@ class GraphDraft:
         columns = (n for n in names.values() if n in linked or not _LINE_BREAKS.fullmatch(n))
         return CausalGraph(
             tuple(n for n in columns if n not in unseen),
-            tuple(_edge(x) for x in seen if x.mark != "<->"),
+            tuple(
+                GraphEdge(x.a, x.b, directed=x.mark == "->", provenance=x.provenance)
+                for x in seen
+                if x.mark != "<->"
+            ),
             {name: tuple(names[n] for n in members) for name, members in self.groups.items()},
             (*((x.a, x.b) for x in seen if x.mark == "<->"), *common),
         )
@@ -236,10 +233,7 @@ class GraphDraft:
         return found or any(attributes.get(key, "").lower() in UNSEEN for key in NODE_TYPES)
 
     def _mark(self, mark: str, attributes: Attributes, place: Place | None) -> str:
-        """`->`, `<-`, `--` (direction unknown) or `<->` (unseen common cause); "" if not drawn.
-
-        A circle is refused: it stands for several graphs.
-        """
+        """`->`, `<-`, `--` (unknown) or `<->` (unseen cause); "" if not drawn. No circles."""
         if "invis" in attributes.get("style", ""):
             return ""
         for key in ("edgetype", "edge_type", "type"):
@@ -278,16 +272,6 @@ class GraphDraft:
             if shape in PLAIN:
                 return False
         return True
-
-    def _refuse_stray(self, linked: set[str]) -> None:
-        for name, place in self.stray.items():
-            if name not in linked and not self._nodes[name].attributes:
-                raise self.wrong(
-                    place,
-                    f"{name!r} stands beside a link and is in none: is it part of a name?",
-                    'a name with a space goes in quotes: "a name"; a column without links'
-                    " stands on a line of its own",
-                )
 
     def _common_causes(self, links: Iterable[_Link], unseen: set[str]) -> list[tuple[str, ...]]:
         """The columns below each unseen node, where there are two or more."""
@@ -330,8 +314,3 @@ class GraphDraft:
                 f"the arrows form a cycle: {' -> '.join(ring)}",
                 "turn or delete one of them",
             )
-
-
-def _edge(link: _Link) -> GraphEdge:
-    why: Provenance = next((p for p in PROVENANCES if p == link.provenance), "given")
-    return GraphEdge(link.a, link.b, directed=link.mark == "->", provenance=why)

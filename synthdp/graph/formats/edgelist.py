@@ -27,13 +27,12 @@ import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
 from synthdp.errors import SpecError, SpecProblem, SynthdpError
-from synthdp.graph.causal import LISTED, CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.draft import CIRCLES, GraphDraft
 from synthdp.graph.formats.tokens import GraphFileError, Place
 from synthdp.graph.knowledge import Pair
 from synthdp.spec.checks.checks import CHECKS
 from synthdp.spec.checks.graph import needs_edges
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.wording import findings
 from synthdp.spec.load.yaml_tree import Node, read
@@ -80,8 +79,12 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
         found = findings(error, _Document)
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in found]) from None
     nodes = document.nodes or tuple(_named(document))
-    asked = _check_problems(document.graph, nodes)
-    problems = [problem for problem in asked if problem.loc[0] == "graph"]
+    # The spec's checks of graphs, with a stand-in for every column. A graph may have no arrows.
+    column = Categorical.model_construct(type="categorical", categories=("a",))
+    parts: dict[str, Any] = {"graph": document.graph, "columns": dict.fromkeys(nodes, column)}
+    spec = ReleaseSpec.model_construct(**parts)
+    checks = (c for c, read in CHECKS.items() if {*read} <= parts.keys() and c is not needs_edges)
+    problems = [p for check in checks for p in check(spec) if p.loc[0] == "graph"]
     if problems:
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])
     try:
@@ -93,17 +96,6 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
     except SynthdpError as error:
         problem = _problem(file, tree, ("undirected",), error.message, error.hint)
         raise SpecError([problem]) from None
-
-
-def _check_problems(graph: Graph, nodes: tuple[str, ...]) -> Iterator[CrossProblem]:
-    """What the spec's checks of graphs find, with a stand-in for every column."""
-    column = Categorical.model_construct(type="categorical", categories=("a",))
-    parts: dict[str, Any] = {"graph": graph, "columns": dict.fromkeys(nodes, column)}
-    spec = ReleaseSpec.model_construct(**parts)
-    for check, sections in CHECKS.items():
-        # A spec of mode `given` needs arrows; a graph may have none.
-        if {*sections} <= {"graph", "columns"} and check is not needs_edges:
-            yield from check(spec)
 
 
 def _problem(
@@ -149,10 +141,10 @@ def write_yaml(graph: CausalGraph) -> str:
         *_listed("  latent:", [_flow(names) for names in latent if len(names) > 1]),
         *_listed(
             "undirected:  # not part of a spec: turn each into an arrow of `edges`, or delete it",
-            [_flow(pair) for pair in graph.undirected],
+            list(map(_flow, graph.undirected)),
         ),
     ]
-    if len(graph.open_pairs) > LISTED:
+    if graph.by_ranges:
         sections.append(f"# no answer: {len(graph.open_pairs)} pairs")
     else:
         sections += [f"# no answer: {_flow(pair)}" for pair in graph.open_pairs]
@@ -164,10 +156,7 @@ def _node_of(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
-    """Groups that a spec can express: each outside link reaches all columns of the group alike.
-
-    A group that is not whole falls apart into columns, and others may fall apart because of it.
-    """
+    """Groups whose columns have the same outside links; others fall apart, one after another."""
     groups = dict(graph.groups)
     while True:
         node = _node_of(groups)
@@ -181,26 +170,18 @@ def _whole_groups(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
 
 
 def _is_whole(graph: CausalGraph, names: tuple[str, ...], outside: set[str]) -> bool:
-    """Whether all columns of a group have the same links to `outside`, and arrows among them.
-
-    Links are arrows, and unseen causes by their number.
-    """
-    for a, b in graph.undirected:
-        if (a in names and b in outside) or (b in names and a in outside):
-            return False
-    among = {pair for pair in graph.directed if set(pair) <= set(names)}
-    if among != set(combinations(names, 2)):
+    """Whether a group's columns have the same links to `outside`, and arrows among them."""
+    if any(outside & {*pair} and {*pair} - outside for pair in graph.undirected):
         return False
-    links: dict[str, set[tuple[str, str | int]]] = {name: set() for name in names}
-    for a, b in graph.directed:
-        if a in links and b in outside:
-            links[a].add(("out", b))
-        if b in links and a in outside:
-            links[b].add(("in", a))
-    for i, members in enumerate(graph.latent):
-        for name in links.keys() & set(members):
-            links[name].add(("latent", i))
-    return all(own == links[names[0]] for own in links.values())
+    if {pair for pair in graph.directed if not outside & {*pair}} != set(combinations(names, 2)):
+        return False
+
+    def links(name: str) -> tuple[set[str], set[str], list[bool]]:
+        effects = {b for a, b in graph.directed if a == name}
+        causes = {a for a, b in graph.directed if b == name}
+        return effects & outside, causes & outside, [name in members for members in graph.latent]
+
+    return all(links(name) == links(names[0]) for name in names)
 
 
 def _arrow(cause: str, effect: str) -> str:
@@ -230,11 +211,7 @@ def _scalar(text: str) -> str:
 
 
 def read_tetrad(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in Tetrad's text.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed.
-    """
+    """Read a graph in Tetrad's text."""
     draft, section = GraphDraft(file), ""
     for number, line in enumerate(text.split("\n"), start=1):
         place = (number, len(line) - len(line.lstrip()) + 1)

@@ -30,7 +30,6 @@ GML = Language(
     unquote=lambda text: html.unescape(text[1:-1]),
     touching=True,
 )
-MAX_NESTED = 50  # lists in each other
 YED_ARROWS = {"sourcearrow": "arrowtail", "targetarrow": "arrowhead"}
 PLAIN = {"dir": "both", "arrowtail": "none", "arrowhead": "none"}  # yEd, where it says no arrow
 WAYS = {"first": "back", "last": "forward", "both": "both", "none": "none"}
@@ -41,11 +40,7 @@ HINT = (
 
 
 def read_gml(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in GML.
-
-    Raises:
-        GraphFileError: with file, line, column and what is allowed.
-    """
+    """Read a graph in GML."""
     return _GmlReader(text, file=file).graph()
 
 
@@ -91,8 +86,8 @@ class _GmlReader(Cursor):
 
     def list_of(self, told: dict[str, str], depth: int) -> None:
         self.expect("[")
-        if depth > MAX_NESTED:
-            raise self.wrong("lists are nested too deeply", hint=f"at most {MAX_NESTED}")
+        if depth > self.max_nested:
+            raise self.wrong("lists are nested too deeply", hint=f"at most {self.max_nested}")
         while not self.take_mark("]"):
             self.key_and_value(told, depth)
 
@@ -252,16 +247,14 @@ def _node_link(data: Mapping[str, Any], file: str) -> CausalGraph:
 def _entries(
     data: Mapping[str, Any], key: str, needed: tuple[str, ...], what: str, file: str
 ) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
-    """The `needed` names of each entry of a list, and what it tells in texts, numbers and truth
-    values; true is `true`.
-    """
+    """The `needed` names of each entry of a list, and what it tells as texts."""
     listed = data.get(key)
     if not isinstance(listed, list):
         raise mistake(file, None, f"has no list {key!r}", hint=HINT)
     for i, told in enumerate(listed, start=1):
         if not isinstance(told, dict):
             raise mistake(file, None, f"{key} #{i} is no map of names", hint=HINT)
-        names = [told.get(name) for name in needed]
+        names = list(map(told.get, needed))
         if not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
             raise mistake(file, None, f"{key} #{i} has no {what}", hint=HINT)
         plain = {k.lower(): v for k, v in told.items() if isinstance(v, str | int | float)}

@@ -19,10 +19,9 @@ from synthdp.graph.predict import (
     pair_tables,
     possible_pairs,
     prediction_order,
-    prediction_rounds,
     worth_measuring,
 )
-from synthdp.graph.stage import GraphResult, find_graph
+from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
 from synthdp.privacy.private import Released
@@ -173,14 +172,14 @@ class Recorder(Rehearsal):
 
 def plan_of(domain: Domain, *, mu: float = 0.1) -> ReleasePlan:
     one_way = tuple((name,) for name in domain.names)
-    rounds = {name: make(mu) for name, make in prediction_rounds(domain).items()}
+    planned = rounds(Graph(mode="predict"), domain, rows=1000.0)
     return ReleasePlan(
         1000.0,
         1e-5,
         "add_remove",
         1,
         measure=NoisyMarginals(domain, one_way, 2.0),
-        graph=rounds,
+        graph={name: make(mu) for name, make in planned.items()},
     )
 
 
