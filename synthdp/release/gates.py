@@ -85,8 +85,18 @@ def check_gates(gates: Sequence[Gate], figures: Mapping[str, Figure]) -> tuple[G
 
 
 def keep_decision(verdicts: Sequence[GateVerdict], path: Path) -> None:
-    """Keep the figures that decided, before a bundle is published: nothing decides that again."""
-    write_whole(path, json.dumps([[v.value, v.source] for v in verdicts]))
+    """Keep the figures that decided, before a bundle is published: nothing decides that again.
+
+    Raises:
+        OutputError: the disk does not take them.
+    """
+    try:
+        write_whole(path, json.dumps([[v.value, v.source] for v in verdicts]))
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {path.parent}: {error.strerror}",
+            hint="make room or allow writing, and resume: nothing is paid again",
+        ) from None
 
 
 def kept_decision(gates: Sequence[Gate], path: Path) -> tuple[GateVerdict, ...] | None:

@@ -4,6 +4,7 @@ and an error of the judging is told to the steward by its kind alone.
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,18 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     drawn, read = (t.synthetic.value.sort_values(order, ignore_index=True)[order] for t in tables)
     pd.testing.assert_frame_equal(read, drawn)
     np.testing.assert_array_equal(encode(domain, read)[0], encode(domain, drawn)[0])
+
+
+def test_a_disk_that_does_not_take_the_decision_is_told_and_the_run_goes_on_later(
+    tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: str | bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    tiny.write()
+    with monkeypatch.context() as patch:
+        patch.setattr("synthdp.release.gates.write_whole", full)
+        failed = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert failed.code == 2, failed.err
+    assert "cannot write to" in failed.err and "No space left on device" in failed.err
+    assert synthdp("resume", tiny.out).code == 0 and verify_bundle(tiny.bundle).ok
