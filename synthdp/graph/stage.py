@@ -116,9 +116,8 @@ def find_graph(
     if settings.mode == "learn":
         found = algorithm_named(settings.algorithm).search(collector, settings, domain)
         if isinstance(found, CausalGraph):
-            return GraphResult(found.extension(), tables=collector.tables)
-        directed = found.map(lambda graph: graph.extension())
-        learned = GraphResult(directed.value, released=directed, tables=collector.tables)
+            return GraphResult(found, tables=collector.tables)
+        learned = GraphResult(found.value, released=found, tables=collector.tables)
         return learned if known is None else _kept(learned, settings, domain, known, targets)
     if settings.mode == "predict" and known is not None:
         graph = predict(collector, settings, domain, known, targets)
@@ -207,7 +206,7 @@ def with_predictive_arrows(
     tables: Sequence[NoisyTable],
     targets: Collection[str],
 ) -> CausalGraph:
-    """`graph`, a DAG, with arrows for undecided pairs that `tables` show to be dependent.
+    """`graph` with arrows for undecided pairs that `tables` show to be dependent.
 
     `tables` hold one-way tables of all columns. A pair without a table stays as it is. Targets
     come late in the order: they are predicted.
