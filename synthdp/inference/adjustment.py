@@ -163,7 +163,6 @@ def choose(
     """
     first = found[0]
     ends = {first.treatment, first.outcome}
-    refuse_none(found)
     covers = [set(t) & sizes.keys() for t in tables if ends <= set(t)]
 
     def cost(z: frozenset[str]) -> tuple[bool, int, list[str]]:
@@ -194,6 +193,8 @@ def choose(
             _refuse(reading, sizes)
         else:
             none = True
+    if not chosen:
+        refuse_none(found)
     if len(chosen) > MAX_SETS:
         raise OutputError(
             f"links without a direction allow {len(chosen)} adjustment sets for the effect of"

@@ -159,10 +159,10 @@ def adjustment_for(
         if query.adjust is None:
             raise
         return Adjustment((query.adjust,)), []
+    refuse_none(found)
     if query.adjust is None:
         sizes = {c.name: c.levels for c in domain.columns if c.name not in (t, y)}
         return choose(found, [table.columns for table in tables], sizes), found
-    refuse_none(found)
     for reading in found:
         if not reading.valid(query.adjust):
             raise OutputError(
