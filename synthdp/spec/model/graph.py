@@ -60,9 +60,7 @@ UNSOUND = {
         " rcit_pc"
     ),
 }
-"""Published algorithms that claim privacy they do not give. Benchmarks run them; a release does
-not.
-"""
+"""Published algorithms that claim privacy they do not give, and what to use instead."""
 
 
 def _sound(value: Any) -> Any:
