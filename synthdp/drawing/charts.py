@@ -19,7 +19,6 @@ from synthdp.drawing.svg import compact, inline_frame, label, line, rect, safe, 
 
 FloatArray = npt.NDArray[np.float64]
 
-MAX_BARS = 12
 FIRST, SECOND = "var(--real)", "var(--synthetic)"
 
 _text = partial(label, size=12, colour="currentColor", number=compact)
@@ -44,9 +43,8 @@ def overlay(
     if ordered and len(labels) > 6:
         return _steps(labels, first, second, alt, widths)
     order = list(range(len(labels))) if ordered else np.argsort(-first, kind="stable").tolist()
-    shown, rest = order[:MAX_BARS], order[MAX_BARS:]
-    rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in shown]
-    if rest:
+    rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in order[:12]]
+    if rest := order[12:]:
         rows.append((f"{len(rest)} others", float(first[rest].sum()), float(second[rest].sum())))
     return bars(rows, alt=alt)
 
@@ -144,9 +142,6 @@ def _stairs(x: FloatArray, y: FloatArray, base: float) -> str:
 # --- pairs of columns: strengths, and small tables ---
 
 
-SHADES = 5  # of a cell of a pair plot; the eye separates no more at this size
-
-
 def heat(names: Sequence[str], values: FloatArray, *, most: float = 1.0, alt: str) -> str:
     """Strengths, shape `[columns, columns]`, as shaded cells below the diagonal.
 
@@ -166,7 +161,11 @@ def heat(names: Sequence[str], values: FloatArray, *, most: float = 1.0, alt: st
         )
         for j in range(i):
             value = float(values[i, j])
-            body.append(_cell(left + cell * j, top + cell * i, cell - 1, value, most))
+            place = (left + cell * j, top + cell * i, cell - 1, cell - 1)
+            body.append(rect(*place, 'fill="var(--line)" fill-opacity=".35"'))
+            strength, colour = min(abs(value) / most, 1.0), FIRST if value < 0 else SECOND
+            if strength >= 0.005:
+                body[-1] += rect(*place, f'fill="{colour}" fill-opacity="{strength:.2f}"')
             if cell > 20 and abs(value) >= 0.1 * most:
                 # Dark cells take the page's own colour, which stands out in both modes.
                 colour = "var(--page)" if abs(value) > 0.55 * most else "currentColor"
@@ -175,15 +174,6 @@ def heat(names: Sequence[str], values: FloatArray, *, most: float = 1.0, alt: st
                 body.append(_text(*at, text, anchor="middle", size=10, colour=colour))
     side, slanted = cell * len(names), 22 + 5.6 * max(len(short(name, 18)) for name in names)
     return inline_frame(body, width=left + side + 10, height=top + side + slanted, alt=alt)
-
-
-def _cell(x: float, y: float, side: float, value: float, most: float) -> str:
-    shade = rect(x, y, side, side, 'fill="var(--line)" fill-opacity=".35"')
-    strength = min(abs(value) / most, 1.0)
-    if strength < 0.005:
-        return shade
-    colour = FIRST if value < 0 else SECOND
-    return shade + rect(x, y, side, side, f'fill="{colour}" fill-opacity="{strength:.2f}"')
 
 
 def pairplot(
@@ -248,17 +238,17 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
 
     Levels of the row's column go up, those of the column's to the right.
     """
-    most = float(table.max()) or 1.0
-    shade = np.round(SHADES * np.sqrt(table / most)).astype(int)
+    most, shades = float(table.max()) or 1.0, 5  # the eye separates no more at this size
+    shade = np.round(shades * np.sqrt(table / most)).astype(int)
     high, wide = cell / table.shape[0], cell / table.shape[1]
     box = f"h{compact(wide)}v{compact(high)}h{compact(-wide)}z"
-    for level in range(1, SHADES + 1):
+    for level in range(1, shades + 1):
         cells = zip(*np.nonzero(shade == level), strict=True)
         path = "".join(
             f"M{compact(x + j * wide)} {compact(y + cell - (i + 1) * high)}{box}" for i, j in cells
         )
         if path:
-            yield f'<path d="{path}" fill="{colour}" fill-opacity="{level / SHADES:.1f}"/>'
+            yield f'<path d="{path}" fill="{colour}" fill-opacity="{level / shades:.1f}"/>'
 
 
 # --- what a guarantee costs and what it bounds ---
@@ -266,19 +256,15 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
 
 Points = Sequence[tuple[float, float]]
 
-MAX_PARTS = 6
-MIN_RATE = 1e-3  # of the axes
-
 
 def budget_bar(parts: Sequence[tuple[str, float]], *, budget: float, alt: str) -> str:
     """Parts (name, epsilon) of one budget, side by side on a bar that is `budget` long.
 
-    What is left of it is outlined. The smallest parts beyond `MAX_PARTS` are drawn as one.
+    What is left of it is outlined. The smallest of more than six parts are drawn as one.
     """
-    shown = list(parts)
-    if len(shown) > MAX_PARTS:
-        ranked = sorted(shown, key=lambda part: -part[1])
-        rest = ranked[MAX_PARTS - 1 :]
+    shown, shades = list(parts), (1.0, 0.5, 0.78, 0.32, 0.6, 0.2)  # neighbours differ in grey too
+    if len(shown) > len(shades):
+        rest = sorted(shown, key=lambda part: -part[1])[len(shades) - 1 :]
         kept = [part for part in shown if part not in rest]
         shown = [*kept, (f"{len(rest)} others", math.fsum(epsilon for _, epsilon in rest))]
     left, wide, at = 8.0, 640.0, 8.0
@@ -287,12 +273,9 @@ def budget_bar(parts: Sequence[tuple[str, float]], *, budget: float, alt: str) -
     rows = [*shown, ("left of the budget", max(0.0, budget - total))]
     scale = wide / max(budget, total)
     for k, (name, epsilon) in enumerate(rows):
-        used, y = k < len(shown), 66 + 21 * k
-        look = 'fill="none"'
-        if used:
-            # Neighbours differ, in black and white too.
-            shade = (1.0, 0.5, 0.78, 0.32, 0.6, 0.2)[k % MAX_PARTS]
-            look = f'fill="var(--accent)" fill-opacity="{shade:.2f}"'
+        y, look = 66 + 21 * k, 'fill="none"'
+        if k < len(shown):
+            look = f'fill="var(--accent)" fill-opacity="{shades[k]:.2f}"'
             body.append(rect(at, 6, scale * epsilon, 30, f'{look} stroke="var(--page)"'))
         body.append(rect(left, y - 11, 13, 13, f'{look} stroke="var(--muted)"'))
         words = f"{short(name, 34)}: {epsilon / max(budget, total):.0%} (epsilon {epsilon:.3g})"
@@ -311,7 +294,7 @@ def roc(bound: Points, *, curve: Points = (), alt: str) -> str:
     left, top, side = 62.0, 8.0, 300.0
 
     def place(rate: float) -> float:
-        return side * (1 - math.log10(max(rate, MIN_RATE)) / math.log10(MIN_RATE))
+        return side * (1 + math.log10(max(rate, 1e-3)) / 3)
 
     def at(point: tuple[float, float]) -> str:
         return f"{compact(left + place(point[0]))},{compact(top + side - place(point[1]))}"

@@ -17,12 +17,43 @@ import networkx as nx
 from synthdp.drawing.svg import FAINT, INK, arrow_head, fixed, frame, label, line, safe, short
 
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
-MAX_ARROWS = 25  # beyond, arrows cross so often that a matrix is easier to read
-MAX_TOLD = 25_000  # pairs without an answer that the description names one by one
-LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
-
-
 Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PictureSettings:
+    """What is drawn, and how large.
+
+    `max_arrows`: beyond, arrows cross so often that a matrix is easier to read; `max_nodes`:
+    beyond, a matrix leaves out columns without a link; `max_told`: pairs without an answer that the
+    description names one by one; `max_sharing`: columns of one unseen cause between which lines are
+    drawn, 120 of them.
+
+    `height` of a box, `column_gap` and `row_gap` between boxes, `margin` of the picture;
+    `latent_drop`: a latent link leaves and enters its boxes this far below an arrow; `tip`: where a
+    head's point lies on the end of a line, in tenths of it, and its `size`; `gap`: room between a
+    box and the end of a line that has a mark; `max_step`: room between the ends of links at one
+    side of a box, and `side` the room of a side.
+    """
+
+    max_arrows: int = 25
+    max_nodes: int = 60
+    max_told: int = 25_000
+    max_sharing: int = 16
+    height: float = 26.0
+    column_gap: float = 70.0
+    row_gap: float = 40.0
+    margin: float = 28.0
+    latent_drop: float = 7.0
+    tip: int = 6
+    size: int = 11
+    gap: float = 4.0
+    max_step: float = 7.0
+    side: float = 24.0
+
+
+SETTINGS = PictureSettings()
+HEIGHT, MARGIN = SETTINGS.height, SETTINGS.margin
 
 
 class Link(Protocol):
@@ -106,7 +137,7 @@ DIFFERENCE: Mapping[str, Style] = {
 def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
     """The SVG text of a graph; `styles` by provenance.
 
-    At most `MAX_ARROWS` links are drawn as arrows, more as a matrix.
+    Few links are drawn as arrows, many as a matrix (`PictureSettings.max_arrows`).
     """
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
     edges = (
@@ -114,19 +145,8 @@ def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES)
         if len(graph.open_pairs) <= len(graph.nodes)
         else tuple(e for e in graph.edges if e.structural)
     )
-    if len(edges) > MAX_ARROWS:
-        return matrix(
-            graph,
-            edges,
-            title=title,
-            styles=styles,
-            notes=_notes(
-                graph,
-                len(graph.edges) - len(edges),
-                marks=("what holds though causes may be unseen: pag in graph.json",),
-            ),
-        )
-    return arrows(graph, edges, title=title, styles=styles)
+    drawn = matrix if len(edges) > SETTINGS.max_arrows else arrows
+    return drawn(graph, edges, title=title, styles=styles)
 
 
 def arrows(
@@ -142,11 +162,10 @@ def arrows(
     ends = [_ends(edge.pair, boxes) for edge in edges] if marked else []
     drops = spread(ends, {name: box.y for name, box in boxes.items()})
     used = [p for p in styles if any(e.provenance == p for e in edges)]
-    hidden = len(graph.edges) - len(edges)
     width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
     lowest_bend = max((y for points in bends.values() for _, y in points), default=0.0)
     bottom = max([b.y + HEIGHT for b in boxes.values()] + [lowest_bend + HEIGHT / 2]) + MARGIN
-    legend = _legend({p: styles[p] for p in used}, graph, bottom, hidden, named=styles is STYLES)
+    legend = _legend({p: styles[p] for p in used}, graph, edges, bottom, named=styles is STYLES)
     height = bottom + 20 * len(legend) + MARGIN
     body = [
         *_latents(graph, boxes, bends),
@@ -154,9 +173,15 @@ def arrows(
         *(_node(n, b) for n, b in boxes.items()),
         *legend,
     ]
-    heads = [arrow_head(f"head-{p}", styles[p].colour, tip=TIP, size=SIZE) for p in used]
-    if marked:
-        heads += definitions({p: styles[p].colour for p in used})
+    tip, size, looks = SETTINGS.tip, SETTINGS.size, {p: styles[p].colour for p in used}
+    heads = [arrow_head(f"head-{p}", colour, tip=tip, size=size) for p, colour in looks.items()]
+    for p, colour in looks.items() if marked else ():
+        heads.append(arrow_head(f"back-head-{p}", colour, tip=tip, size=size, back=True))
+        heads.append(
+            f'<marker id="ring-{p}" viewBox="0 0 10 10" refX="5" refY="5" markerWidth="9"'
+            ' markerHeight="9" markerUnits="userSpaceOnUse"><circle cx="5" cy="5" r="3.6"'
+            f' fill="#ffffff" stroke="{colour}" stroke-width="1.8"/></marker>'
+        )
     if graph.latent:
         heads.append(
             '<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8"'
@@ -191,10 +216,14 @@ def _link(
         marks, told = (marked.at_a, marked.at_b), str(marked)
         marks = marks if marked.a == left else marks[::-1]
     drop = (drops.get((left, right, 0), 0.0), drops.get((left, right, 1), 0.0))
-    start, end = (GAP if mark in NAMES else 0.0 for mark in marks)
+    start, end = (SETTINGS.gap if mark in NAMES else 0.0 for mark in marks)
     path = _path(edge.pair, boxes, bends, kind="link", gaps=(start, end), drops=drop)
     dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
-    ends = references(edge.provenance, *marks)
+    ends = "".join(
+        f' marker-{at}="url(#{way if mark == "arrow" else ""}{NAMES[mark]}-{edge.provenance})"'
+        for at, mark, way in zip(("start", "end"), marks, ("back-", ""), strict=True)
+        if mark in NAMES
+    )
     words = f"{told}: {edge.provenance}"
     look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{ends}'
     return f'<path class="{edge.provenance}" d="{path}" {look}><title>{safe(words)}</title></path>'
@@ -264,16 +293,16 @@ def _latents(
         f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
         ' marker-start="url(#dot)" marker-end="url(#dot)"'
     )
-    lines = []
+    lines, drop = [], SETTINGS.latent_drop
     for a, b in confounded(graph):
-        path = _path((a, b), boxes, bends, kind="latent", drops=(LATENT_DROP, LATENT_DROP))
+        path = _path((a, b), boxes, bends, kind="latent", drops=(drop, drop))
         words = safe(f"{a} and {b}: unseen common cause")
         lines.append(f'<path class="latent" d="{path}" {look}><title>{words}</title></path>')
     return lines
 
 
 def _legend(
-    used: Mapping[str, Style], graph: DrawnGraph, top: float, hidden: int, *, named: bool
+    used: Mapping[str, Style], graph: DrawnGraph, edges: Sequence[Link], top: float, *, named: bool
 ) -> list[str]:
     rows = [
         (s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning)
@@ -281,7 +310,7 @@ def _legend(
     ]
     if graph.latent:
         rows.append((*LATENT, "latent: unseen common cause"))
-    rows += [("none", "", 0.0, words) for words in _notes(graph, hidden, marks=NOTES)]
+    rows += [("none", "", 0.0, words) for words in _notes(graph, edges, marks=NOTES)]
     lines = []
     for i, (colour, dashes, width, words) in enumerate(rows):
         y = top + 10 + 20 * i
@@ -292,20 +321,19 @@ def _legend(
     return lines
 
 
-def _notes(graph: DrawnGraph, hidden: int, *, marks: Sequence[str]) -> list[str]:
+def _notes(graph: DrawnGraph, edges: Sequence[Link], *, marks: Sequence[str]) -> list[str]:
     """What is not drawn, in words, and what the legend says of `marks`, where links have any."""
-    notes = []
-    wide = sum(len(names) > MAX_SHARING for names in graph.latent)
-    if wide:
-        notes.append(f"unseen causes of more than {MAX_SHARING} columns each, not drawn: {wide}")
-    if hidden:
+    notes, most = [], SETTINGS.max_sharing
+    if wide := sum(len(names) > most for names in graph.latent):
+        notes.append(f"unseen causes of more than {most} columns each, not drawn: {wide}")
+    if hidden := len(graph.edges) - len(edges):
         notes.append(f"{hidden} more pairs without enough evidence are not drawn")
     return notes if graph.pag is None else [*notes, *marks]
 
 
 def _description(graph: DrawnGraph) -> str:
     """The graph in words, for those who do not see the picture."""
-    many = len(graph.open_pairs) > MAX_TOLD
+    many = len(graph.open_pairs) > SETTINGS.max_told
     told = [e for e in graph.edges if e.structural] if many else graph.edges
     marked = by_pair(graph.pag)
     links = [
@@ -327,7 +355,6 @@ def _verb(link: Link) -> str:
 # --- layout: causes left, effects right, in layers and rows by Sugiyama's method ---
 
 
-HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
 Point = tuple[float, float]
 _Slot = tuple[str, ...]
 """A place in a layer: (node,), or (cause, effect, layer, kind) for a link passing through."""
@@ -335,7 +362,6 @@ Route = tuple[str, str, str]
 """A link as it is laid out: (left end, right end, kind); a pair may have a `link` and a `latent`
 one.
 """
-MAX_SHARING = 16  # columns of one unseen cause between which lines are drawn: 120 of them
 
 
 @dataclass(frozen=True)
@@ -365,7 +391,11 @@ def layout(
     Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a
     few sweeps each way (Sugiyama's method).
     """
-    level = _layers(graph)
+    # The longest path from the roots; then causes go right, next to their first effect.
+    level = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
+    for name in reversed(graph.order()):
+        effects = [level[m] for m in graph.dag.successors(name)]
+        level[name] = min(effects) - 1 if effects else level[name]
     layers: list[list[_Slot]] = [
         [(n,) for n in graph.nodes if level[n] == i]
         for i in range(max(level.values(), default=-1) + 1)
@@ -392,7 +422,7 @@ def layout(
     for slots in layers:
         widest = max(_width(s[0]) for s in slots if len(s) == 1)
         for slot in slots:
-            y = MARGIN + (row[slot] - top) * ROW_GAP
+            y = MARGIN + (row[slot] - top) * SETTINGS.row_gap
             if len(slot) == 1:
                 boxes[slot[0]] = Box(
                     x + (widest - _width(slot[0])) / 2, y, _width(slot[0]), x, x + widest
@@ -401,7 +431,7 @@ def layout(
                 bends.setdefault((slot[0], slot[1], slot[3]), []).extend(
                     [(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)]
                 )
-        x += widest + COLUMN_GAP
+        x += widest + SETTINGS.column_gap
     return boxes, bends
 
 
@@ -410,24 +440,8 @@ def confounded(graph: DrawnGraph) -> list[Pair]:
 
     An unobserved cause of hundreds of columns would bury the graph: the legend counts it.
     """
-    return [
-        pair
-        for names in graph.latent
-        if len(names) <= MAX_SHARING
-        for pair in combinations(names, 2)
-    ]
-
-
-def _layers(graph: DrawnGraph) -> dict[str, int]:
-    """The longest path from the roots, with causes moved right, next to their first effect.
-
-    The second step shortens arrows.
-    """
-    layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
-    for name in reversed(graph.order()):
-        effects = [layer[m] for m in graph.dag.successors(name)]
-        layer[name] = min(effects) - 1 if effects else layer[name]
-    return layer
+    few = [names for names in graph.latent if len(names) <= SETTINGS.max_sharing]
+    return [pair for names in few for pair in combinations(names, 2)]
 
 
 def _rows(
@@ -458,17 +472,11 @@ def _width(name: str) -> float:
 # and a bare end that it is a cause (`synthdp.graph.pag`).
 
 
-TIP, SIZE = 6, 11
-"""Where a head's point lies on the end of a line, in tenths of it, and how large it is."""
-GAP = 4.0
-"""Room between a box and the end of a line that has a mark."""
 NOTES = (
     "ring: not known whether this end causes the other",
     "arrow head: this end does not cause the other",
     "no mark: this end causes the other",
 )
-MAX_STEP, SIDE = 7.0, 24.0
-"""Room between the ends of links at one side of a box, and the room of a side."""
 _End = tuple[str, str, int]
 """(left, right, side): an end of a link, the left one (0) or the right one (1)."""
 NAMES = {"arrow": "head", "circle": "ring"}
@@ -477,27 +485,6 @@ NAMES = {"arrow": "head", "circle": "ring"}
 def by_pair(links: Sequence[MarkedLink] | None) -> Mapping[frozenset[str], MarkedLink]:
     """The marked link of each pair that has one."""
     return {frozenset((link.a, link.b)): link for link in links or ()}
-
-
-def references(kind: str, left: str, right: str) -> str:
-    """Attributes of a path of this kind that set its marks."""
-    ends = (("start", left, "back-"), ("end", right, ""))
-    return "".join(
-        f' marker-{end}="url(#{way if mark == "arrow" else ""}{NAMES[mark]}-{kind})"'
-        for end, mark, way in ends
-        if mark in NAMES
-    )
-
-
-def definitions(colours: Mapping[str, str]) -> Iterator[str]:
-    """Heads that point back and rings, by kind; heads that point on are those of every picture."""
-    for kind, colour in colours.items():
-        yield arrow_head(f"back-head-{kind}", colour, tip=TIP, size=SIZE, back=True)
-        yield (
-            f'<marker id="ring-{kind}" viewBox="0 0 10 10" refX="5" refY="5" markerWidth="9"'
-            ' markerHeight="9" markerUnits="userSpaceOnUse"><circle cx="5" cy="5" r="3.6"'
-            f' fill="#ffffff" stroke="{colour}" stroke-width="1.8"/></marker>'
-        )
 
 
 def spread(pairs: Sequence[tuple[str, str]], height: Mapping[str, float]) -> dict[_End, float]:
@@ -515,7 +502,7 @@ def spread(pairs: Sequence[tuple[str, str]], height: Mapping[str, float]) -> dic
             at_side.setdefault((side, pair[side]), []).append(pair)
     places: dict[_End, float] = {}
     for (side, _), links in at_side.items():
-        step = min(MAX_STEP, SIDE / len(links))
+        step = min(SETTINGS.max_step, SETTINGS.side / len(links))
         ordered = sorted(links, key=lambda pair: height[pair[1 - side]])
         for k, pair in enumerate(ordered):
             places[(*pair, side)] = (k - (len(links) - 1) / 2) * step
@@ -525,7 +512,6 @@ def spread(pairs: Sequence[tuple[str, str]], height: Mapping[str, float]) -> dic
 # --- the matrix: causes in rows, effects in columns, both in causal order ---
 
 
-MAX_NODES = 60  # beyond, columns without a link are left out
 _SQUARE, _DISC = "M1,1h8v8h-8z", "M5,1a4,4 0 1 0 .01,0z"
 # In a square of side 10; holes by the even-odd rule.
 SHAPES = {
@@ -541,18 +527,18 @@ SHAPES = {
 
 
 def matrix(
-    graph: DrawnGraph,
-    edges: Sequence[Link],
-    *,
-    title: str,
-    styles: Mapping[str, Style],
-    notes: Sequence[str],
+    graph: DrawnGraph, edges: Sequence[Link], *, title: str, styles: Mapping[str, Style]
 ) -> str:
-    """The SVG text. `edges` are drawn, `notes` stand below the legend.
+    """The SVG text; `edges` are drawn. A link of unknown direction is in both of its cells.
 
-    A link of unknown direction is in both of its cells.
+    A large graph shows only what is a cause, and what is an effect.
     """
-    causes, effects = _shown(graph, edges)
+    order = graph.order()
+    ends = [e.pair for e in edges] + [e.pair[::-1] for e in edges if not e.directed]
+    large = len(order) > SETTINGS.max_nodes
+    kept = [{pair[k] for pair in ends} if large else set(order) for k in (0, 1)]
+    shown = ([name for name in order if name in names] for names in kept)
+    causes, effects = ({name: i for i, name in enumerate(names)} for names in shown)
     most = max(len(causes), len(effects))
     cell = 18.0 if most <= 40 else 13.0 if most <= 120 else 10.0
     size = min(12.0, cell - 1)
@@ -570,30 +556,24 @@ def matrix(
     legend = [(p, styles[p].colour, f"{p}: {styles[p].meaning}") for p in used]
     if graph.latent:
         legend.append(("latent", FAINT, "latent: unseen common cause"))
-    hidden = len(graph.nodes) - len({*causes, *effects})
-    if hidden:
-        notes = [*notes, f"{hidden} columns without a link are not shown"]
-    body += _matrix_legend(legend, notes, top + high + 16)
+    notes = _notes(
+        graph, edges, marks=("what holds though causes may be unseen: pag in graph.json",)
+    )
+    if hidden := len(graph.nodes) - len({*causes, *effects}):
+        notes.append(f"{hidden} columns without a link are not shown")
+    rows = [top + high + 16 + 20 * i for i in range(len(legend) + len(notes))]
+    for y, (kind, colour, words) in zip(rows, legend, strict=False):
+        body += [_mark(kind, colour, MARGIN, y, 16, words), label(MARGIN + 26, y + 13, words)]
+    for y, words in zip(rows[len(legend) :], notes, strict=True):
+        body.append(label(MARGIN, y + 13, words))
     return frame(
         body,
         name="graph",
         title=title,
         description=_description(graph),
         width=max(left + wide, 460.0) + MARGIN,
-        height=top + high + 24 + 20 * (len(legend) + len(notes)) + MARGIN,
+        height=top + high + 24 + 20 * len(rows) + MARGIN,
     )
-
-
-def _shown(graph: DrawnGraph, edges: Sequence[Link]) -> tuple[dict[str, int], dict[str, int]]:
-    """The places of the rows and of the columns, causes before effects.
-
-    A large graph shows only what is a cause, and what is an effect.
-    """
-    order = graph.order()
-    ends = [e.pair for e in edges] + [e.pair[::-1] for e in edges if not e.directed]
-    kept = [{pair[k] for pair in ends} if len(order) > MAX_NODES else set(order) for k in (0, 1)]
-    rows, columns = ([name for name in order if name in names] for names in kept)
-    return {n: i for i, n in enumerate(rows)}, {n: i for i, n in enumerate(columns)}
 
 
 def _links(
@@ -645,14 +625,3 @@ def _mark(kind: str, colour: str, x: float, y: float, cell: float, words: str) -
         f'<path class="{kind}" transform="{move}" d="{SHAPES[kind]}" fill="{colour}"'
         f' fill-rule="evenodd"><title>{safe(words)}</title></path>'
     )
-
-
-def _matrix_legend(
-    rows: Sequence[tuple[str, str, str]], notes: Sequence[str], top: float
-) -> Iterator[str]:
-    for i, (kind, colour, words) in enumerate(rows):
-        y = top + 20 * i
-        yield _mark(kind, colour, MARGIN, y, 16, words)
-        yield label(MARGIN + 26, y + 13, words)
-    for i, words in enumerate(notes, start=len(rows)):
-        yield label(MARGIN, top + 13 + 20 * i, words)

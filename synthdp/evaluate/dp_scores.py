@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy import sparse
 
@@ -22,6 +21,7 @@ from synthdp.data.domain import Domain, level_features
 from synthdp.data.encoding import Codes
 from synthdp.evaluate.effects import NORMAL_95
 from synthdp.graph.discovery import Releaser
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.scores import Scorecard, Scored, compared
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES, needed
@@ -29,17 +29,6 @@ from synthdp.privacy.private import Released
 from synthdp.spec.model import Model, ReleaseSpec
 
 LEVEL, Z = 0.95, NORMAL_95
-
-
-class ReleasedTable(Protocol):
-    """A released table: its columns, its noisy counts and the parameter of their noise."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def counts(self) -> npt.NDArray[np.float64]: ...
-    @property
-    def sigma(self) -> float: ...
 
 
 class ChargedScore(Model):
@@ -65,7 +54,7 @@ DpScores = tuple[ChargedScore, ...]
 
 
 def dp_scores_of(
-    spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
+    spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[NoisyTable]
 ) -> DpScores:
     """Scores and intervals from noisy counts and the released one-way `tables`.
 
@@ -102,7 +91,7 @@ def headline(scores: DpScores) -> dict[str, float]:
     return figures
 
 
-def counted_rows(tables: Sequence[ReleasedTable]) -> tuple[float, float]:
+def counted_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:
     """Estimate of the number of fitted rows, and the variance of that estimate.
 
     Each released one-way table gives one estimate, the sum of its counts. A sum over L cells has
@@ -170,11 +159,6 @@ def _share(value: float) -> float:
 # --- scorecards ---
 
 
-STRENGTH = 10.0  # inverse of the penalty, as for the logistic regression of the internal report
-POINT = 2.0**-20  # of log odds: points are whole multiples of it
-MAX_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers of 64 bits
-
-
 def score_table(
     releaser: Releaser, spec: ReleaseSpec, domain: Domain, codes: Released[Codes]
 ) -> Released[Scored]:
@@ -208,7 +192,8 @@ def fit_scorecard(
     others = [i for i, name in enumerate(domain.names) if name != target]
     present = np.unique(labels)
     log_odds = [np.zeros((size, domain[target].levels)) for size in domain.sizes]
-    start = np.full(domain[target].levels, -float(MAX_POINTS))
+    most = 2**40  # points: sums over tens of thousands of columns stay whole numbers of 64 bits
+    start = np.full(domain[target].levels, -float(most))
     start[present] = 0.0
     if len(present) > 1 and others:
         features = [sparse.csr_matrix(level_features(domain.columns[i])) for i in others]
@@ -221,7 +206,7 @@ def fit_scorecard(
     else:
         start[np.bincount(labels).argmax()] = 1.0
     log_odds[domain.index(target)] += start
-    points = (np.clip(np.rint(table / POINT), -MAX_POINTS, MAX_POINTS) for table in log_odds)
+    points = (np.clip(np.rint(table * 2.0**20), -most, most) for table in log_odds)
     return Scorecard(target, tuple(table.astype(np.int64) for table in points))
 
 
@@ -231,7 +216,8 @@ def _logistic(features: sparse.csr_matrix, labels: np.ndarray) -> tuple[np.ndarr
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that has not converged is scored as it is
-        model = LogisticRegression(C=STRENGTH, max_iter=300).fit(features, labels)
+        # The penalty is that of the logistic regression of the internal report.
+        model = LogisticRegression(C=10.0, max_iter=300).fit(features, labels)
     if len(model.classes_) > 2:
         return model.coef_, model.intercept_
     return np.vstack([np.zeros_like(model.coef_), model.coef_]), np.append(0.0, model.intercept_)

@@ -12,7 +12,7 @@ ignores noise and model error; `covers` shows how much that matters.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,25 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-MIN_ROWS = 20  # of each arm
+NORMAL_95 = 1.959964  # standard deviations to each side that hold 95% of a Gaussian
+
+
+@dataclass(frozen=True)
+class EffectSettings:
+    """Of what estimates are made.
+
+    `min_rows`: of each arm of an effect; `min_count`: of a level or a group, below which the
+    Gaussian approximation of its interval fails; `max_levels`: of a column, the commonest;
+    `max_figures`: estimates of each kind of `coverage`.
+    """
+
+    min_rows: int = 20
+    min_count: int = 10
+    max_levels: int = 12
+    max_figures: int = 600
+
+
+SETTINGS = EffectSettings()
 
 
 @dataclass(frozen=True)
@@ -140,7 +158,7 @@ def estimate(
 ) -> Estimate | None:
     """The effect on one table, given as values and levels `[rows, columns]`.
 
-    It is None where an arm has fewer than `MIN_ROWS` rows.
+    It is None where an arm has fewer than `EffectSettings.min_rows` rows.
 
     Raises:
         ValueError: the treatment's or the control's expression cannot be parsed.
@@ -151,7 +169,7 @@ def estimate(
         control &= _holds(effect.control, frame, codes, columns, domain)
     y = outcome_values(domain[effect.outcome], frame, codes[:, domain.index(effect.outcome)])
     used = (treated | control) & ~np.isnan(y)
-    if min((treated & used).sum(), (control & used).sum()) < MIN_ROWS:
+    if min((treated & used).sum(), (control & used).sum()) < SETTINGS.min_rows:
         return None
     x = np.zeros((int(used.sum()), 0))
     if adjusted:
@@ -235,11 +253,6 @@ def _propensity(x: FloatArray, treated: Mask) -> FloatArray:
 # --- coverage ---
 
 
-NORMAL_95 = 1.959964  # standard deviations to each side that hold 95% of a Gaussian
-MIN_COUNT = 10  # of a level or a group; below it the Gaussian approximation of its interval fails
-MAX_LEVELS = 12  # of a column, the commonest
-MAX_FIGURES = 600  # of each kind
-
 KINDS = ("shares of levels", "means of columns", "means within groups")
 
 Name = tuple[str, ...]  # of what is estimated: a column, its level, a column within a group
@@ -276,7 +289,7 @@ def coverage(
     rows = []
     figures = [_figures(*table, domain) for table in (real, held_out, synthetic)]
     for kind, true, fresh, drawn in zip(KINDS, *figures, strict=True):
-        common = [key for key in true if key in drawn][:MAX_FIGURES]
+        common = [key for key in true if key in drawn][: SETTINGS.max_figures]
         if not common:
             continue
         on_synthetic = _covered(true, drawn, common)
@@ -296,35 +309,28 @@ def _figures(frame: pd.DataFrame, codes: Codes, domain: Domain) -> tuple[Figures
     """Estimates and standard errors of each of `KINDS`."""
     numbers = {c.name: clamped_numbers(c, frame[c.name]) for c in domain.columns if c.ranged}
     shares: dict[Name, tuple[float, float]] = {}
-    groups: dict[Name, npt.NDArray[np.bool_]] = {}
+    groups: dict[Name, Mask] = {}
     for i, column in enumerate(domain.columns):
-        for level, share in _shares(codes[:, i], column.levels):
-            shares[column.name, column.labels[level]] = share
+        counts, n = np.bincount(codes[:, i], minlength=column.levels), len(codes)
+        for level in np.argsort(-counts, kind="stable")[: SETTINGS.max_levels].tolist():
+            if min(counts[level], n - counts[level]) >= SETTINGS.min_count:
+                share = float(counts[level] / n)
+                error = float(np.sqrt(share * (1 - share) / n))
+                shares[column.name, column.labels[level]] = share, error
         if not column.ranged:
-            for level in range(min(column.levels, MAX_LEVELS)):
+            for level in range(min(column.levels, SETTINGS.max_levels)):
                 groups[column.name, column.labels[level]] = codes[:, i] == level
     means = {(name,): _mean(values) for name, values in numbers.items()}
     # Wide tables have many such pairs; the first are enough to estimate the coverage.
-    pairs = [*product(groups, numbers)][: 2 * MAX_FIGURES]
+    pairs = [*product(groups, numbers)][: 2 * SETTINGS.max_figures]
     within = {(*group, name): _mean(numbers[name][groups[group]]) for group, name in pairs}
     known = ({k: v for k, v in found.items() if v is not None} for found in (means, within))
     return shares, *known
 
 
-def _shares(
-    levels: npt.NDArray[np.integer[Any]], size: int
-) -> Iterator[tuple[int, tuple[float, float]]]:
-    """The commonest levels with their relative frequency and its standard error."""
-    counts, n = np.bincount(levels, minlength=size), len(levels)
-    for k in np.argsort(-counts, kind="stable")[:MAX_LEVELS].tolist():
-        if min(counts[k], n - counts[k]) >= MIN_COUNT:
-            share = float(counts[k] / n)
-            yield k, (share, float(np.sqrt(share * (1 - share) / n)))
-
-
-def _mean(values: npt.NDArray[np.float64]) -> tuple[float, float] | None:
-    """Mean and standard error; None where fewer than `MIN_COUNT` values are present."""
+def _mean(values: FloatArray) -> tuple[float, float] | None:
+    """Mean and standard error; None where too few values are present."""
     known = values[~np.isnan(values)]
-    if len(known) < MIN_COUNT:
+    if len(known) < SETTINGS.min_count:
         return None
     return float(known.mean()), float(known.std(ddof=1) / np.sqrt(len(known)))

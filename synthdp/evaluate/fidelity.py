@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,9 +25,27 @@ AnyCodes = npt.NDArray[np.integer[Any]]
 
 # --- contingency tables ---
 
-CHUNK_ROWS = 1 << 15  # a column's keys of one chunk stay in the second-level cache
-DENSE_CELLS = 1 << 18  # one table; above it only the cells that occur are kept
-DENSE_TOTAL = 1 << 25  # all tables together: 256 MiB of counters
+
+@dataclass(frozen=True)
+class FidelitySettings:
+    """How tables are counted, and how many columns and levels a pair plot has.
+
+    `chunk_rows`: a column's keys of one chunk stay in the second-level cache; `dense_cells`: of one
+    table, above which only the cells that occur are kept, and `dense_total` of all together, 256
+    MiB of counters. Of pairs, `max_cells` are counted at once, unless one pair alone has more, with
+    `max_keys` cell numbers in memory. A plot has `plot_columns`, each of `plot_levels` at most.
+    """
+
+    chunk_rows: int = 1 << 15
+    dense_cells: int = 1 << 18
+    dense_total: int = 1 << 25
+    max_cells: int = 1 << 21
+    max_keys: int = 1 << 20
+    plot_columns: int = 10
+    plot_levels: int = 12
+
+
+SETTINGS = FidelitySettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,17 +90,18 @@ def count_tables(
     array([0, 2, 1, 0])
     """
     shapes = [tuple(sizes[c] for c in table) for table in tables]
-    counters, free = list[_Counter](), DENSE_TOTAL
+    counters, free = list[_Counter](), SETTINGS.dense_total
     for shape in shapes:
         if (cells := math.prod(shape)) > np.iinfo(np.int64).max:
             raise ValueError(
                 f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can"
                 " name; use fewer columns"
             )
-        counters.append(_Counter(cells if cells <= min(DENSE_CELLS, free) else None))
+        counters.append(_Counter(cells if cells <= min(SETTINGS.dense_cells, free) else None))
         free -= len(counters[-1].counts)
-    for start in range(0, len(codes), CHUNK_ROWS):
-        columns = np.ascontiguousarray(codes[start : start + CHUNK_ROWS].T, dtype=np.int64)
+    step = SETTINGS.chunk_rows
+    for start in range(0, len(codes), step):
+        columns = np.ascontiguousarray(codes[start : start + step].T, dtype=np.int64)
         for table, shape, counter in zip(tables, shapes, counters, strict=True):
             keys = columns[table[0]]
             for column, size in zip(table[1:], shape[1:], strict=True):
@@ -162,13 +182,9 @@ class FidelityReport:
         """Plain values, for JSON."""
         return self.distances() | {
             "by_pair": {"columns": list(self.by_column), "tv": _digits(self.pairs)},
-            "by_triple": [
-                {"columns": list(triple), "tv": tv} for triple, tv in self.by_triple.items()
-            ],
-            "shares_real": {name: shares.tolist() for name, shares in self.shares_real.items()},
-            "shares_synthetic": {
-                name: shares.tolist() for name, shares in self.shares_synthetic.items()
-            },
+            "by_triple": [{"columns": list(of), "tv": tv} for of, tv in self.by_triple.items()],
+            "shares_real": {n: shares.tolist() for n, shares in self.shares_real.items()},
+            "shares_synthetic": {n: shares.tolist() for n, shares in self.shares_synthetic.items()},
             "association_real": _digits(self.association_real),
             "association_synthetic": _digits(self.association_synthetic),
         }
@@ -241,17 +257,7 @@ def choose_triples(columns: int, count: int) -> list[tuple[int, int, int]]:
     return list(chosen)
 
 
-class Marginal(Protocol):
-    """A released noisy table: its columns, and noisy counts with one axis for each column."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-
-    @property
-    def counts(self) -> npt.NDArray[Any]: ...
-
-
-def noisy_tv1(synthetic: Codes, tables: Sequence[Marginal], domain: Domain) -> float:
+def noisy_tv1(synthetic: Codes, tables: Sequence[NoisyTable], domain: Domain) -> float:
     """Mean total variation between the synthetic and the *released noisy* 1-way tables.
 
     It is a public figure. The noisy counts are first projected to the nearest distribution. Tables
@@ -331,10 +337,6 @@ def sampling_floor(
 # --- pairs of columns ---
 
 
-MAX_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
-MAX_KEYS = 1 << 20  # cell numbers in memory at once
-
-
 @dataclass(frozen=True, eq=False)
 class PairFigures:
     """Symmetric matrices `[columns, columns]`: total variation, and Cramér's V of either table.
@@ -392,12 +394,12 @@ def _occurring(
 def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
     """Each column with runs of later columns, so that every pair comes once.
 
-    A run has at most `MAX_CELLS` cells, or a single pair.
+    A run has at most `FidelitySettings.max_cells` cells, or a single pair.
     """
     for i, size in enumerate(sizes):
         begin, levels = i + 1, 0
         for j in range(i + 1, len(sizes)):
-            if levels and size * (levels + sizes[j]) > MAX_CELLS:
+            if levels and size * (levels + sizes[j]) > SETTINGS.max_cells:
                 yield i, range(begin, j)
                 begin, levels = j, 0
             levels += sizes[j]
@@ -411,7 +413,7 @@ def _count(levels: AnyCodes, i: int, later: range, starts: IntArray, size: int) 
     `levels` has shape `[columns, rows]`.
     """
     counts = np.zeros(int(starts[-1]) * size, dtype=np.int64)
-    step = max(1, MAX_KEYS // len(later))
+    step = max(1, SETTINGS.max_keys // len(later))
     for begin in range(0, levels.shape[1], step):
         rows = slice(begin, begin + step)
         keys = levels[later.start : later.stop, rows] + starts[:-1, None]
@@ -422,9 +424,6 @@ def _count(levels: AnyCodes, i: int, later: range, starts: IntArray, size: int) 
 
 
 # --- pair plots: every column and every pair of a few columns ---
-
-
-MAX_COLUMNS, MAX_LEVELS = 10, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,7 +448,7 @@ class PairPlot:
 
 
 def grid(domain: Domain, codes: Codes, like: Codes) -> tuple[IntArray, tuple[int, ...]]:
-    """Coarse levels `[rows, columns]`, at most `MAX_LEVELS` for each column, and their numbers.
+    """Coarse levels `[rows, columns]`, a few for each column, and their numbers.
 
     Neighbouring levels of an ordered column are merged. Of categories, the commonest in `like`
     (published rows) stay and the others become one.
@@ -465,14 +464,14 @@ def grid(domain: Domain, codes: Codes, like: Codes) -> tuple[IntArray, tuple[int
 
 def _coarse(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> IntArray:
     """The cell of each level, shape `[levels]`."""
-    levels = np.arange(column.levels)
-    if column.levels <= MAX_LEVELS:
+    levels, most = np.arange(column.levels), SETTINGS.plot_levels
+    if column.levels <= most:
         return levels
     if column.ordered:
-        return levels * MAX_LEVELS // column.levels
+        return levels * most // column.levels
     order = np.argsort(-np.bincount(like, minlength=column.levels), kind="stable")
-    kept = np.sort(order[: MAX_LEVELS - 1])
-    cells = np.full(column.levels, MAX_LEVELS - 1)
+    kept = np.sort(order[: most - 1])
+    cells = np.full(column.levels, most - 1)
     cells[kept] = np.arange(len(kept))
     return cells
 
@@ -485,14 +484,14 @@ def association(cells: IntArray, sizes: Sequence[int]) -> FloatArray:
 def most_connected(
     names: Sequence[str], strengths: FloatArray, *, first: Sequence[str]
 ) -> tuple[str, ...]:
-    """At most `MAX_COLUMNS` of `names`: those of `first`, then the most strongly associated.
+    """The `names` of a pair plot: those of `first`, then the most strongly associated.
 
     `strengths` `[names, names]` is what `association` returns.
     """
     order = np.argsort(-(strengths.sum(axis=1).round(6)), kind="stable")
     preferred = [n for n in first if n in names]
     ranked = dict.fromkeys([*preferred, *(names[i] for i in order)])
-    return tuple(ranked)[:MAX_COLUMNS]
+    return tuple(ranked)[: SETTINGS.plot_columns]
 
 
 def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes) -> PairPlot:
@@ -503,8 +502,13 @@ def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes
     chosen = Domain(tuple(domain[n] for n in names))
     columns = [domain.index(n) for n in names]
     cells, sizes = grid(chosen, codes[:, columns], like[:, columns])
-    size = range(len(names))
-    tables = tuple(tuple(_cell_shares(cells, sizes, i, j) for j in size) for i in size)
+
+    def shares(i: int, j: int) -> FloatArray:
+        keys = cells[:, i] * sizes[j] + cells[:, j]
+        both = np.bincount(keys, minlength=sizes[i] * sizes[j]).reshape(sizes[i], sizes[j])
+        return (both.diagonal() if i == j else both) / len(cells)
+
+    tables = tuple(tuple(shares(i, j) for j in range(len(names))) for i in range(len(names)))
     ends = tuple(_ends(c, like[:, i]) for c, i in zip(chosen.columns, columns, strict=True))
     return PairPlot(tuple(names), tables, ends)
 
@@ -512,20 +516,9 @@ def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes
 def _ends(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> tuple[str, str]:
     cells = _coarse(column, like)
     last = int(cells.max())
-    merged = not column.ordered and column.levels > MAX_LEVELS
+    merged = not column.ordered and column.levels > SETTINGS.plot_levels
     first = column.labels[int(np.flatnonzero(cells == 0)[0])]
     return first, "others" if merged else column.labels[int(np.flatnonzero(cells == last)[-1])]
-
-
-def _cell_shares(cells: IntArray, sizes: Sequence[int], i: int, j: int) -> FloatArray:
-    """Relative frequencies of columns i and j; of one column where i = j."""
-    if i == j:
-        return np.bincount(cells[:, i], minlength=sizes[i]) / len(cells)
-    keys = cells[:, i] * sizes[j] + cells[:, j]
-    shares: FloatArray = np.bincount(keys, minlength=sizes[i] * sizes[j]).reshape(
-        sizes[i], sizes[j]
-    ) / len(cells)
-    return shares
 
 
 def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:

@@ -19,7 +19,6 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 
-IntArray = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.integer[Any]]
 
 
@@ -66,12 +65,8 @@ class IndependenceReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "kept_real": self.kept("real"),
-            "kept_synthetic": self.kept("synthetic"),
-            "rows": [asdict(row) for row in self.rows],
-            "pairs": self.pairs,
-        }
+        kept = {"kept_real": self.kept("real"), "kept_synthetic": self.kept("synthetic")}
+        return kept | {"rows": [asdict(row) for row in self.rows], "pairs": self.pairs}
 
 
 def compare_independences(
@@ -166,7 +161,10 @@ def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:
     >>> conditional_dependence(x, x, np.zeros((200, 0), dtype=int)).visible
     True
     """
-    strata = _strata(given)
+    strata = np.zeros(len(given), dtype=np.int64)  # each row's combination of levels, by number
+    for column in given.T.astype(np.int64):
+        keys = strata * (int(column.max()) + 1) + column
+        strata = np.unique(keys, return_inverse=True)[1].astype(np.int64)
     x_levels, y_levels = int(x.max()) + 1, int(y.max()) + 1
     row_key = strata * x_levels + x  # a stratum and a level of x
     column_key = strata * y_levels + y
@@ -192,13 +190,3 @@ def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:
     # quantile of a standard Gaussian.
     w2_by_chance = 1.645 * float(np.sqrt(2 * mean.sum())) / total
     return Dependence(float(np.sqrt(w2)), float(np.sqrt(w2_by_chance)))
-
-
-def _strata(columns: Levels) -> IntArray:
-    """Number of each row's combination of levels, counted from 0, shape `[rows]`."""
-    strata = np.zeros(len(columns), dtype=np.int64)
-    for column in columns.T.astype(np.int64):
-        keys = strata * (int(column.max()) + 1) + column
-        _, numbers = np.unique(keys, return_inverse=True)
-        strata = numbers.astype(np.int64)
-    return strata

@@ -32,15 +32,9 @@ from sklearn.svm import SVC, LinearSVC
 from synthdp.data.domain import Domain
 from synthdp.evaluate.utility import Features, FloatVector, IntVector, UtilityReport
 
-MAX_TREE_LEVELS = 255  # what histogram trees take as a category
-
 # Without the penalty, boosting with many classes diverges on rare ones (AUC .69 instead of .84 on
 # Adult's occupation).
-TREES: Mapping[str, Any] = {
-    "max_leaf_nodes": 16,
-    "l2_regularization": 10.0,
-    "early_stopping": False,
-}
+TREES: dict[str, Any] = dict(max_leaf_nodes=16, l2_regularization=10.0, early_stopping=False)
 
 Mask = npt.NDArray[np.bool_]
 

@@ -5,31 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
+from synthdp.evaluate import fidelity as tables
+from synthdp.evaluate import subgroups as groups
 from synthdp.evaluate.effects import CoverageRow, EffectRow, compare_effects, coverage
-from synthdp.evaluate.fidelity import (
-    FidelityReport,
-    PairPlot,
-    association,
-    fidelity,
-    grid,
-    most_connected,
-    pair_plot,
-)
+from synthdp.evaluate.fidelity import FidelityReport, PairPlot, fidelity
 from synthdp.evaluate.independences import IndependenceReport, compare_independences
 from synthdp.evaluate.learners import PAPER_CLASSIFIERS, PaperReport, random_targets, summarize
-from synthdp.evaluate.subgroups import (
-    SubgroupRow,
-    TwoSampleRow,
-    group_columns,
-    subgroups,
-    two_sample,
-)
 from synthdp.evaluate.utility import SIDES, UtilityReport, trainings, utility
 from synthdp.progress import Advance, Steps, unheard
 
@@ -63,9 +51,9 @@ class EvaluationReport:
     utility: UtilityReport
     seconds: Mapping[str, float]
     paper: PaperReport | None = None
-    two_sample: tuple[TwoSampleRow, ...] = ()
+    two_sample: tuple[groups.TwoSampleRow, ...] = ()
     coverage: tuple[CoverageRow, ...] = ()
-    subgroups: tuple[SubgroupRow, ...] = ()
+    subgroups: tuple[groups.SubgroupRow, ...] = ()
     effects: tuple[EffectRow, ...] = ()
     independences: IndependenceReport | None = None
     pairs: tuple[PairPlot, PairPlot] | None = None
@@ -139,12 +127,18 @@ def evaluate(
     floor = _fidelity(train, _some(test, size, rng), domain, settings)
     equal = _fidelity(train, _some(drawn, size, rng), domain, settings)
     compared = time.perf_counter()
-    useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
+    judge = partial(
+        utility, *frames, domain=domain, max_rows=settings.max_rows, rng=rng, begin=steps.begin
+    )
+    useful = judge(targets=settings.targets, classifiers=settings.classifiers)
+    chosen, paper = random_targets(domain, settings.random_targets), None
+    if chosen:
+        paper = summarize(chosen, judge(targets=chosen, classifiers=PAPER_CLASSIFIERS))
     learnt = time.perf_counter()
     report = EvaluationReport(near, floor, useful, {}, paper, equal=equal)
     if len(train) and len(drawn):
-        tables = (real_train, train), (real_test, test), (synthetic, drawn)
-        report = _analysed(report, tables, domain, settings, rng, graph, columns, steps.begin)
+        rows = (real_train, train), (real_test, test), (synthetic, drawn)
+        report = _analysed(report, rows, domain, settings, rng, graph, columns, steps.begin)
     else:  # told all the same: leaving names out would reveal that there are no rows
         causal = () if graph is None else CAUSAL if columns is not None else CAUSAL[1:]
         for name in (*ANALYSES, *causal, PAIR_PLOTS):
@@ -171,40 +165,9 @@ def _some(codes: Codes, size: int, rng: np.random.Generator) -> Codes:
     return codes if len(codes) == size else codes[rng.permutation(len(codes))[:size]]
 
 
-def _learning(
-    real_train: pd.DataFrame,
-    real_test: pd.DataFrame,
-    synthetic: pd.DataFrame,
-    domain: Domain,
-    settings: Evaluation,
-    rng: np.random.Generator,
-    steps: Steps,
-) -> tuple[UtilityReport, PaperReport | None]:
-    """Learners on the spec's targets, and on random targets where the spec asks for them."""
-
-    def judged(targets: Sequence[str], classifiers: Sequence[str]) -> UtilityReport:
-        return utility(
-            real_train,
-            real_test,
-            synthetic,
-            domain=domain,
-            targets=targets,
-            classifiers=classifiers,
-            max_rows=settings.max_rows,
-            rng=rng,
-            begin=steps.begin,
-        )
-
-    useful = judged(settings.targets, settings.classifiers)
-    drawn = random_targets(domain, settings.random_targets)
-    if not drawn:
-        return useful, None
-    return useful, summarize(drawn, judged(drawn, PAPER_CLASSIFIERS))
-
-
 def _analysed(
     so_far: EvaluationReport,
-    tables: tuple[Rows, Rows, Rows],
+    rows: tuple[Rows, Rows, Rows],
     domain: Domain,
     settings: Evaluation,
     rng: np.random.Generator,
@@ -216,22 +179,20 @@ def _analysed(
 
     Independences need the graph, and effects also the spec's `columns`.
     """
-    real, held_out, synthetic = tables
+    real, held_out, synthetic = rows
     begin(ANALYSES[0])
-    separated = two_sample(real[0], held_out[0], synthetic[0], domain=domain, rng=rng)
+    separated = groups.two_sample(real[0], held_out[0], synthetic[0], domain=domain, rng=rng)
     begin(ANALYSES[1])
     covered = coverage(real, held_out, synthetic, domain=domain)
     begin(ANALYSES[2])
-    groups = subgroups(
-        real,
-        held_out,
-        synthetic,
+    small = groups.subgroups(
+        *(real, held_out, synthetic),
         domain=domain,
-        columns=group_columns(domain, settings.subgroups),
+        columns=groups.group_columns(domain, settings.subgroups),
         target=next((t for t in settings.targets if not domain[t].ranged), None),
         rng=rng,
     )
-    report = replace(so_far, two_sample=separated, coverage=covered, subgroups=groups)
+    report = replace(so_far, two_sample=separated, coverage=covered, subgroups=small)
     if graph is not None and columns is not None:
         begin(CAUSAL[0])
         effects = compare_effects(
@@ -255,6 +216,7 @@ def _pairs(
     """
     if len(domain) < 2:
         return None
-    strengths = association(*grid(domain, drawn[:5000], drawn))
-    chosen = most_connected(domain.names, strengths, first=targets)
-    return pair_plot(domain, real, chosen, like=drawn), pair_plot(domain, drawn, chosen, like=drawn)
+    strengths = tables.association(*tables.grid(domain, drawn[:5000], drawn))
+    chosen = tables.most_connected(domain.names, strengths, first=targets)
+    first, second = (tables.pair_plot(domain, codes, chosen, like=drawn) for codes in (real, drawn))
+    return first, second

@@ -6,9 +6,9 @@ default of the few columns with the fewest categories.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-MIN_TEST_ROWS = 20  # of a group: from fewer an accuracy cannot be estimated
+Right = tuple[npt.NDArray[np.bool_], ...]
 
 
 @dataclass(frozen=True)
@@ -76,36 +76,17 @@ def subgroups(
         right = _predicted_right(real[0], held_out[0], synthetic[0], domain, target, rng)
     rows: list[SubgroupRow] = []
     for name in columns:
-        rows += _rows(real[1], held_out[1], synthetic[1], domain, name, right)
+        at = domain.index(name)
+        for level, label in enumerate(domain[name].labels):
+            one, two = (codes[codes[:, at] == level] for codes in (real[1], synthetic[1]))
+            inside = held_out[1][:, at] == level
+            shares = len(one) / len(real[1]), len(two) / len(synthetic[1])
+            distances = (_tv1(one, other, domain, at) for other in (two, held_out[1][inside]))
+            accuracies: list[float | None] = [None, None]
+            if right is not None and inside.sum() >= 20:  # else too few to estimate an accuracy
+                accuracies = [float(side[inside].mean()) for side in right]
+            rows.append(SubgroupRow(name, label, *shares, *distances, *accuracies))
     return tuple(sorted(rows, key=lambda row: row.share_real))
-
-
-def _rows(
-    real: Codes,
-    held_out: Codes,
-    synthetic: Codes,
-    domain: Domain,
-    name: str,
-    right: tuple[npt.NDArray[np.bool_], ...] | None,
-) -> Iterator[SubgroupRow]:
-    """The groups of column `name`; `right` as `_predicted_right` returns it."""
-    at = domain.index(name)
-    for level, label in enumerate(domain[name].labels):
-        real_group = real[real[:, at] == level]
-        synthetic_group = synthetic[synthetic[:, at] == level]
-        inside = held_out[:, at] == level
-        accuracies: list[float | None] = [None, None]
-        if right is not None and inside.sum() >= MIN_TEST_ROWS:
-            accuracies = [float(side[inside].mean()) for side in right]
-        yield SubgroupRow(
-            name,
-            label,
-            len(real_group) / len(real),
-            len(synthetic_group) / len(synthetic),
-            _tv1(real_group, synthetic_group, domain, at),
-            _tv1(real_group, held_out[inside], domain, at),
-            *accuracies,
-        )
 
 
 def _tv1(a: Codes, b: Codes, domain: Domain, without: int) -> float | None:
@@ -128,18 +109,21 @@ def _predicted_right(
     domain: Domain,
     target: str,
     rng: np.random.Generator,
-) -> tuple[npt.NDArray[np.bool_], ...] | None:
+) -> Right | None:
     """Which held-out rows are predicted right, shape `[held-out rows]` for each side.
 
     The first side is trained on real rows, the second on synthetic rows. None where there is no
     other column to predict from.
     """
-    from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
+    from synthdp.evaluate.learners import CLASSIFIERS, class_scores
 
     names = [n for n in domain.names if n != target]
     if not names:
         return None
-    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
+    settings: dict[str, Any] = {
+        "classes": domain[target].levels,
+        "mask": category_mask(domain, names),
+    }
     seed = int(rng.integers(2**31))
     test = join([*build_features(domain, held_out, names).values()])
     truth = target_levels(domain[target], held_out[target])
@@ -148,15 +132,8 @@ def _predicted_right(
         chosen = frame.iloc[rng.permutation(len(frame))[:10_000]]
         train = join([*build_features(domain, chosen, names).values()])
         labels = target_levels(domain[target], chosen[target])
-        trained = class_scores(
-            CLASSIFIERS["logistic"],
-            train,
-            labels,
-            test,
-            classes=domain[target].levels,
-            mask=mask,
-            seed=seed,
-        )
+        learner = CLASSIFIERS["logistic"]
+        trained = class_scores(learner, train, labels, test, seed=seed, **settings)
         right.append(trained.output.argmax(axis=1) == truth)
     return tuple(right)
 
@@ -198,52 +175,37 @@ def two_sample(
     size = min(max_rows, *(len(frame) for frame in (real_train, real_test, synthetic)))
     if size < min_rows:
         return ()
-    held_out = _features(domain, real_test, size, rng)
-    others = {
-        "synthetic from real": _features(domain, synthetic, size, rng),
-        "real from real": _features(domain, real_train, size, rng),
-    }
-    return tuple(
-        _row(name, learner, domain, held_out, other, rng)
-        for name, other in others.items()
-        for learner in ("logistic", "boosted_trees")
+    held_out, drawn, trained_on = (
+        join([*build_features(domain, chosen, domain.names).values()])
+        for frame in (real_test, synthetic, real_train)
+        for chosen in (frame.iloc[rng.permutation(len(frame))[:size]],)
     )
+    mask, rows = category_mask(domain, domain.names), []
+    for name, other in (("synthetic from real", drawn), ("real from real", trained_on)):
+        for learner in ("logistic", "boosted_trees"):
+            scores, truth = _separated(
+                learner, held_out, other, mask, seed=int(rng.integers(2**31))
+            )
+            weights = utility.resample_weights(len(truth), 200, rng=rng)
+            resampled = utility.auc(scores, truth == 1, weights)
+            low, high = np.nanquantile(resampled[1:], (0.025, 0.975))
+            rows.append(TwoSampleRow(name, learner, float(resampled[0]), float(low), float(high)))
+    return tuple(rows)
 
 
-def _features(domain: Domain, frame: pd.DataFrame, size: int, rng: np.random.Generator) -> Features:
-    """Features of `size` random rows."""
-    chosen = frame.iloc[rng.permutation(len(frame))[:size]]
-    return join([*build_features(domain, chosen, domain.names).values()])
+def _separated(
+    name: str, real: Features, other: Features, mask: npt.NDArray[np.bool_], *, seed: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Train on half of the rows of each kind; scores and labels of the other half."""
+    from synthdp.evaluate.learners import CLASSIFIERS, class_scores
 
-
-def _row(
-    name: str,
-    learner: str,
-    domain: Domain,
-    real: Features,
-    other: Features,
-    rng: np.random.Generator,
-) -> TwoSampleRow:
-    """Train on half of the rows of each kind, test on the other half."""
-    from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
-
-    half = len(real) // 2
-    first, second = np.arange(half), np.arange(half, len(real))
-    train, labels = _stacked(real.take(first), other.take(first))
-    test, truth = _stacked(real.take(second), other.take(second))
-    trained = class_scores(
-        CLASSIFIERS[learner],
-        train,
-        labels,
-        test,
-        classes=2,
-        mask=category_mask(domain, domain.names, most_levels=MAX_TREE_LEVELS),
-        seed=int(rng.integers(2**31)),
+    half, learner = len(real) // 2, CLASSIFIERS[name]
+    (train, labels), (test, truth) = (
+        _stacked(real.take(rows), other.take(rows))
+        for rows in (np.arange(half), np.arange(half, len(real)))
     )
-    weights = utility.resample_weights(len(truth), 200, rng=rng)
-    resampled = utility.auc(trained.output[:, 1], truth == 1, weights)
-    low, high = np.nanquantile(resampled[1:], (0.025, 0.975))
-    return TwoSampleRow(name, learner, float(resampled[0]), float(low), float(high))
+    trained = class_scores(learner, train, labels, test, classes=2, mask=mask, seed=seed)
+    return trained.output[:, 1], truth
 
 
 def _stacked(real: Features, other: Features) -> tuple[Features, npt.NDArray[np.int64]]:

@@ -181,12 +181,9 @@ class UtilityReport:
         return synthetic / real if real and synthetic is not None else None
 
     def _mean_auc(self, side: int) -> float | None:
-        aucs = [
-            (row.real, row.synthetic)
-            for row in self.rows
-            if row.metric == "auc" and row.real is not None and row.synthetic is not None
-        ]
-        return float(np.mean([pair[side] for pair in aucs])) if aucs else None
+        pairs = ((row.real, row.synthetic) for row in self.rows if row.metric == "auc")
+        known: list[Any] = [pair[side] for pair in pairs if None not in pair]
+        return float(np.mean(known)) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -311,9 +308,9 @@ def _classification(
     classifiers: Sequence[str],
 ) -> _Task:
     """The task of a discrete target."""
-    from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
+    from synthdp.evaluate.learners import CLASSIFIERS, class_scores
 
-    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
+    mask = category_mask(domain, names)
     labels = {side: target_levels(domain[target], frame[target]) for side, frame in frames.items()}
 
     def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
@@ -346,10 +343,10 @@ def _regression(
     classifiers: Sequence[str],
 ) -> _Task | None:
     """The task of a ranged target; None where a table has fewer than 2 of its values."""
-    from synthdp.evaluate.learners import MAX_TREE_LEVELS, REGRESSORS, predictions
+    from synthdp.evaluate.learners import REGRESSORS, predictions
 
     column = domain[target]
-    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
+    mask = category_mask(domain, names)
     numbers = {side: clamped_numbers(column, frame[target]) for side, frame in frames.items()}
     known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
     if min(len(rows) for rows in known.values()) < 2:
@@ -384,16 +381,13 @@ def _row(
     resampled = difference[1:][~np.isnan(difference[1:])]
     low = high = np.nan
     if len(resampled):
-        tail = (1 - 0.95) / 2
-        low, high = np.quantile(resampled, [tail, 1 - tail])
+        low, high = np.quantile(resampled, [(1 - 0.95) / 2, 1 - (1 - 0.95) / 2])
     figures = (float(f) for f in (real[0], synthetic[0], difference[0], low, high))
     return UtilityRow(target, learner, metric, *(f if np.isfinite(f) else None for f in figures))
 
 
 # --- features ---
 
-
-MAX_INDICATORS = 256  # of one column; further levels share them, so that memory stays bounded
 
 FloatMatrix = npt.NDArray[np.float32]
 IntVector = npt.NDArray[np.int64]
@@ -445,8 +439,8 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
         places = codes.astype(np.float32)[:, None]
         if column.levels == 2:  # the second indicator would be the complement of the first
             return places, places
-        kept = min(column.levels, MAX_INDICATORS)
-        return np.eye(kept, dtype=np.float32)[codes % MAX_INDICATORS], places
+        most = 256  # indicators; further levels share them, so that memory stays bounded
+        return np.eye(min(column.levels, most), dtype=np.float32)[codes % most], places
     numbers = clamped_numbers(column, values)
     scaled = ((numbers - column.lower) / (column.upper - column.lower)).astype(np.float32)
     absent = np.isnan(numbers)
@@ -457,16 +451,12 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
     return np.hstack(blocks), scaled[:, None]
 
 
-def category_mask(
-    domain: Domain, names: Sequence[str], *, most_levels: int
-) -> npt.NDArray[np.bool_]:
+def category_mask(domain: Domain, names: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Which of `narrow`'s columns are unordered categories, shape `[columns]`.
 
-    A column counts if it has more than 2 and at most `most_levels` levels.
+    A column counts if it has more than 2 levels, and no more than histogram trees take.
     """
-    return np.asarray(
-        [not domain[n].ordered and 2 < domain[n].levels <= most_levels for n in names]
-    )
+    return np.asarray([not domain[n].ordered and 2 < domain[n].levels <= 255 for n in names])
 
 
 def clamped_numbers(column: ColumnDomain, values: pd.Series[object]) -> FloatVector:

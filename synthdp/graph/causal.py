@@ -188,6 +188,11 @@ class CausalGraph:
         return tuple(e.pair for e in self.edges if not e.structural)
 
     @property
+    def by_ranges(self) -> bool:
+        """Whether the pairs without an answer are too many to be listed one by one."""
+        return len(self.open_pairs) > 25_000
+
+    @property
     def confounded(self) -> tuple[Pair, ...]:
         """Pairs with an unobserved common cause."""
         return tuple(pair for names in self.latent for pair in combinations(names, 2))
@@ -312,13 +317,12 @@ class CausalGraph:
     def to_json(self) -> dict[str, Any]:
         """The content of the bundle's graph.json.
 
-        More than `LISTED` pairs without an answer are stated as ranges, by their earlier column.
+        Many pairs without an answer are stated as ranges, by their earlier column (`by_ranges`).
         """
-        many = len(self.open_pairs) > LISTED
         return {
             "nodes": list(self.nodes),
-            "edges": [e.to_json() for e in self.edges if e.structural or not many],
-            **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if many else {}),
+            "edges": [e.to_json() for e in self.edges if e.structural or not self.by_ranges],
+            **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if self.by_ranges else {}),
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "latent": [list(names) for names in self.latent],
         } | ({} if self.pag is None else {"pag": [link.to_json() for link in self.pag]})
@@ -354,12 +358,6 @@ class CausalGraph:
         )
 
 
-LISTED = 25_000
-"""Up to so many pairs are listed one by one."""
-MAX_PAIRS = 500_000
-"""Most pairs that a file may state."""
-
-
 def as_ranges(pairs: Iterable[Pair], nodes: Sequence[str]) -> dict[str, str]:
     """`pairs` by their earlier column: positions of the later ones, first and last of each range.
 
@@ -388,7 +386,7 @@ def from_ranges(stated: Mapping[str, Any], nodes: Sequence[str]) -> Iterator[Pai
     Raises:
         SynthdpError: these are no ranges of later columns, or too many pairs.
     """
-    place, left = {name: i for i, name in enumerate(nodes)}, MAX_PAIRS
+    place, left = {name: i for i, name in enumerate(nodes)}, 500_000
     for name, text in stated.items():
         last = place.get(name, len(nodes))
         for part in str(text).split():

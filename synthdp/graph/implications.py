@@ -8,7 +8,7 @@ any row is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -17,8 +17,26 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 
 ClaimKind = Literal["arrow", "independence"]
-MAX_TABLES = 10_000
-"""Most tables of a validation: every pair of 100 columns and what separates them."""
+
+
+@dataclass(frozen=True)
+class ValidationSettings:
+    """Tuning of a validation.
+
+    `max_cells`: of a table; `max_tables`: every pair of 100 columns and what separates them;
+    `negligible`: effect (Cohen's w) below which a dependence counts as none, since a true arrow may
+    be weak; `claims_per_retest`: one independence in so many is measured again, and `min_retests`
+    at least.
+    """
+
+    max_cells: int = 4096
+    max_tables: int = 10_000
+    negligible: float = 0.01
+    claims_per_retest: int = 24
+    min_retests: int = 4
+
+
+SETTINGS = ValidationSettings()
 
 
 @dataclass(frozen=True)
@@ -54,18 +72,26 @@ class Implication:
         return claim + (f" given {', '.join(self.given)}" if self.given else "")
 
 
-def implications(graph: CausalGraph, domain: Domain, *, max_cells: int) -> tuple[Implication, ...]:
+def implications(
+    graph: CausalGraph, domain: Domain, *, max_cells: int = SETTINGS.max_cells
+) -> tuple[Implication, ...]:
     """Every claim whose tables have at most `max_cells` each.
 
     Arrows come first, then absent pairs, those with a common neighbour before the others. An absent
     pair is tested given a set that needs few and small tables. Pairs inside a group or with a
     latent common cause claim nothing.
     """
-    claims = (*_arrows(graph), *_independences(graph, domain))
+    silent = _silent_pairs(graph)
+    shown = [(a, b) for a, b in graph.directed if frozenset((a, b)) not in silent]
+    causes = {b: graph.parents(b) for _, b in shown}
+    claims = [Implication(a, b, tuple(p for p in causes[b] if p != a), "arrow") for a, b in shown]
+    claims += _independences(graph, domain)
     return tuple(claim for claim in claims if _fits(claim, domain, max_cells))
 
 
-def claimed(graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells: int) -> bool:
+def claimed(
+    graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells: int = SETTINGS.max_cells
+) -> bool:
     """Whether the graph makes this claim, given any set that separates the two columns.
 
     This is one look-up, where `implications` lists all claims.
@@ -82,7 +108,11 @@ def claimed(graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells
 
 
 def required_tables(
-    graph: CausalGraph, domain: Domain, *, max_cells: int, max_tables: int
+    graph: CausalGraph,
+    domain: Domain,
+    *,
+    max_cells: int = SETTINGS.max_cells,
+    max_tables: int = SETTINGS.max_tables,
 ) -> tuple[tuple[str, ...], ...]:
     """Tables that test the claims, at most `max_tables`; columns in the domain's order.
 
@@ -94,7 +124,7 @@ def required_tables(
 
 
 def tables_within(
-    claims: Iterable[Implication], domain: Domain, *, max_tables: int
+    claims: Iterable[Implication], domain: Domain, *, max_tables: int = SETTINGS.max_tables
 ) -> tuple[tuple[str, ...], ...]:
     """As `required_tables`, of claims that are listed already."""
     kept: dict[frozenset[str], None] = {}
@@ -115,13 +145,6 @@ def _in_order(tables: Iterable[frozenset[str]], domain: Domain) -> tuple[tuple[s
 
 def _fits(claim: Implication, domain: Domain, max_cells: int) -> bool:
     return all(domain.cells(columns) <= max_cells for columns in claim.tables)
-
-
-def _arrows(graph: CausalGraph) -> Iterator[Implication]:
-    silent = _silent_pairs(graph)
-    for a, b in graph.directed:
-        if frozenset((a, b)) not in silent:
-            yield Implication(a, b, tuple(p for p in graph.parents(b) if p != a), "arrow")
 
 
 def _independences(graph: CausalGraph, domain: Domain) -> list[Implication]:

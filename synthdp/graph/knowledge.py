@@ -108,12 +108,9 @@ class Knowledge:
             return True
         return not (self.allows(a, b) or self.allows(b, a))
 
+    @cached_property
     def undecided_pairs(self) -> tuple[Pair, ...]:
         """Pairs that data has to decide, in column order."""
-        return self._undecided
-
-    @cached_property
-    def _undecided(self) -> tuple[Pair, ...]:
         return tuple((a, b) for a, b in combinations(self.columns, 2) if not self.decided(a, b))
 
 

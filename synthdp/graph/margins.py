@@ -37,13 +37,13 @@ Probabilities = npt.NDArray[np.float64]
 """Probabilities over levels; the last axis sums to 1."""
 Model = tuple[float, Floats]
 """Log likelihood of noisy shares, and the shares that are expected where they were seen."""
-FEW_LEVELS = 6
-"""Up to so many ordered levels a margin is not smoothed: there is nothing to pool."""
 
 
 @dataclass(frozen=True)
 class SmoothingSettings:
     """Tuning of the models of a margin.
+
+    `few_levels`: up to so many ordered ones are not smoothed: there is nothing to pool.
 
     Gaussian process: `ranges` of the correlation along a column, as shares of its length;
     `roughness`: shares of a margin's variance that neighbours do not have in common; `strengths`:
@@ -66,6 +66,7 @@ class SmoothingSettings:
     entries.
     """
 
+    few_levels: int = 6
     ranges: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.6, 1.5)
     roughness: tuple[float, ...] = (0.0, 0.02, 0.1, 0.4)
     strengths: tuple[float, ...] = tuple(4.0**k for k in range(-4, 5))
@@ -220,7 +221,7 @@ def project_to_simplex(values: Floats) -> Floats:
 
 def _has_neighbours(column: ColumnDomain) -> bool:
     """Whether there are enough ordered bins to learn from one of another."""
-    return column.ordered and len(body_of(column)) > FEW_LEVELS
+    return column.ordered and len(body_of(column)) > SETTINGS.few_levels
 
 
 def _with_heaps(
@@ -380,12 +381,7 @@ def _cosines(bins: int) -> Floats:
 
 
 def _fitted(
-    values: Floats,
-    sigma: float,
-    total: float,
-    basis: Floats,
-    precision: Floats,
-    weights: Floats,
+    values: Floats, sigma: float, total: float, basis: Floats, precision: Floats, weights: Floats
 ) -> tuple[float, Floats, Floats]:
     """Log likelihood, shares and weights of one smoothness; Newton starts at `weights`.
 

@@ -17,8 +17,8 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import Releaser, algorithm_named
-from synthdp.graph.discovery.measuring import MAX_CELLS, SCREEN, measure_round
-from synthdp.graph.implications import MAX_TABLES, required_tables, tables_of
+from synthdp.graph.discovery.measuring import SCREEN, measure_round
+from synthdp.graph.implications import required_tables, tables_of
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.predict import pair_tables, predict, prediction_rounds
 from synthdp.graph.validation import (
@@ -118,7 +118,15 @@ def find_graph(
         if isinstance(found, CausalGraph):
             return GraphResult(found, tables=collector.tables)
         learned = GraphResult(found.value, released=found, tables=collector.tables)
-        return learned if known is None else _kept(learned, settings, domain, known, targets)
+        if known is None or learned.tables is None:
+            return learned
+        knowledge = Knowledge.from_spec(settings, domain.names)
+        kept = found.zip(known.zip(learned.tables)).map(
+            lambda found: with_predictive_arrows(
+                found[0], knowledge, domain, (*found[1][0], *found[1][1]), targets
+            )
+        )
+        return replace(learned, graph=kept.value, released=kept)
     if settings.mode == "predict" and known is not None:
         graph = predict(collector, settings, domain, known, targets)
         return GraphResult(graph.value, released=graph, tables=collector.tables)
@@ -159,14 +167,14 @@ def validated(
     Raises:
         SynthdpError: the graph leaves nothing that can be tested.
     """
-    tables = required_tables(given, domain, max_cells=MAX_CELLS, max_tables=MAX_TABLES)
+    tables = required_tables(given, domain)
     if not tables:
         raise SynthdpError(
             "graph.mode validate: no claim of the graph fits a table that can be measured",
             hint="use fewer levels per column, or mode given",
         )
     first = measure_round(releaser, "validate", tables).map(
-        lambda t: validate(given, t, domain=domain, level=level, max_cells=MAX_CELLS)
+        lambda found: validate(given, found, domain=domain, level=level)
     )
     claims = doubtful(first.value)
     if not claims:
@@ -176,40 +184,20 @@ def validated(
     )
 
 
-def _kept(
-    learned: GraphResult,
-    settings: Graph,
-    domain: Domain,
-    known: Released[tuple[NoisyTable, ...]],
-    targets: Collection[str],
-) -> GraphResult:
-    """The learned graph with predictive arrows for undecided pairs that the tables show."""
-    if learned.tables is None or learned.released is None:
-        return learned
-    knowledge = Knowledge.from_spec(settings, domain.names)
-    graph = learned.released.zip(known.zip(learned.tables)).map(
-        lambda found: with_predictive_arrows(
-            found[0], knowledge, domain, (*found[1][0], *found[1][1]), targets
-        )
-    )
-    return replace(learned, graph=graph.value, released=graph)
-
-
-MAX_PREDICTORS = 24
-"""Most predictive arrows to one column: those with the most evidence."""
-
-
 def with_predictive_arrows(
     graph: CausalGraph,
     knowledge: Knowledge,
     domain: Domain,
     tables: Sequence[NoisyTable],
     targets: Collection[str],
+    *,
+    max_predictors: int = 24,
 ) -> CausalGraph:
     """`graph` with arrows for undecided pairs that `tables` show to be dependent.
 
     `tables` hold one-way tables of all columns. A pair without a table stays as it is. Targets
-    come late in the order: they are predicted.
+    come late in the order: they are predicted. A column gets `max_predictors` of these arrows at
+    most, those with the most evidence.
 
     Undecided is not absent. A search leaves a pair undecided where noise hides what it asks. A
     model without a link holds the two columns for independent given their causes, which no evidence
@@ -224,7 +212,7 @@ def with_predictive_arrows(
     predictors: dict[str, int] = dict.fromkeys(graph.nodes, 0)
     for pair in sorted(evidence, key=lambda p: -evidence[p]):
         cause, effect = sorted(pair, key=place.__getitem__)
-        if knowledge.allows(cause, effect) and predictors[effect] < MAX_PREDICTORS:
+        if knowledge.allows(cause, effect) and predictors[effect] < max_predictors:
             arrows[frozenset(pair)] = (cause, effect)
             predictors[effect] += 1
     turned = [
@@ -265,8 +253,5 @@ def _order(graph: CausalGraph, knowledge: Knowledge, targets: Collection[str]) -
         for name in graph.nodes
     }
     rank = {name: i for i, name in enumerate(graph.nodes)}
-
-    def early(name: str) -> tuple[int, bool, int]:
-        return first[name], name in targets, rank[name]
-
-    return list(nx.lexicographical_topological_sort(graph.dag, key=early))
+    early = {name: (first[name], name in targets, rank[name]) for name in graph.nodes}
+    return list(nx.lexicographical_topological_sort(graph.dag, key=early.__getitem__))

@@ -35,6 +35,7 @@ class NoisyTables:
 
     def __init__(self, tables: Iterable[NoisyTable] = ()) -> None:
         self.tables = tuple(tables)
+        self._margins: dict[tuple[tuple[str, ...], str | None], View | None] = {}
 
     def plus(self, more: Iterable[NoisyTable]) -> NoisyTables:
         """These tables and more."""
@@ -75,12 +76,14 @@ class NoisyTables:
         key = columns, without
         if key not in self._margins:
             best = self.best(columns, without=without)
-            self._margins[key] = None if best is None else (_project(best[0], columns), best[1])
+            self._margins[key] = None
+            if best is not None:
+                axes = [best[0].columns.index(n) for n in columns]
+                rest = [i for i, n in enumerate(best[0].columns) if n not in columns]
+                moved = best[0].counts.transpose(*axes, *rest)
+                counts = moved.sum(tuple(range(len(axes), moved.ndim))) if rest else moved
+                self._margins[key] = counts, best[1]
         return self._margins[key]
-
-    @cached_property
-    def _margins(self) -> dict[tuple[tuple[str, ...], str | None], View | None]:
-        return {}
 
     def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
         """Noise-aware chi-square test of every query, batched by shape.
@@ -185,11 +188,3 @@ def place(answers: list[Answer], batch: Sequence[Placed[Any]], results: Sequence
     """Put the results of a batch where its queries are."""
     for (i, _), answer in zip(batch, results, strict=True):
         answers[i] = answer
-
-
-def _project(table: NoisyTable, columns: Sequence[str]) -> npt.NDArray[np.float64]:
-    """The margin of `table` over `columns`, one axis each in this order."""
-    axes = [table.columns.index(n) for n in columns]
-    rest = [i for i, n in enumerate(table.columns) if n not in columns]
-    moved = table.counts.transpose(*axes, *rest)
-    return moved.sum(tuple(range(len(axes), moved.ndim))) if rest else moved

@@ -32,7 +32,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, Provenance
 from synthdp.graph.ci_tests.chi_square import Answer, Query
-from synthdp.graph.implications import ClaimKind, Implication, implications
+from synthdp.graph.implications import SETTINGS, ClaimKind, Implication, implications
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -42,10 +42,6 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 VALIDATION_SHARES: Mapping[str, float] = {"validate": 0.7, "confirm": 0.3}
 """Shares of the graph budget: for all claims, and again for those that look worst."""
-CLAIMS_PER_RETEST, MIN_RETESTS = 24, 4
-"""One independence in so many is measured again, and at least `MIN_RETESTS`."""
-NEGLIGIBLE = 0.01
-"""Effect (Cohen's w) below which a dependence counts as none. A true arrow may be weak."""
 
 
 @dataclass(frozen=True)
@@ -137,16 +133,12 @@ class ValidationReport:
 def doubtful(report: ValidationReport) -> tuple[Implication, ...]:
     """The independences with the smallest p-values: what to measure again.
 
-    One in `CLAIMS_PER_RETEST`, at least `MIN_RETESTS`.
+    How many follows from `ValidationSettings`.
     """
     independences = [f for f in report.findings if f.claim.kind == "independence"]
-    worst = sorted(independences, key=lambda f: f.answer.p_value)[: retested(len(independences))]
+    most = max(SETTINGS.min_retests, len(independences) // SETTINGS.claims_per_retest)
+    worst = sorted(independences, key=lambda f: f.answer.p_value)[:most]
     return tuple(f.claim for f in worst)
-
-
-def retested(independences: int) -> int:
-    """How many of so many independences are measured again, at most."""
-    return max(MIN_RETESTS, independences // CLAIMS_PER_RETEST)
 
 
 def rejudge(
@@ -171,8 +163,8 @@ def validate(
     *,
     domain: Domain,
     level: float,
-    max_cells: int,
-    negligible: float = NEGLIGIBLE,
+    max_cells: int = SETTINGS.max_cells,
+    negligible: float = SETTINGS.negligible,
 ) -> ValidationReport:
     """Judge every claim of `graph` that `tables` can test; `max_cells` as for `required_tables`."""
     released = NoisyTables(tables)
@@ -221,7 +213,13 @@ def validation_sentences(validation: Mapping[str, Any], arrows: int) -> list[str
     refuted = [f for f in findings if f["status"] == "refuted"]
     independences = [f for f in findings if f["kind"] == "independence"]
     tested = len(findings) - len(independences)
-    sentences = [_refuted(refuted) if refuted else "no claim was refuted"]
+    sentences = ["no claim was refuted"]
+    if refuted:
+        first = sorted(refuted, key=lambda f: f["p_value"])[:3]
+        more = f", and {len(refuted) - 3} more" if len(refuted) > 3 else ""
+        missing = any(f["kind"] == "independence" for f in refuted)
+        advice = ": each independence wants an arrow or a common cause more" if missing else ""
+        sentences = [f"refuted: {'; '.join(map(claim_text, first))}{more}{advice}"]
     if tested < arrows:
         sentences.append(
             f"{arrows - tested} of {arrows} arrows were not tested: they are within a group, or"
@@ -238,15 +236,6 @@ def claim_text(finding: Mapping[str, Any]) -> str:
     verb = "->" if finding["kind"] == "arrow" else "independent of"
     given = f" given {', '.join(finding['given'])}" if finding["given"] else ""
     return f"{finding['x']} {verb} {finding['y']}{given}"
-
-
-def _refuted(refuted: Sequence[Mapping[str, Any]]) -> str:
-    first = sorted(refuted, key=lambda f: f["p_value"])[:3]
-    more = f", and {len(refuted) - 3} more" if len(refuted) > 3 else ""
-    named = "; ".join(map(claim_text, first))
-    missing = any(f["kind"] == "independence" for f in refuted)
-    advice = ": each independence wants an arrow or a common cause more" if missing else ""
-    return f"refuted: {named}{more}{advice}"
 
 
 def _undecided(undecided: Sequence[Mapping[str, Any]], independences: int) -> str:

@@ -76,7 +76,7 @@ def model_effects(
     import pandas as pd
 
     from synthdp.data.encoding import encode_column
-    from synthdp.evaluate.effects import MIN_ROWS, average_effect, outcome_values
+    from synthdp.evaluate.effects import SETTINGS, average_effect, outcome_values
     from synthdp.evaluate.utility import build_features, join
 
     text = _texts(bundle, [c.name for c in columns])
@@ -91,7 +91,7 @@ def model_effects(
     for treated, reference in pairs:
         name = against(columns[0], treated, reference)
         one, two = (~np.isnan(y) & (arms == a) for a in (treated, reference))
-        if min(one.sum(), two.sum()) < MIN_ROWS:
+        if min(one.sum(), two.sum()) < SETTINGS.min_rows:
             found.append(Figure(name, refused="too few synthetic rows"))
             continue
         used = one | two

@@ -22,16 +22,22 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.margins import Probabilities
 from synthdp.model.architecture import DECODE_LEVELS, DIRECT, Architecture
 
-CHUNK_ROWS = 4096
-"""Rows that are drawn at once."""
-POINTS = 32
-"""Points of z over which it is summed out."""
-
 Floats = npt.NDArray[np.float32]
 Levels = npt.NDArray[np.int32]
 """Levels by column, `[columns, rows]`."""
 Weights = Mapping[str, Floats]
 """The network's weights by name; `Architecture.shapes` has their shapes."""
+
+
+@dataclass(frozen=True)
+class AncestralSettings:
+    """How rows are drawn: `chunk_rows` at once; z is summed out over `points` of it."""
+
+    chunk_rows: int = 4096
+    points: int = 32
+
+
+SETTINGS = AncestralSettings()
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,7 @@ def probabilities_given_others(
     They are conditional on the other columns of each row of levels `[rows, columns]`. `samplers`
     are those of all columns, by position. A draw of one column of a row from them leaves the
     model's law as it is (a step of Gibbs sampling). z, which a row does not contain, is summed out
-    over `POINTS` points of its prior, each weighted by the likelihood of the row's other columns.
+    over points of its prior, each weighted by the likelihood of the row's other columns.
     """
 
     def depends_on_z(some: ColumnSampler) -> bool:
@@ -203,7 +209,8 @@ def probabilities_given_others(
         others = [s for s in samplers.values() if s not in family and depends_on_z(s)]
     latent = len(sampler.latent) - 1
     z = _points(latent, rng) if others or children else np.eye(latent + 1, dtype=np.float32)[-1:]
-    chunks = (codes[start : start + CHUNK_ROWS] for start in range(0, len(codes), CHUNK_ROWS))
+    step = SETTINGS.chunk_rows
+    chunks = (codes[start : start + step] for start in range(0, len(codes), step))
     parts = [
         _probabilities(sampler, children, others, chunk.T.astype(np.int32), z) for chunk in chunks
     ]
@@ -214,9 +221,9 @@ def _points(latent: int, rng: np.random.Generator) -> Floats:
     """Points that cover the law of z evenly, `[points, latent + 1]`; the last entry is one."""
     from scipy.stats import qmc  # half a second of imports, which drawing rows does not need
 
-    uniform = qmc.Sobol(latent, seed=int(rng.integers(2**32))).random(POINTS)
+    uniform = qmc.Sobol(latent, seed=int(rng.integers(2**32))).random(SETTINGS.points)
     normal = ndtri(np.clip(uniform, 1e-6, 1 - 1e-6))
-    points: Floats = np.append(normal, np.ones((POINTS, 1)), 1).astype(np.float32)
+    points: Floats = np.append(normal, np.ones((len(normal), 1)), 1).astype(np.float32)
     return points
 
 

@@ -15,15 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from synthdp.data import encoding
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import (
-    Codes,
-    decode,
-    decode_column,
-    encode_column,
-    operand_values,
-    to_numbers,
-)
+from synthdp.data.encoding import Codes, operand_values, to_numbers
 from synthdp.data.kinds import column_kind
 from synthdp.errors import GateError
 from synthdp.spec.expressions.expressions import parse
@@ -36,12 +30,21 @@ Mask = npt.NDArray[np.bool_]
 Values = Mapping[str, Floats]
 """Values of columns by name, `[rows]` each."""
 
-MIN_SHARE = 0.01
-"""Share of rows that fulfil the constraints, below which drawing stops."""
-FIRST_DRAW = 20_000
-"""Fewest rows on which that share is judged."""
-MAX_REDRAWS = 1 << 20
-"""Most rows that are drawn again at once."""
+
+@dataclass(frozen=True)
+class DrawSettings:
+    """How rows that fulfil the constraints are drawn.
+
+    `min_share`: of rows that fulfil them, below which drawing stops; `first_draw`: fewest rows on
+    which that share is judged; `max_redraws`: most rows that are drawn again at once.
+    """
+
+    min_share: float = 0.01
+    first_draw: int = 20_000
+    max_redraws: int = 1 << 20
+
+
+SETTINGS = DrawSettings()
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ class Constraints:
         values = {}
         for column in self.columns:
             written = text[column.name].mask(text[column.name] == "")
-            codes = encode_column(column, written).codes
+            codes = encoding.encode_column(column, written).codes
             values[column.name] = operand_values(column, codes, written)
         texts = (expression.text for expression in self.expressions)
         return dict(zip(texts, self.violated(values), strict=True))
@@ -210,7 +213,7 @@ class Constraints:
     def decode_ranged(self, codes: Codes, rng: np.random.Generator) -> dict[str, pd.Series[object]]:
         """Values of the numbers and dates that the constraints read; categories stay as levels."""
         return {
-            c.name: decode_column(c, codes[:, self.domain.index(c.name)], rng=rng)
+            c.name: encoding.decode_column(c, codes[:, self.domain.index(c.name)], rng=rng)
             for c in self.columns
             if c.ranged
         }
@@ -221,16 +224,16 @@ class Constraints:
         More rows are drawn in place of those that do not.
 
         Raises:
-            ConstraintsUnmet: fewer than `MIN_SHARE` of the drawn rows fulfil them.
+            ConstraintsUnmet: too few of the drawn rows fulfil them.
         """
         if not self.expressions:
             return draw(rows)
-        kept: list[Codes] = []
+        kept, settings = list[Codes](), SETTINGS
         broken, drawn, have = np.zeros(len(self.expressions)), 0, 0
         while have < rows:
-            share = max(have / drawn, MIN_SHARE) if drawn else 1.0
-            count = np.clip(1.05 * (rows - have) / share, FIRST_DRAW, max(FIRST_DRAW, rows))
-            codes = draw(int(count))
+            share = max(have / drawn, settings.min_share) if drawn else 1.0
+            least = settings.first_draw
+            codes = draw(int(np.clip(1.05 * (rows - have) / share, least, max(least, rows))))
             violated = self.violated_by(codes, self.decode_ranged(codes, rng))
             kept.append(codes[~violated.any(0)])
             broken += violated.sum(1)
@@ -247,7 +250,7 @@ class Constraints:
         Raises:
             ConstraintsUnmet: too few do; the message names the constraint that most rows violate.
         """
-        if drawn >= FIRST_DRAW and kept < MIN_SHARE * drawn:
+        if drawn >= SETTINGS.first_draw and kept < SETTINGS.min_share * drawn:
             worst = int(np.argmax(broken))
             raise ConstraintsUnmet(
                 f"constraints: only {kept / drawn:.2g} of {drawn:,} synthetic rows fulfil all of"
@@ -255,7 +258,7 @@ class Constraints:
                 f" {1 - broken[worst] / drawn:.2g}",
                 hint=(
                     "rows are drawn until enough fulfil the constraints, down to a share of"
-                    f" {MIN_SHARE:g}; loosen that one, or use wider bins"
+                    f" {SETTINGS.min_share:g}; loosen that one, or use wider bins"
                 ),
             )
 
@@ -264,27 +267,25 @@ class Constraints:
 
         A row that violates one is drawn again inside its bins. Levels of which a share q of
         decodings fulfils the constraints were kept with probability q and take 1 / q redraws, so
-        that all rows together take at most 1 / `MIN_SHARE` each in expectation.
+        that all rows together take at most 1 / `min_share` each in expectation.
 
         Raises:
             ConstraintsUnmet: almost no values inside the bins of a row fulfil the constraints.
         """
-        frame = decode(self.domain, codes, rng=rng)
+        frame = encoding.decode(self.domain, codes, rng=rng)
         if not self.expressions:
             return frame
         bad = np.flatnonzero(self.violated_by(codes, frame).any(0))
-        tries, redrawn = 1, 0
-        max_redrawn = 4 * MAX_REDRAWS + 10 / MIN_SHARE * len(codes)  # ten times the expected most
+        tries, redrawn, at_once = 1, 0, SETTINGS.max_redraws
+        # Ten times the expected most.
+        max_redrawn = 4 * at_once + 10 / SETTINGS.min_share * len(codes)
         while len(bad):
-            tries = min(2 * tries, max(1, MAX_REDRAWS // len(bad)))
+            tries = min(2 * tries, max(1, at_once // len(bad)))
             again = np.repeat(bad, tries)
             redrawn += len(again)
             if redrawn > max_redrawn:
-                raise ConstraintsUnmet(
-                    "constraints: the values inside the bins of some rows next to never fulfil"
-                    " them",
-                    hint="use narrower bins",
-                )
+                inside = "the values inside the bins of some rows next to never fulfil them"
+                raise ConstraintsUnmet(f"constraints: {inside}", hint="use narrower bins")
             drawn = self.decode_ranged(codes[again], rng)
             holds = ~self.violated_by(codes[again], drawn).any(0)
             # For each row, the first try that fulfils the constraints.

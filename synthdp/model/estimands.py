@@ -54,12 +54,23 @@ from synthdp.spec.model.evaluation import number_bounds, term_columns
 Floats = npt.NDArray[np.float64]
 _E = TypeVar("_E")
 
-CLEAR = 4.0
-"""Deviations of the noise that an average stratum must hold."""
-LEAST = 2.0
-"""The smallest eigenvalue of the scaled terms' moment matrix must be so many deviations of the
-noise, times the root of the number of terms: coverage was measured down to it."""
 INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True)
+class EstimandSettings:
+    """What noise may not drown.
+
+    `clear`: deviations of the noise that an average stratum must hold; `least`: the smallest
+    eigenvalue of the scaled terms' moment matrix must be so many deviations of the noise, times the
+    root of the number of terms: coverage was measured down to it.
+    """
+
+    clear: float = 4.0
+    least: float = 2.0
+
+
+SETTINGS = EstimandSettings()
 
 
 def estimand_name(position: int) -> str:
@@ -153,15 +164,14 @@ class ByStratum(EstimandSums[_E]):
         return 1
 
     def check(self, name: str, spec: ReleaseSpec, estimand: _E, mechanism: StratumSums) -> None:
-        """Refuse strata of which an average one has fewer rows than `CLEAR` deviations of its
-        noise.
+        """Refuse strata of which an average one has too few rows for its noise.
 
         Rows are taken to be spread evenly over strata, which no table exceeds for all of them.
         """
         rows, levels = expected_fit_rows(spec), self.levels(spec, estimand, mechanism)
         strata = math.prod(mechanism.shape[1:]) // levels
         noise = math.sqrt(levels) * mechanism.sigma
-        least = CLEAR * noise
+        least = SETTINGS.clear * noise
         if strata * levels > 1 and rows / strata < least:
             fewer = "fewer bins of the quantile, or " if levels > 1 else ""
             raise BudgetError(
@@ -264,7 +274,7 @@ def weakest(gram: Floats, sigma: float) -> tuple[float, float]:
     """The smallest eigenvalue of the terms' moment matrix `[k, k]`, and the least that noise of
     deviation `sigma` allows for its inverse.
     """
-    return float(np.linalg.eigvalsh(gram)[0]), LEAST * sigma * math.sqrt(len(gram))
+    return float(np.linalg.eigvalsh(gram)[0]), SETTINGS.least * sigma * math.sqrt(len(gram))
 
 
 def _parsed(spec: ReleaseSpec, text: str) -> Expression:

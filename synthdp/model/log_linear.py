@@ -54,6 +54,10 @@ class LogLinearSettings:
     """Logit of what is certain, above what calibration moves a bias by."""
     min_probability: float = 1e-6
     """Smallest starting probability of a level."""
+    min_pairs: int = 8
+    """Fewest measured arrows of a common strength; fewer say little of the others."""
+    simulated_rows: int = 4096
+    """Rows that are simulated for the common strength."""
 
 
 SETTINGS = LogLinearSettings()
@@ -216,11 +220,6 @@ def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> 
 # pull it towards zero, which assumes nothing. All of it is post-processing of noisy tables.
 
 
-MIN_PAIRS = 8
-"""Fewest measured arrows; fewer say little of the others."""
-ROWS = 4096
-"""Rows that are simulated."""
-
 Scores = npt.NDArray[np.float64]
 """A score per level, `[levels]`."""
 Arrows = Mapping[int, Sequence[int]]
@@ -248,7 +247,7 @@ def common_strength(
 ) -> float:
     """The strength of all `arrows`, in logits.
 
-    It is 0 where fewer than `MIN_PAIRS` of them were measured, or where the summed covariance is
+    It is 0 where too few of them were measured, or where the summed covariance is
     below 2.5 deviations of its noise; at most 8 in size, found by ten halvings. `margins[c]`
     `[levels]` are the probabilities of column c, without a zero. `rng` only draws the simulated
     rows.
@@ -269,7 +268,7 @@ def common_strength(
         covariance += float((table.counts * weight).sum()) / total
         variance += (table.sigma / total) ** 2 * float((weight**2).sum())
         pairs.append((first, second))
-    if len(pairs) < MIN_PAIRS or abs(covariance) <= 2.5 * math.sqrt(variance):
+    if len(pairs) < SETTINGS.min_pairs or abs(covariance) <= 2.5 * math.sqrt(variance):
         return 0.0
     seed = int(rng.integers(2**63))
 
@@ -291,17 +290,18 @@ def _simulated(
     margins: Sequence[Probabilities],
     rng: np.random.Generator,
 ) -> dict[int, npt.NDArray[np.float64]]:
-    """Centred scores `[ROWS]` by column, each by its margin and the sum of its causes' scores."""
+    """Centred scores `[rows]` by column, each by its margin and the sum of its causes' scores."""
+    rows = SETTINGS.simulated_rows
     roots = [c for c in centred if c not in arrows]
     drawn: dict[int, npt.NDArray[np.float64]] = {}
     for column in [*roots, *arrows]:
         causes = arrows.get(column, ())
-        push = sum((drawn[c] for c in causes), np.zeros(ROWS))
+        push = sum((drawn[c] for c in causes), np.zeros(rows))
         odds = np.exp(strength * push[:, None] * centred[column]) * margins[column]
         for _ in range(4 if causes else 0):
             odds /= odds.sum(1, keepdims=True)
             odds *= margins[column] / np.maximum(odds.mean(0), 1e-12)
         sums = np.cumsum(odds, 1)
-        level = (sums < rng.random((ROWS, 1)) * sums[:, -1:]).sum(1)
+        level = (sums < rng.random((rows, 1)) * sums[:, -1:]).sum(1)
         drawn[column] = centred[column][level]
     return drawn

@@ -13,12 +13,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
 from synthdp.graph.margins import Probabilities
 from synthdp.model.estimands import estimand_name, sums_of
-from synthdp.model.row_selection import CLEAR, MeasuredPair, blended
+from synthdp.model.row_selection import SETTINGS, MeasuredPair, blended
 from synthdp.privacy.mechanisms.sums import NoisySums, StratumSums, Sums
 from synthdp.spec.model import ReleaseSpec
-
-ROUNDS = 5
-"""Rounds in which strata and single columns are followed in turn."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]
@@ -157,7 +154,7 @@ class Strata:
         means, _ = _moments(flat, placed, self.size)
         if self.mechanism.number is None:
             return Pull(placed, wanted, np.full(self.size, np.nan))
-        clear = counts > max(20.0, CLEAR * self.sums.sigma)
+        clear = counts > max(20.0, SETTINGS.clear * self.sums.sigma)
         safe = np.where(clear, counts, 1.0)
         told = np.clip(self.sums.sums.ravel() / safe, -1, 1)
         noise = self.sums.sigma**2 * (1 + told**2) / safe**2
@@ -239,7 +236,7 @@ def followed_weights(
 
     weights = raked(None)
     pulls = [one.pull(weights, rows) for one, rows in zip(strata, placed, strict=True)]
-    for _ in range(ROUNDS if pulls else 0):
+    for _ in range(SETTINGS.strata_rounds if pulls else 0):
         for pull in pulls:
             weights = pull.on(weights)
         weights = raked(weights)

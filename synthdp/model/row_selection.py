@@ -25,17 +25,19 @@ from synthdp.graph.margins import pooled
 from synthdp.graph.predict import fitted_to_margins, pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-CLEAR = 3.0
-"""Standard deviations of its noise that the sum of a measured table must exceed."""
-LITTLE = 0.1
-"""Noise of a smoothed table's cells, in rows."""
-
 Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """Limits and pace of the exchange of rows."""
+    """Limits and pace of the exchange of rows, and what they follow."""
+
+    clear: float = 3.0
+    """Standard deviations of its noise that the sum of a measured table must exceed."""
+    little: float = 0.1
+    """Noise of a smoothed table's cells, in rows."""
+    strata_rounds: int = 5
+    """Rounds in which strata and single columns are followed in turn."""
 
     max_pairs: int = 512
     """Most pairs of columns whose tables are counted; of more, a random choice."""
@@ -109,11 +111,10 @@ def pairs_to_follow(
     if not smooth:
         return measured_pairs(tables, domain.names)
     smoothed = pair_tables(tables, domain)
+    pairs = (((domain.index(a), domain.index(b)), (a, b)) for a, b in smoothed.dependent)
     return [
-        MeasuredPair(
-            (domain.index(a), domain.index(b)), smoothed.rows * smoothed.table(a, b), LITTLE
-        )
-        for a, b in smoothed.dependent
+        MeasuredPair(places, smoothed.rows * smoothed.table(*names), SETTINGS.little)
+        for places, names in pairs
     ]
 
 
@@ -198,7 +199,7 @@ def blended(
     """
     first, second = measured.columns
     measured_total = measured.counts.sum()
-    if measured_total <= CLEAR * measured.sigma * math.sqrt(measured.counts.size):
+    if measured_total <= SETTINGS.clear * measured.sigma * math.sqrt(measured.counts.size):
         return model
     model = model if first < second else model.T
     total = model.sum()

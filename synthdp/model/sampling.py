@@ -200,7 +200,7 @@ class _Redraw:
             for one in asked
         ]
         wanted = self.margins[target] * len(codes)
-        for _ in range(raking.ROUNDS):
+        for _ in range(raking.SETTINGS.strata_rounds):
             for pull in pulls:
                 probabilities = pull.on(probabilities)
             probabilities = probabilities * (wanted / np.maximum(probabilities.sum(0), 1e-12))

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from synthdp.model.network import CausalVae
 
 
-MAX_SLOTS = 1 << 26
-"""Most columns times parents of one column: a bound on the look-ups of a foreign model."""
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"
 
 LogWeights = npt.NDArray[np.float32]
@@ -72,9 +70,8 @@ class Synthesizer:
             ValueError: `do` names an unknown column or level.
         """
         out = np.empty((rows, len(self.columns)), dtype=np.uint16)
-        step = ancestral.CHUNK_ROWS
+        step, done = ancestral.SETTINGS.chunk_rows, 0
         sizes = [min(step, rows - start) for start in range(0, rows, step)]
-        done = 0
         for codes, _ in self.draws(sizes, rng=rng, do=do, threads=threads):
             out[done : done + len(codes)] = codes
             done += len(codes)
@@ -103,9 +100,8 @@ class Synthesizer:
         fixed, evidence = self._levels("do", do or {}), self._levels("given", given or {})
         both = [self.columns[c] for c in fixed.keys() & evidence.keys()]
         if both:
-            raise ValueError(
-                f"given: column {both[0]!r} is set by do, so it cannot be conditioned on"
-            )
+            message = f"given: column {both[0]!r} is set by do, so it cannot be conditioned on"
+            raise ValueError(message)
         samplers = ancestral.column_samplers(self.architecture, self.weights)
         # Sampling is post-processing, so the caller may seed its generator for repeatable samples.
         seeds = np.random.default_rng(int(rng.integers(2**63)))
@@ -163,15 +159,12 @@ class Synthesizer:
         levels = {}
         for name, level in named.items():
             if name not in self.columns:
-                raise ValueError(
-                    f"{what}: unknown column {name!r}; columns are {', '.join(self.columns)}"
-                )
+                known = ", ".join(self.columns)
+                raise ValueError(f"{what}: unknown column {name!r}; columns are {known}")
             column = self.columns.index(name)
-            if not 0 <= level < self.architecture.sizes[column]:
-                raise ValueError(
-                    f"{what}: column {name!r} has levels 0 to"
-                    f" {self.architecture.sizes[column] - 1}, got {level}"
-                )
+            last = self.architecture.sizes[column] - 1
+            if not 0 <= level <= last:
+                raise ValueError(f"{what}: column {name!r} has levels 0 to {last}, got {level}")
             levels[column] = level
         return levels
 
@@ -181,12 +174,11 @@ class Synthesizer:
 
         whole = {k: np.ascontiguousarray(v) for k, v in self.weights.items()}
         save_file(whole, folder / WEIGHTS_FILE)
-        shapes = {k: list(v.shape) for k, v in self.weights.items()}
         content = {
             "kind": "causal_vae",
             "columns": list(self.columns),
             "architecture": self.architecture.to_json(),
-            "shapes": shapes,
+            "shapes": {k: list(v.shape) for k, v in self.weights.items()},
         }
         (folder / MODEL_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -215,9 +207,8 @@ class Synthesizer:
             raise VerifyError(f"{WEIGHTS_FILE} does not hold the tensors that {MODEL_FILE} states")
         loaded = cls(columns, architecture, weights)
         if not loaded._whole():
-            raise VerifyError(
-                f"{WEIGHTS_FILE} does not fit the architecture and columns in {MODEL_FILE}"
-            )
+            message = f"{WEIGHTS_FILE} does not fit the architecture and columns in {MODEL_FILE}"
+            raise VerifyError(message)
         return loaded
 
     def _whole(self) -> bool:
@@ -226,12 +217,10 @@ class Synthesizer:
         Sizes are compared with the weights first, so that no file can ask for more memory than it
         brings.
         """
-        weights = self.weights
-        if not self._plausible_architecture() or self.architecture.shapes() != {
-            name: weight.shape for name, weight in weights.items()
-        }:
+        shapes = {name: weight.shape for name, weight in self.weights.items()}
+        if not self._plausible_architecture() or self.architecture.shapes() != shapes:
             return False
-        if not all(w.dtype == np.float32 and np.isfinite(w).all() for w in weights.values()):
+        if not all(w.dtype == np.float32 and np.isfinite(w).all() for w in self.weights.values()):
             return False
         try:
             ancestral.causal_order(self.architecture)
@@ -252,7 +241,8 @@ class Synthesizer:
             return False
         if any(len(set(parents)) < len(parents) for parents in shape.parents):
             return False
-        return len(columns) * max(map(len, shape.parents)) <= MAX_SLOTS
+        # Columns times parents of one column bound the look-ups of a foreign model.
+        return len(columns) * max(map(len, shape.parents)) <= 1 << 26
 
 
 def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, Floats]:

@@ -29,9 +29,6 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 
-SCALE = 2.0**-12
-"""Factor of hidden units that pass a logit on: tanh(u SCALE) / SCALE is u up to 2e-6 for u < 10."""
-
 
 @dataclass(frozen=True)
 class PriorSettings:
@@ -193,10 +190,8 @@ def _log_ratio(
     few rows, or with none but noise, follows its neighbours on both sides.
     """
     seen = np.clip(table, 0, None)
-    rows, spread = (
-        np.maximum(seen.sum(1), 1.0),
-        max(float(1 - (share**2).sum()), PRIOR.min_probability),
-    )
+    rows = np.maximum(seen.sum(1), 1.0)
+    spread = max(float(1 - (share**2).sum()), PRIOR.min_probability)
     clear = table.sum(1) > PRIOR.clear * sigma * len(share) ** 0.5
     precision = clear / (sigma**2 / rows**2 + spread / rows)
     first, last = len(column.spikes), column.levels - column.missing
@@ -234,13 +229,14 @@ def into_network(
     """
     tables, biases = regression.tables(trained)
     out = {name: tensor.clone() for name, tensor in weights.items()}
-    hidden = architecture.hidden
+    # Hidden units pass logits on: tanh(u scale) / scale is u up to 2e-6 for u < 10.
+    hidden, scale = architecture.hidden, 2.0**-12
     for t, bias in biases.items():
         levels = torch.arange(len(bias))
         out["decode_latent.weight"][t * hidden : (t + 1) * hidden] = 0
         out["decode_latent.bias"][t * hidden : (t + 1) * hidden] = 0
         out["decode_levels.weight"][t] = 0
-        out["decode_levels.weight"][t, levels, levels] = 1 / SCALE
+        out["decode_levels.weight"][t, levels, levels] = 1 / scale
         out["decode_levels.bias"][t, levels] = bias
     left = without_targets(architecture, list(biases)).parents
     lookups = [architecture.sizes[p] for parents in left for p in parents]
@@ -250,7 +246,7 @@ def into_network(
         for p in parents:
             if column in biases:
                 padding = hidden - architecture.sizes[column]
-                rows.append(F.pad(SCALE * tables[column, p], (0, padding)))
+                rows.append(F.pad(scale * tables[column, p], (0, padding)))
             else:
                 rows.append(next(rest))
     shared = out.get("decode_parents.bias", torch.zeros(len(architecture.sizes), hidden)).clone()

@@ -22,11 +22,17 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import mixture_of, weakest_effects
 from synthdp.graph.ci_tests.trend import OrderedTests
-from synthdp.graph.discovery.measuring import COLUMNS, MAX_CELLS, SCREEN
-from synthdp.graph.implications import MAX_TABLES, implications, tables_within
+from synthdp.graph.discovery.measured_pc import MeasurePlan
+from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
+from synthdp.graph.implications import implications, tables_within
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import equal_groups, fine_columns, groups_by_noise
-from synthdp.graph.margins import FEW_LEVELS, Probabilities, body_of, project_to_simplex
+from synthdp.graph.margins import (
+    Probabilities,
+    SmoothingSettings,
+    body_of,
+    project_to_simplex,
+)
 from synthdp.graph.predict import ALL, CHOSEN, possible_pairs
 from synthdp.graph.tables import NoisyTables
 from synthdp.inference.estimands import ESTIMAND_KINDS, clipped_text
@@ -221,7 +227,7 @@ def _tv1(column: ColumnDomain, noise: float) -> float:
     number is (`SMOOTHED`). Other levels are simulated.
     """
     law, body = stand_in_law(column), body_of(column)
-    if not column.ordered or len(body) <= FEW_LEVELS:
+    if not column.ordered or len(body) <= SmoothingSettings.few_levels:
         rng = np.random.default_rng(column.levels)
         found = (
             project_to_simplex(law + rng.normal(0, noise, len(law))) for _ in range(ASSUMED.draws)
@@ -314,8 +320,8 @@ def graph_tests(
     if spec.graph.mode != "validate" or len(domain) > ASSUMED.columns:
         return None
     graph = CausalGraph.from_spec(spec.graph, domain.names)
-    possible = implications(graph, domain, max_cells=MAX_CELLS)
-    tables = tables_within(possible, domain, max_tables=MAX_TABLES)
+    possible = implications(graph, domain)
+    tables = tables_within(possible, domain)
     planned = plan.in_graph("validate", AdaptiveMarginals)
     if not tables or planned is None:
         return None
@@ -326,7 +332,7 @@ def graph_tests(
 
 def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -> GraphTests | None:
     """The tests of pairs of mode learn: later rounds only take links away."""
-    open_pairs = Knowledge.from_spec(spec.graph, domain.names).undecided_pairs()
+    open_pairs = Knowledge.from_spec(spec.graph, domain.names).undecided_pairs
     whole = plan.in_graph("joint", AdaptiveMarginals)
     planned = whole or plan.in_graph("pairs", AdaptiveMarginals)
     if planned is None:
@@ -339,7 +345,7 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
         margins = [NoisyTable((name,), rows * law, 0.0) for name, law in laws.items()]
         sigma = planned.choose(open_pairs).sigma
         domain = counted = groups_by_noise(domain, margins, sigma).coarse
-    small = tuple(pair for pair in open_pairs if domain.cells(pair) <= MAX_CELLS)
+    small = tuple(pair for pair in open_pairs if domain.cells(pair) <= MeasurePlan.max_cells)
     if not small:
         return None
     tables: tuple[Columns, ...] = (domain.names,) if whole else small
@@ -393,7 +399,8 @@ def too_many_bins(tests: GraphTests, columns: Sequence[ColumnDomain], rows: floa
     """
     if tests.counted or tests.whole:
         return
-    most = math.isqrt(MAX_CELLS)  # levels of two columns with as many that are measured together
+    cells = MeasurePlan.max_cells
+    most = math.isqrt(cells)  # levels of two columns with as many that are measured together
     for column in columns:
         bins, levels = len(body_of(column)), column.levels
         held = rows / levels**2
@@ -406,7 +413,7 @@ def too_many_bins(tests: GraphTests, columns: Sequence[ColumnDomain], rows: floa
             f"leave {held:.3g} rows in a cell under noise {tests.sigma:.3g}, and a medium link"
             f" (Cohen's w {ASSUMED.medium:g}) is likely to stay undecided"
             if measured
-            else f"make more than {MAX_CELLS} cells, which the graph's tests do not measure"
+            else f"make more than {cells} cells, which the graph's tests do not measure"
         )
         if few < levels and left >= 2:
             yield (
@@ -556,6 +563,6 @@ def law_for_tests(column: ColumnDomain) -> Probabilities:
     [0.25, 0.25, 0.25, 0.25]
     """
     law, body = stand_in_law(column), body_of(column)
-    if column.ranged and len(body) <= FEW_LEVELS:
+    if column.ranged and len(body) <= SmoothingSettings.few_levels:
         law[body] = law[body].mean()
     return law

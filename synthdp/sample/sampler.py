@@ -31,8 +31,8 @@ from synthdp.files import check_sums
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import read_graph
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.model.ancestral import CHUNK_ROWS
-from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
+from synthdp.model.ancestral import AncestralSettings
+from synthdp.model.constraints import Constraints, ConstraintsUnmet, DrawSettings
 from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
@@ -178,7 +178,8 @@ class Sampler:
         """Raking factors and the weight of one use, by first draws that are not used themselves."""
         if not self.calibrated(tuple(fixed)) and not observed:
             return Weighing()
-        first = min(FIRST_ROWS, max(CHUNK_ROWS, FIRST_CELLS // len(self.domain)))
+        step = AncestralSettings.chunk_rows
+        first = min(FIRST_ROWS, max(step, FIRST_CELLS // len(self.domain)))
         factors: tuple[npt.NDArray[np.float64], ...] = ()
         if self.raked and not fixed:
 
@@ -188,7 +189,7 @@ class Sampler:
             pool = self.constraints.draw(drawn, first, rng=rng)
             targets, columns = self.law.coarse_margins, range(len(self.domain))
             factors = tuple(raking_factors(self.law.groups.of(pool), targets, columns=columns))
-        draws = list(self._draws([CHUNK_ROWS] * (first // CHUNK_ROWS), fixed, observed, rng))
+        draws = list(self._draws([step] * (first // step), fixed, observed, rng))
         weights = np.concatenate([Weighing(factors).weights(*draw) for draw in draws])
         if observed:
             _check_possible(np.exp(np.concatenate([log for _, log in draws]).astype(np.float64)))
@@ -208,8 +209,8 @@ class Sampler:
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(limits.expressions))
         asked, met, least = 0, 0, CONSTRAINED_ROWS if limits.expressions else 0
         if conditions.expressions:  # so that what is impossible is told before a row is written
-            least = FIRST_DRAW
-        sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
+            least = DrawSettings.first_draw
+        sizes = itertools.repeat(min(AncestralSettings.chunk_rows, max(256, rows)))
         with closing(self._draws(sizes, fixed, observed, rng)) as draws:
             used = (weighing.used(codes, logs, rng) for codes, logs in draws)
             while done < rows:

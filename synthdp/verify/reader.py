@@ -17,7 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
 from synthdp.files import parse_json, read_text
-from synthdp.graph.implications import MAX_TABLES
+from synthdp.graph.implications import ValidationSettings
 from synthdp.graph.stage import rounds
 from synthdp.ledger.entries import Entry
 from synthdp.privacy.calibration import expected_fit_rows, sample_rate
@@ -132,7 +132,10 @@ class PlanLimits:
             rows=spec.dataset.privacy_unit.max_rows,
             purposes=len(SERVES) + len(named) + len(spec.estimands),
             steps=spec.synthesizer.steps,
-            tables=columns + len(spec.privacy.pairs) + len(spec.estimands) + 2 * MAX_TABLES,
+            tables=columns
+            + len(spec.privacy.pairs)
+            + len(spec.estimands)
+            + 2 * ValidationSettings.max_tables,
             answers=1000 + columns**2,
             sample=sample_rate(spec),
             loss=LOSSES * spec.privacy.epsilon + FREE_LOSS,

@@ -30,8 +30,8 @@ from synthdp.bundle.table_files import (
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.measuring import MAX_CELLS
-from synthdp.graph.implications import MAX_TABLES, Implication, claimed
+from synthdp.graph.implications import SETTINGS as VALIDATION
+from synthdp.graph.implications import Implication, claimed
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.predict import prediction_order
 from synthdp.graph.validation import STATUSES
@@ -220,7 +220,7 @@ def check_graph(reader: Reader) -> Iterator[str]:
         yield "graph.json: its arrows are not the spec's"
     if spec.graph.mode == "predict":
         yield from _order_problems(graph, spec)
-    open_pairs = Knowledge.from_spec(spec.graph, tuple(columns)).undecided_pairs()
+    open_pairs = Knowledge.from_spec(spec.graph, tuple(columns)).undecided_pairs
     marked = spec.graph.mode == "learn" and spec.graph.unseen_causes and bool(open_pairs)
     if (graph.pag is not None) != marked:
         has, asks = ("no", "asks") if marked else ("a", "does not ask")
@@ -263,12 +263,12 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
     claims = [Implication(f["x"], f["y"], tuple(f["given"]), f["kind"]) for f in stated["findings"]]
     kinds = [claim.kind for claim in claims]
     known = all(kind in CLAIM_KINDS for kind in kinds)
-    if not known or kinds.count("independence") > MAX_TABLES:
+    if not known or kinds.count("independence") > VALIDATION.max_tables:
         yield "graph.json: validation: holds more claims than are tested, or one of no kind"
         return
     domain = Domain.from_spec(reader.spec.columns)
     distinct = len({frozenset((c.x, c.y)) for c in claims}) == len(claims)
-    if not distinct or not all(claimed(given, c, domain, max_cells=MAX_CELLS) for c in claims):
+    if not distinct or not all(claimed(given, c, domain) for c in claims):
         yield (
             "graph.json: validation: holds a claim twice, or one that the spec's graph does not"
             " make"

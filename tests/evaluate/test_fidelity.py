@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate import fidelity as counting
-from synthdp.evaluate import fidelity as pairs
 from synthdp.evaluate.fidelity import (
+    FidelitySettings,
     choose_triples,
     compare_pairs,
     count_tables,
@@ -89,13 +89,12 @@ def test_row_order_and_replication_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"MAX_CELLS": 1}, {"MAX_CELLS": 21, "MAX_KEYS": 5}, {"MAX_KEYS": 1}]
+    "limits", [{"max_cells": 1}, {"max_cells": 21, "max_keys": 5}, {"max_keys": 1}]
 )
 def test_pairs_in_small_blocks_of_cells_and_rows_agree_with_the_reference(
     limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in limits.items():
-        monkeypatch.setattr(pairs, name, value)
+    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(**limits))
     rng = np.random.default_rng(8)
     sizes = (3, 1, 5, 2, 4)
     a, b = (
@@ -130,16 +129,15 @@ def test_levels_that_do_not_occur_change_nothing_and_the_tables_stay_as_they_are
     "limits",
     [
         {},
-        {"DENSE_CELLS": 0},
-        {"CHUNK_ROWS": 7},
-        {"DENSE_CELLS": 20, "DENSE_TOTAL": 30, "CHUNK_ROWS": 11},
+        {"dense_cells": 0},
+        {"chunk_rows": 7},
+        {"dense_cells": 20, "dense_total": 30, "chunk_rows": 11},
     ],
 )
 def test_dense_sparse_and_chunked_agree_with_the_reference(
     limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in limits.items():
-        monkeypatch.setattr(counting, name, value)
+    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(**limits))
     rng = np.random.default_rng(2)
     sizes = (3, 5, 2, 4)
     real, synthetic = (
@@ -168,7 +166,7 @@ def test_dense_sparse_and_chunked_agree_with_the_reference(
 def test_dense_and_sparse_tables_compare_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = codes((0, 1), (2, 1)), codes((0, 1), (1, 1))
     dense = count_tables(a, (3, 2), [(0, 1)])[0]
-    monkeypatch.setattr(counting, "DENSE_CELLS", 0)
+    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(dense_cells=0))
     sparse = count_tables(b, (3, 2), [(0, 1)])[0]
     assert dense.keys is None and sparse.keys is not None
     assert total_variation(dense, sparse) == total_variation(sparse, dense) == 0.5
@@ -176,10 +174,10 @@ def test_dense_and_sparse_tables_compare_with_each_other(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("dense", [0, 100])
 def test_chunks_of_rows_add_up(dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "DENSE_CELLS", dense)
+    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(dense_cells=dense))
     table = np.random.default_rng(3).integers(0, 3, size=(50, 2)).astype(np.uint16)
     whole = count_tables(table, (3, 3), [(0, 1)])[0]
-    monkeypatch.setattr(counting, "CHUNK_ROWS", 20)
+    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(dense_cells=dense, chunk_rows=20))
     np.testing.assert_array_equal(whole.counts, count_tables(table, (3, 3), [(0, 1)])[0].counts)
 
 

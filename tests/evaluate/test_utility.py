@@ -14,7 +14,6 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.evaluate.utility import (
-    MAX_INDICATORS,
     UtilityReport,
     build_features,
     join,
@@ -283,7 +282,7 @@ def test_features_stay_inside_public_bounds_and_memory() -> None:
         {"code": Categorical(type="categorical", categories=tuple(map(str, range(1000))))}
     )
     frame = pd.DataFrame({"code": ["0", "999", "256"]})
-    assert build_features(many, frame, ["code"])["code"].wide.shape == (3, MAX_INDICATORS)
+    assert build_features(many, frame, ["code"])["code"].wide.shape == (3, 256)
     assert target_levels(many["code"], frame["code"]).tolist() == [0, 999, 256]
 
 

@@ -77,7 +77,7 @@ def test_knowledge_says_which_pairs_are_worth_paying_for() -> None:
     known = Knowledge.from_spec(spec, "abcdef")
     decided = {("a", "b"), ("c", "d"), ("e", "f"), ("b", "e")}
     assert (
-        set(known.undecided_pairs())
+        set(known.undecided_pairs)
         == {(a, b) for a in "abcdef" for b in "abcdef" if a < b} - decided
     )
     assert known.allows("a", "c") and not known.allows("c", "a") and not known.allows("b", "a")

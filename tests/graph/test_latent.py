@@ -33,7 +33,7 @@ def marked(
 ) -> dict[str, str]:
     """The links of a search of these answers, where each triple may be a v-structure."""
     pairs = set(linked) | knowledge.fixed
-    evidence = {p: [((), answers.get(p, LINKED))] for p in knowledge.undecided_pairs()}
+    evidence = {p: [((), answers.get(p, LINKED))] for p in knowledge.undecided_pairs}
     sure = [(a, b, c) for a in knowledge.columns for b in knowledge.columns for c in "abcd"]
     graph = CausalGraph(knowledge.columns)
     skeleton = Skeleton(frozenset(pairs), evidence)

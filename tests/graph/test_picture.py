@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork
-from synthdp.drawing.graph import MAX_ARROWS, NOTES, SHAPES, STYLES, arrows
+from synthdp.drawing.graph import NOTES, SETTINGS, SHAPES, STYLES, arrows
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
 from synthdp.graph.pag import PagLink
@@ -204,7 +204,7 @@ def test_a_matrix_says_where_the_marks_are() -> None:
         GraphEdge(a, b, directed=True, provenance="learned") for a, b in combinations(names, 2)
     ]
     graph = CausalGraph(names, tuple(edges), pag=(PagLink("c0", "c1", "circle", "arrow"),))
-    assert len(edges) > MAX_ARROWS and "pag in graph.json" in graph.to_svg()
+    assert len(edges) > SETTINGS.max_arrows and "pag in graph.json" in graph.to_svg()
 
 
 def test_every_arrow_stays_inside_the_picture() -> None:
@@ -228,7 +228,7 @@ def test_every_arrow_stays_inside_the_picture() -> None:
 
 
 def test_more_arrows_than_a_reader_can_follow_become_a_matrix() -> None:
-    small, large = chain(MAX_ARROWS + 1), chain(MAX_ARROWS + 2)
+    small, large = chain(SETTINGS.max_arrows + 1), chain(SETTINGS.max_arrows + 2)
     assert "<path class" in small.to_svg() and 'marker-end="url(#head-' in small.to_svg()
     svg = large.to_svg()
     root = ElementTree.fromstring(svg)

@@ -152,7 +152,7 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
     """
     domain = domain_of("abc")
     knowledge = Knowledge(domain.names)
-    questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
+    questions = Questions(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(pc_search, knowledge, questions, lambda reply: reply.above)
     found = result_of(strategy, [SparseVectorReply(False), SparseVectorReply(True)])
     assert set(found.undecided) == {("a", "b"), ("b", "c")}
@@ -182,7 +182,7 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
 
 def test_a_pair_with_sets_left_is_undecided_too() -> None:
     domain = domain_of("abcd")
-    questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
+    questions = Questions(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(pc_search, Knowledge(domain.names), questions, lambda reply: reply.above)
     assert len(result_of(strategy, [SparseVectorReply(False)] * 6).undecided) == 6, (
         "all pairs stay linked, all have sets of order one"
@@ -194,7 +194,7 @@ def test_strata_that_the_declared_rows_cannot_fill_are_not_asked() -> None:
     asked: list[tuple[str, ...]] = []
     search = pc_search(
         Knowledge(domain.names),
-        Questions.at_level(domain, "kendall", rows=50.0, level=0.05, noise=10.0),
+        Questions(domain, "kendall", rows=50.0, level=0.05, noise=10.0),
         lambda _: False,
     )
     question = next(search, None)
@@ -215,7 +215,7 @@ def test_deletions_never_outnumber_the_planned_draws() -> None:
     for eager in (True, False):
         search = deletions(
             Knowledge(domain.names),
-            Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0),
+            Questions(domain, "kendall", rows=1e5, level=0.05, noise=10.0),
         )
         request, draws = next(search), 0
         while True:
@@ -260,7 +260,7 @@ def test_too_many_parents_lose_the_weakest_examined_links() -> None:
 def test_priv_pc_releases_the_strength_of_examined_links() -> None:
     """Both pairs stay linked: one never looked independent, the other did and was examined."""
     domain = domain_of("ab")
-    questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
+    questions = Questions(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(
         pc_search, Knowledge(domain.names), questions, lambda _: False, lambda reply: reply.score
     )

@@ -13,7 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.stage import MAX_PREDICTORS, with_predictive_arrows
+from synthdp.graph.stage import with_predictive_arrows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample.interventions import check_interventions, intervention_warning
 from synthdp.spec.model import Categorical, Graph
@@ -86,7 +86,7 @@ def test_arrows_follow_what_was_learned_tiers_and_targets() -> None:
 
 
 def test_a_column_has_so_many_predictors_at_most() -> None:
-    names = (*(f"x{i:02d}" for i in range(MAX_PREDICTORS + 3)), "y")
+    names = (*(f"x{i:02d}" for i in range(27)), "y")
     graph = CausalGraph(names, tuple(open_pair(n, "y") for n in names[:-1]))
     strong = {n: 0.2 + 0.02 * i for i, n in enumerate(names[:-1])}
     found = kept(graph, [pair_table(n, "y", s) for n, s in strong.items()], LEARN)

@@ -14,7 +14,7 @@ from synthdp.data.encoding import encode
 from synthdp.inference import estimands
 from synthdp.inference.estimands import reach, regression_figures
 from synthdp.inference.figures import Rows, Z
-from synthdp.model.estimands import LEAST, Design, design_of
+from synthdp.model.estimands import SETTINGS, Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts
 from synthdp.privacy.table import Table
@@ -112,7 +112,7 @@ def test_terms_that_noise_drowns_are_refused() -> None:
     asked = design(("age", "arm", "pay", "age:arm"))
     exact = sums(asked, drawn(asked.names, 500, np.random.default_rng(1)))
     least = np.linalg.eigvalsh(asked.moments(exact)[:-1, :-1])[0]
-    sigma = least / np.sqrt(len(asked.names)) / LEAST
+    sigma = least / np.sqrt(len(asked.names)) / SETTINGS.least
     weak, strong = (
         regression_figures(asked, NoisyProducts(exact, s * sigma), Rows()) for s in (1.01, 0.99)
     )

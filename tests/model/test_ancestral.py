@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from synthdp.model.ancestral import (
-    CHUNK_ROWS,
+    SETTINGS,
     column_samplers,
     draw,
     latents,
@@ -77,11 +77,13 @@ def test_the_samplers_logits_are_the_decoders(
 def test_rows_do_not_depend_on_the_number_of_threads_and_chunks_differ() -> None:
     made = synthesizer(model())
     one, three = (
-        made.sample(4 * CHUNK_ROWS + 7, rng=np.random.default_rng(5), threads=threads)
+        made.sample(4 * SETTINGS.chunk_rows + 7, rng=np.random.default_rng(5), threads=threads)
         for threads in (1, 3)
     )
     np.testing.assert_array_equal(one, three)
-    assert not np.array_equal(one[:CHUNK_ROWS], one[CHUNK_ROWS : 2 * CHUNK_ROWS])
+    assert not np.array_equal(
+        one[: SETTINGS.chunk_rows], one[SETTINGS.chunk_rows : 2 * SETTINGS.chunk_rows]
+    )
 
 
 def test_endless_draws_can_be_left_at_any_time() -> None:

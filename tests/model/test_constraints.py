@@ -15,7 +15,7 @@ import pytest
 from synthdp.bundle.table_files import write_csv
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
+from synthdp.model.constraints import Constraints, ConstraintsUnmet, DrawSettings
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 
@@ -171,10 +171,14 @@ def test_without_constraints_nothing_more_is_drawn() -> None:
 def test_more_is_drawn_until_there_are_enough_rows() -> None:
     draw = Even()
     assert (
-        len(constraints("age < 5").draw(draw, FIRST_DRAW, rng=np.random.default_rng(1)))
-        == FIRST_DRAW
+        len(
+            constraints("age < 5").draw(draw, DrawSettings.first_draw, rng=np.random.default_rng(1))
+        )
+        == DrawSettings.first_draw
     )
-    assert 15 * FIRST_DRAW < draw.drawn < 30 * FIRST_DRAW  # a twentieth of all rows hold
+    assert (
+        15 * DrawSettings.first_draw < draw.drawn < 30 * DrawSettings.first_draw
+    )  # a twentieth of all rows hold
 
 
 def test_what_next_to_no_row_fulfils_is_given_up_naming_the_hardest() -> None:

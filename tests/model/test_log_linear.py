@@ -19,7 +19,7 @@ from synthdp.model.architecture import Architecture
 from synthdp.model.fit import architecture_for, assemble, build_start
 from synthdp.model.log_linear import LogLinear, fit_log_linear
 from synthdp.model.network import CausalVae
-from synthdp.model.row_selection import LITTLE, pairs_to_follow
+from synthdp.model.row_selection import SETTINGS, pairs_to_follow
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
@@ -307,7 +307,7 @@ def test_rows_are_held_to_smoothed_tables_where_the_model_started_from_them() ->
     raw = pairs_to_follow(measured, domain, smooth=False)
     smooth = pairs_to_follow(measured, domain, smooth=True)
     assert {m.columns for m in raw} == {(0, 1), (2, 3)}
-    assert [(m.columns, m.sigma) for m in smooth] == [((0, 1), LITTLE)]
+    assert [(m.columns, m.sigma) for m in smooth] == [((0, 1), SETTINGS.little)]
     assert smooth[0].counts.sum() == pytest.approx(5000, rel=0.05)
 
 

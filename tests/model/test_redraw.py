@@ -62,7 +62,7 @@ def test_chances_are_those_of_the_whole_law(
     direct: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ancestral, "POINTS", points)
+    monkeypatch.setattr(ancestral, "SETTINGS", ancestral.AncestralSettings(points=points))
     vae = model(latent_of, direct=direct)
     joint = law(vae)
     synthesizer = Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict()))

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from synthdp.errors import GateError, SpecError, VerifyError
+from synthdp.model.constraints import DrawSettings
 from synthdp.sample.sampler import Sampler
 from synthdp.verify.checks import verify_bundle
 
@@ -65,7 +66,7 @@ def test_an_impossible_constraint_is_refused_before_anything_is_spent(tiny: Any)
 def test_constraints_that_the_model_does_not_fulfil_withhold_the_bundle(
     tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synthdp.model.constraints.MIN_SHARE", 0.9)
+    monkeypatch.setattr("synthdp.model.constraints.SETTINGS", DrawSettings(min_share=0.9))
     with pytest.raises(GateError, match="the hardest, 'weight < 60'"):
         tiny.write(constraints=["weight < 60", "visits < 20"]).release()
     assert not tiny.bundle.exists() and tiny.kinds().count("charge") == 2

@@ -16,7 +16,7 @@ import yaml
 from synthdp.bundle.derived import sha256
 from synthdp.errors import OutputError, VerifyError
 from synthdp.ledger.ledger import Ledger
-from synthdp.model.constraints import ConstraintsUnmet
+from synthdp.model.constraints import ConstraintsUnmet, DrawSettings
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.session import Session
 from synthdp.release import job
@@ -64,7 +64,7 @@ def stuck(write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run whose model fulfils no constraint, and that ended there."""
     tiny = write(constraints=["seen < 20", "seen + left < 2 or smoker"])
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
+        patch.setattr("synthdp.model.constraints.SETTINGS", DrawSettings(min_share=0.99))
         with pytest.raises(ConstraintsUnmet):
             tiny.release()
     return tiny
@@ -96,7 +96,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
             "sample",
             lambda *a, **k: pytest.fail("sampled before the constraints were tried"),
         )
-        patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
+        patch.setattr("synthdp.model.constraints.SETTINGS", DrawSettings(min_share=0.99))
         tiny = write(constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
         failed = synthdp("release", tiny.spec, "--out", tiny.out)
     assert (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate.fidelity import MAX_LEVELS, grid, most_connected, pair_plot
+from synthdp.evaluate.fidelity import SETTINGS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.public.content import (
     PublicContent,
@@ -212,7 +212,7 @@ class TestPairPlots:
             np.repeat(np.arange(30), np.arange(30) + 1)[:, None].astype(np.uint16),
         )
         cells, sizes = grid(domain, like[::-1], like)
-        assert sizes == (MAX_LEVELS,)
+        assert sizes == (SETTINGS.plot_levels,)
         others = np.bincount(cells[:, 0])[-1]
         assert others == sum(range(1, 20))  # the nineteen rarest
 
@@ -221,7 +221,7 @@ class TestPairPlots:
         codes = np.arange(30, dtype=np.uint16)[:, None]
         cells, sizes = grid(Domain((column,)), codes, codes)
         assert (
-            sizes == (MAX_LEVELS,)
+            sizes == (SETTINGS.plot_levels,)
             and (np.diff(cells[:, 0]) >= 0).all()
             and set(np.bincount(cells[:, 0])) == {2, 3}
         )

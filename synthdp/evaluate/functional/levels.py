@@ -55,8 +55,6 @@ class Evidence:
 
 
 NEEDED = Evidence()
-DAY = 86_400
-"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
 
 def _values(column: ColumnDomain, cells: pd.Series[object]) -> Floats:
     if column.ranged:
-        unit = 1.0 if column.step_seconds is None else column.step_seconds / DAY
+        unit = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
         return to_numbers(column, cells) * unit
     labels = pd.Index(column.labels[: column.missing_level], dtype=object)
     places = labels.get_indexer(pd.Index(cells.astype(object)))
@@ -291,7 +289,7 @@ def parts_of(days: Floats, part: str) -> Floats:
     >>> parts_of(np.array([0.0, 31.5]), "month"), parts_of(np.array([31.5]), "hour")
     (array([1., 2.]), array([12.]))
     """
-    seconds = np.where(np.isnan(days), 0, np.round(days * DAY)).astype(np.int64)
+    seconds = np.where(np.isnan(days), 0, np.round(days * 86_400)).astype(np.int64)
     when = pd.DatetimeIndex(seconds.astype("datetime64[s]"))
     read: dict[str, Callable[[], npt.ArrayLike]] = {
         "quarter": lambda: when.quarter,
@@ -350,11 +348,8 @@ def comparable(one: Column, other: Column) -> bool:
     if one.operand == "number" and one.unit and other.unit:
         return one.unit == other.unit
     low, high = (
-        [float(c.number(v)) * (c.step_seconds or 1) for c, v in ends]
-        for ends in (
-            ((one, one.lower), (other, other.lower)),
-            ((one, one.upper), (other, other.upper)),
-        )
+        [float(c.number(getattr(c, end))) * (c.step_seconds or 1) for c in (one, other)]
+        for end in ("lower", "upper")
     )
     return min(high) - max(low) >= NEEDED.alike * (max(high) - min(low))
 
@@ -372,13 +367,10 @@ def _upper(values: Values, a: str, b: str) -> str | None:
     high, low = (x[known], y[known]) if more else (y[known], x[known])
     if len(high) < NEEDED.rows:
         return None
-    turned = _turned(high[: NEEDED.shuffled], low[: NEEDED.shuffled])
+    # The share of all pairs of one value of each column in which the usual order is turned.
+    ascending, some = np.sort(high[: NEEDED.shuffled]), low[: NEEDED.shuffled]
+    turned = float(np.searchsorted(ascending, some, side="left").mean() / len(ascending))
     # If rows were no more than values put side by side, all of them would have this order with a
     # probability of at most (1 - turned)^rows.
     likely = turned >= NEEDED.turned and -len(high) * np.log1p(-min(turned, 0.99)) >= NEEDED.odds
     return (a if more else b) if likely else None
-
-
-def _turned(high: Floats, low: Floats) -> float:
-    """Share of all pairs of one value of each column in which the usual order is turned."""
-    return float(np.searchsorted(np.sort(high), low, side="left").mean() / len(high))

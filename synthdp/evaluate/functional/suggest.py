@@ -21,7 +21,6 @@ import yaml
 from synthdp.data.domain import Domain
 from synthdp.evaluate.functional.levels import (
     CUT,
-    Floats,
     LevelsClaim,
     Mask,
     OrderClaim,
@@ -41,7 +40,7 @@ from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.operands import LARGEST
-from synthdp.spec.load.yaml_tree import read
+from synthdp.spec.load import yaml_tree
 from synthdp.spec.model import ReleaseSpec
 
 
@@ -113,21 +112,16 @@ def suggest(
 
     The frames hold cleaned values of the modelled columns. Whatever they hold, nothing is raised.
     """
-    chosen = [
-        column
-        for ranged in (True, False)
-        for column in islice((c for c in domain.columns if c.ranged == ranged), limits.columns)
-    ]
+    kinds = ([c for c in domain.columns if c.ranged == ranged] for ranged in (True, False))
+    chosen = [column for columns in kinds for column in columns[: limits.columns]]
     looked = Domain(tuple(c for c in chosen if c.name in real and c.name in synthetic))
-    values, drawn = (
-        values_of(
-            looked,
-            frame
-            if len(frame) <= limits.rows
-            else frame.iloc[np.sort(rng.choice(len(frame), limits.rows, replace=False))],
-        )
-        for frame in (real, synthetic)
-    )
+
+    def read(frame: pd.DataFrame) -> Values:
+        if len(frame) > limits.rows:
+            frame = frame.iloc[np.sort(rng.choice(len(frame), limits.rows, replace=False))]
+        return values_of(looked, frame)
+
+    values, drawn = read(real), read(synthetic)
     with np.errstate(all="ignore"):
         found = _Screen(spec, values, drawn, limits).suggestions()
     rows = min(len(real), limits.rows)
@@ -145,7 +139,8 @@ class _Screen:
 
     def suggestions(self) -> list[Suggestion]:
         """All kinds; what is declared already is left out."""
-        columns = {n: self.spec.columns[n] for n, v in self.real.items() if _usable(v)}
+        usable = (n for n, v in self.real.items() if varies(v) and np.nanmax(np.abs(v)) <= LARGEST)
+        columns = {n: self.spec.columns[n] for n in usable}
         ranged = {n: c for n, c in columns.items() if c.ranged}
         few = {n: c for n, c in columns.items() if few_values(n, c, self.real)}
         parsed = (parse(text, self.spec.columns)[0] for text in self.spec.constraints)
@@ -154,11 +149,8 @@ class _Screen:
         levels = level_claims(few, self.real, related=declared)
         levels += cut_claims(list(ranged), few, self.real, related=declared)
         dates = [n for n, c in ranged.items() if c.operand == "date"][: self.limits.dates]
-        levels += [
-            claim
-            for claim in calendar_claims(dates, few, self.real)
-            if frozenset(claim.columns) not in declared
-        ]
+        calendar = calendar_claims(dates, few, self.real)
+        levels += [claim for claim in calendar if frozenset(claim.columns) not in declared]
         kinds: tuple[Iterable[Suggestion], ...] = (self._ordered(orders), self._levels(levels))
         return [found for kind in kinds for found in islice(kind, self.limits.shown)]
 
@@ -204,18 +196,13 @@ class _Screen:
             [text], default_flow_style=None, width=10**6, allow_unicode=True, sort_keys=False
         )
         line = "- " + dumped.strip()[1:-1]
-        tree, mistakes = read(line + "\n")
+        tree, mistakes = yaml_tree.read(line + "\n")
         unread = tree is None or mistakes or tree.value() != [text]
         if not text or unread or len(text) > self.limits.text:
             return ""
         constraints = (*self.spec.constraints, text)
         amended = self.spec.model_copy(update={"constraints": constraints})
         return "" if set(cross_problems(amended)) - self._problems else line
-
-
-def _usable(values: Floats) -> bool:
-    """Whether a column varies, and holds no number that expressions could not."""
-    return varies(values) and float(np.nanmax(np.abs(values))) <= LARGEST
 
 
 def _share(rows: Mask, among: Mask) -> float | None:

@@ -256,19 +256,14 @@ def weakest_effects(m: Mixture, *, level: float, rng: np.random.Generator) -> Fl
         n = (m.gain * count / m.moment(2))[:, None]
         central, mixed = f @ (z**2).T, np.sqrt(n) * (f**1.5 @ (c * z).T)
         square = n * (f**2 @ (c**2).T)
-        lacking = np.maximum(_critical(f, level)[:, None] - central, 0.0)
+        # The value that sum f_i chi^2_i exceeds with the probability `level`.
+        w = f / f.max(1)[:, None]
+        t = _halved(len(w), lambda t: _saddlepoint(w, t)[1] > level)
+        critical = f.max(1) * _saddlepoint(w, t)[0]
+        lacking = np.maximum(critical[:, None] - central, 0.0)
         least = (np.sqrt(mixed**2 + square * lacking) - mixed) / square
     found = np.quantile(np.where(lacking > 0, least, 0.0), POWER, axis=1)
     return np.where(silent, np.inf, found)
-
-
-def _critical(weights: Floats, level: float) -> Floats:
-    """The value that sum_i w_i chi^2_i exceeds with the probability `level`, `[tests]`."""
-    top = weights.max(1)
-    w = weights / top[:, None]
-    t = _halved(len(w), lambda t: _saddlepoint(w, t)[1] > level)
-    critical: Floats = top * _saddlepoint(w, t)[0]
-    return critical
 
 
 def _saddlepoint(w: Floats, t: Floats) -> tuple[Floats, Floats]:

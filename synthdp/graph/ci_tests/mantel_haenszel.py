@@ -25,7 +25,7 @@ The test cannot see dependence whose direction changes from stratum to stratum, 
 in the sum.
 
 Time grows with the cube of the number of contrasts. So columns of many levels are tested on
-`MAX_CONTRASTS` in all: of each column those in which its levels vary most. Any linear map of R has
+`max_contrasts` in all: of each column those in which its levels vary most. Any linear map of R has
 the covariance of R under the same map, so that the level holds. What is left out counts as unseen:
 effects have it in their denominator, and independence is claimed only if the contrasts that are
 kept have most of the variance.
@@ -39,9 +39,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, answers, contrasts, normal
-
-MAX_CONTRASTS = 144
-"""Most contrasts of a test: products of those of both columns."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +56,18 @@ class Tables:
     sigma: tuple[Floats, Floats, Floats]
 
 
-def mantel_haenszel(tables: Tables, *, level: float, margin: float) -> list[Answer]:
+def mantel_haenszel(
+    tables: Tables, *, level: float, margin: float, max_contrasts: int = 144
+) -> list[Answer]:
     """Test many tables; `level` of each test, `margin` as for `chi_square`."""
-    return answers(mixture_of(tables), level=level, margin=margin)
+    return answers(mixture_of(tables, max_contrasts), level=level, margin=margin)
 
 
-def mixture_of(t: Tables) -> Mixture:
-    """The statistic and weights of each test."""
+def mixture_of(t: Tables, max_contrasts: int = 144) -> Mixture:
+    """The statistic and weights of each test.
+
+    `max_contrasts`: most contrasts of a test, which are products of those of both columns.
+    """
     left, right = t.left, t.right
     noise_pair, noise_left, noise_right = (s[:, None] for s in t.sigma)
     rows, columns = t.pair.shape[1:]
@@ -78,18 +80,24 @@ def mixture_of(t: Tables) -> Mixture:
     residual = (
         t.pair - _products(left, b) - _products(a, right) + _products(total[..., None] * a, b)
     )
-    kept_rows, kept_columns = _how_many(rows - 1, columns - 1)
+    kept_rows, kept_columns = _how_many(rows - 1, columns - 1, max_contrasts)
     by_row, seen_rows = _contrasts(a, size, kept_rows)
     by_column, seen_columns = _contrasts(b, size, kept_columns)
     r = (np.swapaxes(by_row, -1, -2) @ residual @ by_column).reshape(len(residual), -1)
     sampling = _kron(size[..., None, None] * _spread(a, by_row), _spread(b, by_column))
     both = np.minimum(noise_left, size) * np.minimum(noise_right, size) / np.maximum(size, 1.0)
     plain = noise_pair[:, 0] ** 2 + (both**2).sum(1)
-    variance = sampling + _margin_noise(
-        a @ by_row, b @ by_column, noise_left, noise_right, share, rows, columns
-    )
+    # The noise of the two margins gives the residual this covariance.
+    outer_a, outer_b = (q[..., :, None] * q[..., None, :] for q in (a @ by_row, b @ by_column))
+    inner_a = np.eye(kept_rows) + rows * (share**2)[..., None, None] * outer_a
+    inner_b = np.eye(kept_columns) + columns * ((1 - share) ** 2)[..., None, None] * outer_b
+    by_left = _kron((noise_left**2)[..., None, None] * inner_a, outer_b)
+    variance = sampling + (by_left + _kron(outer_a, (noise_right**2)[..., None, None] * inner_b))
     variance += np.maximum(plain, 1e-6)[:, None, None] * np.eye(r.shape[1])
-    part, axes = _against(sampling, variance)
+    # Parts f of sampling, and axes W with W variance W' = 1 and W sampling W' = diag(f).
+    lower = np.linalg.inv(np.linalg.cholesky(variance))
+    part, u = np.linalg.eigh(lower @ sampling @ np.swapaxes(lower, -1, -2))
+    part, axes = np.clip(part, 0.0, 1.0), np.swapaxes(u, -1, -2) @ lower
     y = (axes @ r[..., None])[..., 0]
     # A stratum is covered if its noisy size is 3 standard deviations of its noise.
     covered = (size * (size >= 3 * np.sqrt(np.maximum(error_left, error_right)))).sum(1)
@@ -111,17 +119,16 @@ def _shares(counts: Floats, noise: Floats) -> Floats:
     return normal(np.maximum(counts, 0.0) + (noise[..., None] + 1e-9) * average)
 
 
-def _how_many(rows: int, columns: int) -> tuple[int, int]:
+def _how_many(rows: int, columns: int, most: int) -> tuple[int, int]:
     """How many contrasts of rows and of columns are tested, of so many.
 
-    >>> _how_many(9, 9), _how_many(99, 3), _how_many(99, 85)
+    >>> _how_many(9, 9, 144), _how_many(99, 3, 144), _how_many(99, 85, 144)
     ((9, 9), (48, 3), (12, 12))
     """
-    if rows * columns <= MAX_CONTRASTS:
+    if rows * columns <= most:
         return rows, columns
-    even = math.isqrt(MAX_CONTRASTS)
-    kept = min(rows, max(even, MAX_CONTRASTS // columns))
-    return kept, min(columns, MAX_CONTRASTS // kept)
+    kept = min(rows, max(math.isqrt(most), most // columns))
+    return kept, min(columns, most // kept)
 
 
 def _contrasts(share: Floats, size: Floats, kept: int) -> tuple[Floats, Floats]:
@@ -156,27 +163,3 @@ def _kron(left: Floats, right: Floats) -> Floats:
     tests, strata, i, k = *left.shape[:3], right.shape[2]
     flat = np.swapaxes(left.reshape(tests, strata, -1), 1, 2) @ right.reshape(tests, strata, -1)
     return flat.reshape(tests, i, i, k, k).transpose(0, 1, 3, 2, 4).reshape(tests, i * k, i * k)
-
-
-def _margin_noise(
-    qa: Floats,
-    qb: Floats,
-    noise_left: Floats,
-    noise_right: Floats,
-    share: Floats,
-    rows: int,
-    columns: int,
-) -> Floats:
-    """Covariance that the noise of the two margins gives the residual."""
-    outer_a, outer_b = qa[..., :, None] * qa[..., None, :], qb[..., :, None] * qb[..., None, :]
-    inner_a = np.eye(qa.shape[-1]) + rows * (share**2)[..., None, None] * outer_a
-    inner_b = np.eye(qb.shape[-1]) + columns * ((1 - share) ** 2)[..., None, None] * outer_b
-    by_left = _kron((noise_left**2)[..., None, None] * inner_a, outer_b)
-    return by_left + _kron(outer_a, (noise_right**2)[..., None, None] * inner_b)
-
-
-def _against(sampling: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Parts f of sampling, and axes W with W variance W' = 1 and W sampling W' = diag(f)."""
-    lower = np.linalg.inv(np.linalg.cholesky(variance))
-    part, u = np.linalg.eigh(lower @ sampling @ np.swapaxes(lower, -1, -2))
-    return np.clip(part, 0.0, 1.0), np.swapaxes(u, -1, -2) @ lower

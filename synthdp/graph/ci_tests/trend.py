@@ -175,12 +175,23 @@ class ScoreSums:
         """The statistic and weights of tests of one shape; x, y, given are `[columns, tests]`."""
         x, y, *z = (np.stack([self._places[i] for i in column]) for column in asked)
         every = np.concatenate(z, axis=1) if z else np.zeros((len(x), 0), np.intp)
-        inverse = self._inverse(every)
+        whole, diagonal = self._block(every, every), np.arange(every.shape[1])
+        whole[:, diagonal, diagonal] = self._kept[every]
+        values, vectors = np.linalg.eigh(whole)
+        spread = vectors / np.maximum(values, SETTINGS.min_variance)[:, None, :]
+        inverse = spread @ np.swapaxes(vectors, 1, 2)
         to_x, to_y = (inverse @ self._block(every, side) for side in (x, y))
         left = self._block(x, y) - np.swapaxes(to_x, 1, 2) @ self._block(every, y)
-        own_x, own_y = (
-            _positive(np.eye(side.shape[1]) - np.swapaxes(to, 1, 2) @ self._block(every, side))
+        own = [
+            np.eye(side.shape[1]) - np.swapaxes(to, 1, 2) @ self._block(every, side)
             for side, to in ((x, to_x), (y, to_y))
+        ]
+        own_x, own_y = (
+            with_eigenvalues(
+                (matrices + np.swapaxes(matrices, 1, 2)) / 2,
+                lambda values: np.maximum(values, SETTINGS.min_variance / 10),
+            )
+            for matrices in own
         )
         ends = np.cumsum([0, *(places.shape[1] for places in z)])
         parts = [slice(a, b) for a, b in pairwise(ends)]
@@ -195,16 +206,6 @@ class ScoreSums:
 
     def _block(self, first: Places, second: Places) -> Floats:
         return self._sums[first[:, :, None], second[:, None, :]]
-
-    def _inverse(self, every: Places) -> Floats:
-        """Inverse of the given scores' covariance, with what groups keep on its diagonal."""
-        whole = self._block(every, every)
-        diagonal = np.arange(every.shape[1])
-        whole[:, diagonal, diagonal] = self._kept[every]
-        values, vectors = np.linalg.eigh(whole)
-        spread = vectors / np.maximum(values, SETTINGS.min_variance)[:, None, :]
-        inverse: Floats = spread @ np.swapaxes(vectors, 1, 2)
-        return inverse
 
     def _noise_of(self, asked: Places, to_x: Sequence[Floats], to_y: Sequence[Floats]) -> Floats:
         """Covariance of the partial sums' noise, `[tests, products, products]`."""
@@ -238,12 +239,6 @@ class ScoreSums:
         return Mixture(statistic, np.maximum(law, 0.0), gain, np.ones(len(y)))
 
 
-def _positive(matrices: Floats) -> Floats:
-    """Symmetric matrices with no eigenvalue below a tenth of `min_variance`."""
-    symmetric = (matrices + np.swapaxes(matrices, 1, 2)) / 2
-    return with_eigenvalues(symmetric, lambda v: np.maximum(v, SETTINGS.min_variance / 10))
-
-
 @dataclass
 class OrderedTests:
     """The tests on `tables`, which hold every pair that is asked for."""
@@ -269,10 +264,8 @@ class OrderedTests:
             if trend.verdict == "dependent":
                 self.trends[query[:2]] = trend.effect
         given = [q for q in queries if q[2]]
-        for query, trend in zip(
-            given, self.trend_answers(given, level=level, margin=margin), strict=True
-        ):
-            found[query] = self._if_able(query, trend)
+        trends = self.trend_answers(given, level=level, margin=margin)
+        found |= {q: self._if_able(q, trend) for q, trend in zip(given, trends, strict=True)}
         return [found[query] for query in queries]
 
     def _if_able(self, query: Query, answer: Answer) -> Answer:

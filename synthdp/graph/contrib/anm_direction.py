@@ -118,29 +118,22 @@ def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
     With Gaussian noise of sigma on both of a pair of scores that differ by g, and no prior opinion,
     the true difference has the sign of g with probability Phi(g / (sigma sqrt 2)) [derived here:
     under a flat prior it is normal about g with variance 2 sigma^2]. What noisy regressions may
-    have left counts as more noise; not so for IQR, whose probability is that of its tables alone.
+    have left counts as more noise; not so for IQR, whose probability is that of its tables alone:
+    its error is the spread over fresh draws of the public noise.
     """
     readings = []
     for name, values in scores.scores.items():
         sigma = scores.sigma[name]
-        if name == "iqr":
-            difference, error = _spread_difference(values, sigma)
+        if name == "iqr":  # log IQR of y and its residual, less that of x and its residual
+            rng = np.random.default_rng(0)  # for post-processing, not for noise that protects rows
+            noise = (rng.normal(0, sigma, values.shape) for _ in range(SETTINGS.spread_bootstraps))
+            drawn = [_log_spreads(values + fresh) for fresh in noise]
+            difference, error = _log_spreads(values), max(float(np.std(drawn)), SETTINGS.min_spread)
         else:
             drift = scores.drift * (1.0 if name == "hsic" else SETTINGS.drift_of_ranks)
             difference, error = values[1] - values[0], math.hypot(math.sqrt(2) * sigma, *drift)
         readings.append(_reading(difference, error, pair, name))
     return tuple(readings)
-
-
-def _spread_difference(tables: Floats, sigma: float) -> tuple[float, float]:
-    """log IQR of y and its residual, less that of x and its residual, with its error.
-
-    The error is the spread over fresh draws of the public noise.
-    """
-    rng = np.random.default_rng(0)  # for post-processing, not for noise that protects rows
-    noise = (rng.normal(0, sigma, tables.shape) for _ in range(SETTINGS.spread_bootstraps))
-    drawn = [_log_spreads(tables + fresh) for fresh in noise]
-    return _log_spreads(tables), max(float(np.std(drawn)), SETTINGS.min_spread)
 
 
 def _log_spreads(tables: Floats) -> float:
@@ -164,13 +157,10 @@ def orientation_spends(
         SynthdpError: a column is neither a number nor an instant, or the pair is one column.
     """
     wrong = [f"{name!r} is {domain[name].type}" for name in pair if not domain[name].ranged]
-    if pair[0] == pair[1]:
-        wrong.append(f"{pair[0]!r} is given twice")
+    wrong += [f"{pair[0]!r} is given twice"] if pair[0] == pair[1] else []
     if wrong:
-        raise SynthdpError(
-            "an additive noise model orients two different columns of numbers or instants;"
-            f" {wrong[0]}"
-        )
+        message = "an additive noise model orients two different columns of numbers or instants"
+        raise SynthdpError(f"{message}; {wrong[0]}")
     return {ORIENT: lambda mu: OrientationBudget(domain, 1 / mu, scores)}
 
 

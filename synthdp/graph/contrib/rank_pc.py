@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -75,31 +75,18 @@ SETTINGS = RankSettings()
 class Questions:
     """Questions about `rows` declared rows.
 
-    A pair counts as independent if its score is within `critical` standard deviations plus `slack`.
-    `noise` is the standard deviation of what is added to the answer; it widens the test like any
-    other spread of the score.
+    A pair counts as independent if its score is within so many standard deviations as the two-sided
+    normal quantile of `level` says, plus `slack`. `noise` is the standard deviation of what is
+    added to the answer; it widens the test like any other spread of the score.
     """
 
     domain: Domain
     test: RankTest
+    _: KW_ONLY
     rows: float
-    critical: float
+    level: float
     noise: float
-    slack: float
-
-    @classmethod
-    def at_level(
-        cls,
-        domain: Domain,
-        test: RankTest,
-        *,
-        rows: float,
-        level: float,
-        noise: float,
-        slack: float = 0.0,
-    ) -> Questions:
-        """Questions with the two-sided normal quantile of a level."""
-        return cls(domain, test, rows, float(norm.isf(level / 2)), noise, slack)
+    slack: float = 0.0
 
     def fills(self, given: Iterable[str]) -> bool:
         """Whether the declared rows fill the strata."""
@@ -108,9 +95,10 @@ class Questions:
 
     def ask(self, query: Query) -> RankQuery:
         """The query with its bound."""
-        spare = max(self.noise**2, variance_floor(self.test, self.critical))
+        critical = float(norm.isf(self.level / 2))
+        spare = max(self.noise**2, variance_floor(self.test, critical))
         weight = SETTINGS.min_weight * STATISTICS[self.test].per_row * self.rows
-        return RankQuery(*query, self.critical, spare, self.slack, weight)
+        return RankQuery(*query, critical, spare, self.slack, weight)
 
 
 @dataclass
@@ -124,7 +112,7 @@ class Links:
     knowledge: Knowledge
 
     def __post_init__(self) -> None:
-        self.open: dict[Pair, None] = dict.fromkeys(self.knowledge.undecided_pairs())
+        self.open: dict[Pair, None] = dict.fromkeys(self.knowledge.undecided_pairs)
         self.separators: dict[Pair, tuple[str, ...]] = {}
         self.undecided: tuple[Pair, ...] = ()
         self._strength: dict[Pair, float] = {}
@@ -249,9 +237,8 @@ def priv_pc(
     knowledge: Knowledge, level: float, budget: SparseVectorBudget
 ) -> private.SieveStrategy:
     """PC that separates a pair where neither the sieve nor the examined test finds dependence."""
-    sampled = Questions.at_level(
-        budget.domain,
-        budget.test,
+    sampled = Questions(
+        *(budget.domain, budget.test),
         rows=budget.rows * budget.rate,
         level=level,
         noise=0.0,
@@ -276,10 +263,8 @@ def priv_pc(
 
 def svt_pc(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> private.SieveStrategy:
     """PC that separates a pair where the sparse vector finds no dependence."""
-    noise = budget.sieve_deviation
-    questions = Questions.at_level(
-        budget.domain, budget.test, rows=budget.rows, level=level, noise=noise
-    )
+    test, noise = (budget.domain, budget.test), budget.sieve_deviation
+    questions = Questions(*test, rows=budget.rows, level=level, noise=noise)
     return partial(pc_search, knowledge, questions)
 
 
@@ -287,9 +272,8 @@ def em_pc(
     knowledge: Knowledge, level: float, budget: private.SelectionBudget
 ) -> private.SelectionStrategy:
     """The deletions of EM-PC, with the noise of a budget."""
-    questions = Questions.at_level(
-        budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.deviation
-    )
+    test, noise = (budget.domain, budget.test), budget.deviation
+    questions = Questions(*test, rows=budget.rows, level=level, noise=noise)
     return partial(deletions, knowledge, questions)
 
 
@@ -341,14 +325,14 @@ def _searching(
                     " graph.algorithm measured_pc"
                 ),
             )
-        pairs = len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
+        pairs = len(Knowledge.from_spec(settings, domain.names).undecided_pairs)
         return {purpose: start(domain, pairs, rows)} if pairs else {}
 
     def search(
         releaser: Releaser, settings: Graph, domain: Domain
     ) -> Released[CausalGraph] | CausalGraph:
         knowledge = Knowledge.from_spec(settings, domain.names)
-        if not knowledge.undecided_pairs():
+        if not knowledge.undecided_pairs:
             return CausalGraph.from_knowledge(knowledge, provenance="required")
         planned = needed(releaser.plan.in_graph(purpose, kind), graph_purpose(purpose))
         strategy = strategy_of(knowledge, settings.level, planned)

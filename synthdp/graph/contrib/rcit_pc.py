@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -206,7 +207,7 @@ def _search(
     releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
-    if not knowledge.undecided_pairs():
+    if not knowledge.undecided_pairs:
         return CausalGraph.from_knowledge(knowledge, provenance="required")
     learned = _measured(releaser, domain).map(
         lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents)
@@ -284,21 +285,18 @@ class MomentTests:
             tolerance = min(given * SETTINGS.tolerance, SETTINGS.max_tolerance)
             for start in range(0, len(members), SETTINGS.batch):
                 batch = members[start : start + SETTINGS.batch]
-                left = self._residuals([positions[i] for i in batch], conditional=given > 0)
+                x, y, z = (
+                    np.array(part) for part in zip(*(positions[i] for i in batch), strict=True)
+                )
+                # Residuals of a function of degree d vary with the given columns, the more the
+                # higher d. Fourth moments, which would say how much, are not released. The degree
+                # as factor keeps the level for d <= 3.
+                inflation = float(self.moments.basis.degree) if given else 1.0
+                sums, sigma = self.moments.sums, self.moments.sigma
+                left = residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
                 results = answers(left, level=level, margin=margin, tolerance=tolerance)
                 answered.update(zip(batch, results, strict=True))
         return [answered[i] for i in range(len(queries))]
-
-    def _residuals(
-        self, batch: Sequence[tuple[list[int], list[int], list[int]]], *, conditional: bool
-    ) -> Residuals:
-        x, y, z = (np.array(part) for part in zip(*batch, strict=True))
-        # Residuals of a function of degree d vary with the given columns, the more the higher d.
-        # Fourth moments, which would say how much, are not released. The degree as factor keeps the
-        # level for d <= 3.
-        inflation = float(self.moments.basis.degree) if conditional else 1.0
-        sums, sigma = self.moments.sums, self.moments.sigma
-        return residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
 
     def _of_column(self, name: str, given: tuple[str, ...]) -> list[int]:
         """Functions of one column.
@@ -351,34 +349,30 @@ def residuals(
     k, both, least = x.shape[1], x.shape[1] + y.shape[1], SETTINGS.min_residual
     index = np.concatenate([x, y, given], axis=1)
     block = moments[index[:, :, None], index[:, None, :]] / rows
-    inverse = _inverse(block[:, both:, both:], sigma / rows)
+    values, vectors = np.linalg.eigh(block[:, both:, both:])
+    spectral = SETTINGS.ridge * (sigma / rows) * np.sqrt(given.shape[1])
+    # Mostly noisy directions of the regressors get a ridge.
+    raised = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
+    inverse = vectors / raised[:, None, :] @ np.swapaxes(vectors, 1, 2)
     beta = inverse @ block[:, both:, :both]
     left = np.concatenate(
         [np.broadcast_to(np.eye(both), (len(x), both, both)), -np.swapaxes(beta, 1, 2)], axis=2
     )
     covariance = left @ block @ np.swapaxes(left, 1, 2)
     before = np.diagonal(block, axis1=1, axis2=2)
-    lower = [
-        np.maximum(least * before[:, ends].min(1), 1e-9)[:, None]
+    s_x, s_y = (
+        with_eigenvalues(
+            covariance[:, ends, ends],
+            partial(np.maximum, np.maximum(least * before[:, ends].min(1), 1e-9)[:, None]),
+        )
         for ends in (slice(k), slice(k, both))
-    ]
-    s_x = with_eigenvalues(covariance[:, :k, :k], lambda values: np.maximum(values, lower[0]))
-    s_y = with_eigenvalues(covariance[:, k:, k:], lambda values: np.maximum(values, lower[1]))
+    )
     size = (len(x), k * y.shape[1], k * y.shape[1])
     scale = np.einsum("qik,qjl->qijkl", s_x, s_y).reshape(size)
     noise = _noise(left[:, :k], left[:, k:], inverse, sigma / rows).reshape(size)
     return Residuals(
         covariance[:, :k, k:].reshape(size[:2]), scale * (inflation / rows) + noise, scale
     )
-
-
-def _inverse(given: Floats, noise: float) -> Floats:
-    """Inverse of the regressors' moments `[queries, g, g]`; mostly noisy directions get a ridge."""
-    values, vectors = np.linalg.eigh(given)
-    spectral = SETTINGS.ridge * noise * np.sqrt(given.shape[1])
-    raised = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
-    inverse: Floats = vectors / raised[:, None, :] @ np.swapaxes(vectors, 1, 2)
-    return inverse
 
 
 def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:

@@ -66,7 +66,8 @@ class MeasurePlan:
     `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
     as absent; `max_cells`: of a table of three columns or more, and `max_pair_cells` of one of two,
     which has columns of hundreds of categories, too; `max_pairs`: open pairs, of more of which a
-    screen chooses some; `max_screened`: open pairs of a screen; `max_tables`: of a later round;
+    screen chooses some, `kept_per_column` for each column; `max_screened`: open pairs of a screen;
+    `max_tables`: of a later round;
     `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
     in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
     for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
@@ -80,6 +81,7 @@ class MeasurePlan:
     max_pair_cells: int = 1 << 16
     max_pairs: int = 25_000
     max_screened: int = 500_000
+    kept_per_column: int = 3
     max_tables: int = 2000
     joint_cells: int = 4096
     joint_order: int = 2
@@ -102,11 +104,10 @@ class MeasurePlan:
         Raises:
             SynthdpError: more pairs are open than may be measured.
         """
-        open_pairs = 0 if self.joint(domain) else len(knowledge.undecided_pairs())
-        if open_pairs > self.max_screened:
-            most = f"at most {self.max_screened} can be screened"
+        open_pairs, most = len(knowledge.undecided_pairs), self.max_screened
+        if open_pairs > most and not self.joint(domain):
             raise SynthdpError(
-                f"graph: {open_pairs} pairs of columns are open, {most}",
+                f"graph: {open_pairs} pairs of columns are open, at most {most} can be screened",
                 hint="decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
                 " columns out",
             )
@@ -196,7 +197,7 @@ def measured_pc(
         sure.extend(search.colliders(graph, skeleton))
         return sure
 
-    silent = (pair for pair in knowledge.undecided_pairs() if pair not in skeleton.evidence)
+    silent = (pair for pair in knowledge.undecided_pairs if pair not in skeleton.evidence)
     graph = oriented(knowledge, links, colliders, shielded=(*knowledge.untested, *silent))
     read = reading(
         search.turned(graph),
@@ -242,7 +243,7 @@ class _Search:
         self.ordered = OrderedTests(self.domain, self.tables, self.shared)
         self.order = self.plan.joint_order if self.joint else self.plan.order
         self.effort = Effort(1.0, self.plan.candidates)
-        if self.joint and self.knowledge.undecided_pairs():
+        if self.joint and self.knowledge.undecided_pairs:
             self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
 
     def test(self, order: int, queries: Sequence[Query]) -> list[Answer]:

@@ -38,17 +38,8 @@ SHARES: Mapping[str, float] = {COLUMNS: 0.05, SCREEN: 0.3}
 """Of the search's squared mu."""
 ORDERED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.95}
 """Shares where every open pair has an ordered column: tables of pairs answer all questions."""
-MIXED_SHARES: Mapping[str, float] = {
-    COLUMNS: 0.05,
-    PAIRS: 0.7,
-    "triples": 0.15,
-    "quadruples": 0.1,
-}
+MIXED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.7, "triples": 0.15, "quadruples": 0.1}
 """Shares where some column is counted on groups, and some pairs have no order."""
-KEPT_PER_COLUMN = 3
-"""How many pairs a screen tells, for each column."""
-MAX_CELLS = 4096
-"""Most cells of a table that a round measures."""
 
 
 def screens(plan: MeasurePlan, domain: Domain, open_pairs: int) -> bool:
@@ -81,7 +72,7 @@ def screened(
     """
     purpose, domain = graph_purpose(SCREEN), groups.coarse
     planned = needed(releaser.plan.in_graph(SCREEN, PairScreen), purpose)
-    small = [p for p in knowledge.undecided_pairs() if domain.cells(p) <= max_cells]
+    small = [p for p in knowledge.undecided_pairs if domain.cells(p) <= max_cells]
     rows = max(1.0, fmean(float(table.counts.sum()) for table in margins))
     laws = dict[str, Floats]()  # of groups of levels, without most of their noise
     for table in margins:
@@ -136,11 +127,11 @@ def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, Mechanism
     knowledge = Knowledge.from_spec(settings, domain.names)
     plan.refuse_too_many(domain, knowledge)
     shares = _shares(plan, settings, domain)
-    if screens(plan, domain, len(knowledge.undecided_pairs())):
+    if screens(plan, domain, len(knowledge.undecided_pairs)):
         shares = with_screen(shares)
     rounds = {name: adaptive_round(domain, part) for name, part in shares.items()}
     if SCREEN in shares:
-        kept, part = KEPT_PER_COLUMN * len(domain), shares[SCREEN]
+        kept, part = plan.kept_per_column * len(domain), shares[SCREEN]
         rounds[SCREEN] = lambda mu: PairScreen(domain, kept, noise_for(mu * math.sqrt(part), kept))
     return rounds
 
@@ -150,7 +141,7 @@ def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, 
     shares = plan.shares(domain)
     if PAIRS not in shares or not fine_columns(domain):
         return shares
-    open_pairs = Knowledge.from_spec(settings, domain.names).undecided_pairs()
+    open_pairs = Knowledge.from_spec(settings, domain.names).undecided_pairs
     plain = any(not any(has_order(domain[name]) for name in pair) for pair in open_pairs)
     return MIXED_SHARES if plain else ORDERED_SHARES
 
@@ -160,7 +151,7 @@ def _search(
 ) -> Released[CausalGraph] | CausalGraph:
     paid: list[Released[Any]] = []
     plan, knowledge = _measure_plan(settings), Knowledge.from_spec(settings, domain.names)
-    groups, open_pairs = LevelGroups(domain, {}), len(knowledge.undecided_pairs())
+    groups, open_pairs = LevelGroups(domain, {}), len(knowledge.undecided_pairs)
     wide, chosen = screens(plan, domain, open_pairs), None
     fine = {column.name for column in fine_columns(domain)}
     if open_pairs and (wide or COLUMNS in _shares(plan, settings, domain)):
@@ -168,7 +159,7 @@ def _search(
         counts = measure_round(releaser, COLUMNS, counted)
         paid.append(counts)
         planned = needed(releaser.plan.in_graph(PAIRS, AdaptiveMarginals), graph_purpose(PAIRS))
-        tables = KEPT_PER_COLUMN * len(domain) if wide else open_pairs
+        tables = plan.kept_per_column * len(domain) if wide else open_pairs
         sigma = planned.noise_multiplier * math.sqrt(tables)
         groups = groups_by_noise(domain, [t for t in counts.value if fine & {*t.columns}], sigma)
         plan = replace(plan, joint_cells=0)
@@ -200,7 +191,7 @@ def _search(
 
 
 def _measure_plan(settings: Graph) -> MeasurePlan:
-    return MeasurePlan(level=settings.level, max_cells=MAX_CELLS, max_parents=settings.max_parents)
+    return MeasurePlan(level=settings.level, max_parents=settings.max_parents)
 
 
 MEASURED_PC = Algorithm(_spends, _search)

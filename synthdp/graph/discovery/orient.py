@@ -129,7 +129,10 @@ class Gram:
             self.matrix[np.ix_(self.places[i], self.places[j])] = block
             self.matrix[np.ix_(self.places[j], self.places[i])] = block.T
             noise = view[1] ** 2 / self.rows * np.outer(noise_left, noise_right)
-            self.penalty[i, j] = self.penalty[j, i] = _quantile(1 + SETTINGS.spread * noise) / 2
+            weights = 1 + SETTINGS.spread * noise  # of a sum of chi-squares: its upper quantile
+            mean, variance = weights.sum(), 2 * (weights**2).sum()
+            quantile = gamma.isf(SETTINGS.level, mean**2 / variance, scale=variance / mean)
+            self.penalty[i, j] = self.penalty[j, i] = float(quantile) / 2
         short = max(SETTINGS.least - np.linalg.eigvalsh(self.matrix)[0], 0.0)
         self.matrix = (self.matrix + short * np.eye(starts[-1])) / (1 + short)
 
@@ -169,12 +172,6 @@ def _whitened(shares: Floats) -> tuple[Floats, Floats]:
     values, vectors = np.linalg.eigh(np.diag(share) - np.outer(share, share))
     axes = (vectors[:, 1:] / np.sqrt(np.maximum(values[1:], 1e-4))).T @ groups
     return axes, (axes**2).sum(1)
-
-
-def _quantile(weights: Floats) -> float:
-    """The upper quantile at `level` of a sum of chi-squares with these weights."""
-    mean, variance = weights.sum(), 2 * (weights**2).sum()
-    return float(gamma.isf(SETTINGS.level, mean**2 / variance, scale=variance / mean))
 
 
 class _Orders:

@@ -51,7 +51,7 @@ class Skeleton:
 
     def unclear(self, knowledge: Knowledge) -> list[Pair]:
         """Undecided pairs that are neither linked nor absent."""
-        pairs = knowledge.undecided_pairs()
+        pairs = knowledge.undecided_pairs
         return [pair for pair in pairs if pair not in self.linked and not self.absent(pair)]
 
     def effect(self, a: str, b: str) -> float | None:
@@ -100,7 +100,7 @@ def pc_skeleton(
     By default a test separates a pair that it does not find dependent. Of the undecided pairs only
     `pairs` are looked at; all by default. Others count as not linked, and have no evidence.
     """
-    open_pairs = list(knowledge.undecided_pairs() if pairs is None else pairs)
+    open_pairs = list(knowledge.undecided_pairs if pairs is None else pairs)
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     fixed = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in knowledge.fixed}
     evidence: dict[Pair, list[Test]] = {pair: [] for pair in open_pairs}

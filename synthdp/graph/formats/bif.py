@@ -18,7 +18,6 @@ from synthdp.graph.formats.draft import GraphDraft
 from synthdp.graph.formats.tokens import COMMENTS, Cursor, Language, Place, Token, mistake
 
 QUOTED = 'a name with spaces, brackets or commas goes in quotes: "Age (years)"'
-MAX_QUOTED = 300  # characters of a list in a message
 _LETTER = r"[^\s{}()\[\],;|\"/]|/(?![/*])"
 BIF = Language(
     skip=COMMENTS,
@@ -112,7 +111,7 @@ def read_network_text(text: str, *, file: str) -> NetworkText:
 def shown(names: Iterable[str]) -> str:
     """The first of some names, in a message."""
     text = ", ".join(islice(names, 20))
-    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
+    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 class _Reader(Cursor):

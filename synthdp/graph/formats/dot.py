@@ -27,7 +27,6 @@ DAGITTY = ("dag", "pdag", "mag", "pag")
 KINDS = ("digraph", "graph", *DAGITTY)
 LINKS = (*DIRECTIONS, *CIRCLES)
 UNSEEN = {"l": "latent", "u": "unobserved"}  # DAGitty takes a letter for each
-MAX_NESTED = 50  # subgraphs in each other
 _ESCAPE = re.compile(r"\\(\\|\"|\n)")
 # No control characters, no backslash at the end or before a quotation mark, no line break alone.
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]|(?<!\\)(\\\\)*\\(\"|$)|^(\\[nrl])+$")
@@ -96,8 +95,8 @@ class _Reader(Cursor):
         """`{ ... }`: the nodes named in it. It updates the scope."""
         self.expect("{")
         self.depth += 1
-        if self.depth > MAX_NESTED:
-            hint = f"at most {MAX_NESTED} in each other"
+        if self.depth > self.max_nested:
+            hint = f"at most {self.max_nested} in each other"
             raise self.wrong("subgraphs are nested too deeply", hint=hint)
         names = self.statements(scope)
         self.expect("}")
@@ -264,9 +263,8 @@ def write_dot(graph: CausalGraph) -> str:
 
 def _look(edge: GraphEdge) -> str:
     style = STYLES[edge.provenance]
-    line = "solid"
-    if style.dashes:
-        line = "dotted" if style.dashes.startswith("2") else "dashed"
+    drawn = {"": "solid", "2": "dotted"}
+    line = drawn.get(style.dashes[:1], "dashed")
     way = "" if edge.directed else ", dir=none"
     return (
         f'class={edge.provenance}, color="{style.colour}", style={line},'

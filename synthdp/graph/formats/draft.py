@@ -68,7 +68,7 @@ class _Link:
     b: str
     mark: str
     place: Place | None
-    provenance: str
+    provenance: Provenance
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -129,7 +129,8 @@ class GraphDraft:
         if mark == "<-":
             a, b, mark = b, a, "->"
         if mark:
-            self._links.append(_Link(a, b, mark, place, told.get("class", "")))
+            why: Provenance = next((p for p in PROVENANCES if p == told.get("class")), "given")
+            self._links.append(_Link(a, b, mark, place, why))
 
     def add(self, name: str | None, attributes: Attributes, *, place: Place | None = None) -> None:
         """Add a node that is told once.
@@ -184,7 +185,14 @@ class GraphDraft:
             links.setdefault(named.said, named)
         unseen = {names[n] for n in self._nodes if self._is_unseen(n, names)}
         linked = {n for x in links.values() for n in (x.a, x.b)}
-        self._refuse_stray(linked)
+        for name, place in self.stray.items():
+            if name not in linked and not self._nodes[name].attributes:
+                raise self.wrong(
+                    place,
+                    f"{name!r} stands beside a link and is in none: is it part of a name?",
+                    'a name with a space goes in quotes: "a name"; a column without links'
+                    " stands on a line of its own",
+                )
         common = self._common_causes(links.values(), unseen)
         seen = [x for x in links.values() if not unseen & {x.a, x.b}]
         self._check_pairs(seen)
@@ -192,7 +200,11 @@ class GraphDraft:
         columns = (n for n in names.values() if n in linked or not _LINE_BREAKS.fullmatch(n))
         return CausalGraph(
             tuple(n for n in columns if n not in unseen),
-            tuple(_edge(x) for x in seen if x.mark != "<->"),
+            tuple(
+                GraphEdge(x.a, x.b, directed=x.mark == "->", provenance=x.provenance)
+                for x in seen
+                if x.mark != "<->"
+            ),
             {name: tuple(names[n] for n in members) for name, members in self.groups.items()},
             (*((x.a, x.b) for x in seen if x.mark == "<->"), *common),
         )
@@ -279,16 +291,6 @@ class GraphDraft:
                 return False
         return True
 
-    def _refuse_stray(self, linked: set[str]) -> None:
-        for name, place in self.stray.items():
-            if name not in linked and not self._nodes[name].attributes:
-                raise self.wrong(
-                    place,
-                    f"{name!r} stands beside a link and is in none: is it part of a name?",
-                    'a name with a space goes in quotes: "a name"; a column without links'
-                    " stands on a line of its own",
-                )
-
     def _common_causes(self, links: Iterable[_Link], unseen: set[str]) -> list[tuple[str, ...]]:
         """The columns below each unseen node, where there are two or more."""
         effects: dict[str, list[str]] = {name: [] for name in self._nodes if name in unseen}
@@ -330,8 +332,3 @@ class GraphDraft:
                 f"the arrows form a cycle: {' -> '.join(ring)}",
                 "turn or delete one of them",
             )
-
-
-def _edge(link: _Link) -> GraphEdge:
-    why: Provenance = next((p for p in PROVENANCES if p == link.provenance), "given")
-    return GraphEdge(link.a, link.b, directed=link.mark == "->", provenance=why)

@@ -27,13 +27,12 @@ import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
 from synthdp.errors import SpecError, SpecProblem, SynthdpError
-from synthdp.graph.causal import LISTED, CausalGraph
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.draft import CIRCLES, GraphDraft
 from synthdp.graph.formats.tokens import GraphFileError, Place
 from synthdp.graph.knowledge import Pair
 from synthdp.spec.checks.checks import CHECKS
 from synthdp.spec.checks.graph import needs_edges
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.wording import findings
 from synthdp.spec.load.yaml_tree import Node, read
@@ -79,25 +78,18 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
         found = findings(error, _Document)
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in found]) from None
     nodes = document.nodes or tuple(_named(document))
-    asked = _check_problems(document.graph, nodes)
-    problems = [problem for problem in asked if problem.loc[0] == "graph"]
+    # The spec's checks of graphs, with a stand-in for every column. A graph may have no arrows.
+    column = Categorical.model_construct(type="categorical", categories=("a",))
+    parts: dict[str, Any] = {"graph": document.graph, "columns": dict.fromkeys(nodes, column)}
+    spec = ReleaseSpec.model_construct(**parts)
+    checks = (c for c, read in CHECKS.items() if {*read} <= parts.keys() and c is not needs_edges)
+    problems = [p for check in checks for p in check(spec) if p.loc[0] == "graph"]
     if problems:
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])
     try:
         return CausalGraph.from_spec(document.graph, nodes)
     except SynthdpError as error:
         raise SpecError([_problem(file, tree, ("graph",), error.message, error.hint)]) from None
-
-
-def _check_problems(graph: Graph, nodes: tuple[str, ...]) -> Iterator[CrossProblem]:
-    """What the spec's checks of graphs find, with a stand-in for every column."""
-    column = Categorical.model_construct(type="categorical", categories=("a",))
-    parts: dict[str, Any] = {"graph": graph, "columns": dict.fromkeys(nodes, column)}
-    spec = ReleaseSpec.model_construct(**parts)
-    for check, sections in CHECKS.items():
-        # A spec of mode `given` needs arrows; a graph may have none.
-        if {*sections} <= {"graph", "columns"} and check is not needs_edges:
-            yield from check(spec)
 
 
 def _problem(
@@ -147,7 +139,7 @@ def write_yaml(graph: CausalGraph) -> str:
         *_listed("  groups:", members, bullet=""),
         *_listed("  latent:", [_flow(names) for names in latent if len(names) > 1]),
     ]
-    if len(graph.open_pairs) > LISTED:
+    if graph.by_ranges:
         sections.append(f"# no answer: {len(graph.open_pairs)} pairs")
     else:
         sections += [f"# no answer: {_flow(pair)}" for pair in graph.open_pairs]

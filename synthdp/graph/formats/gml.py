@@ -30,7 +30,6 @@ GML = Language(
     unquote=lambda text: html.unescape(text[1:-1]),
     touching=True,
 )
-MAX_NESTED = 50  # lists in each other
 YED_ARROWS = {"sourcearrow": "arrowtail", "targetarrow": "arrowhead"}
 PLAIN = {"dir": "both", "arrowtail": "none", "arrowhead": "none"}  # yEd, where it says no arrow
 WAYS = {"first": "back", "last": "forward", "both": "both", "none": "none"}
@@ -91,8 +90,8 @@ class _GmlReader(Cursor):
 
     def list_of(self, told: dict[str, str], depth: int) -> None:
         self.expect("[")
-        if depth > MAX_NESTED:
-            raise self.wrong("lists are nested too deeply", hint=f"at most {MAX_NESTED}")
+        if depth > self.max_nested:
+            raise self.wrong("lists are nested too deeply", hint=f"at most {self.max_nested}")
         while not self.take_mark("]"):
             self.key_and_value(told, depth)
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from synthdp.errors import SynthdpError
 
 COMMENTS = r"//[^\n]*+ | /\*.*?\*/"
-MAX_TOKENS = 2_500_000  # of a file; as many arrows as a spec may have, with a picture's attributes
-MAX_MESSAGE = 2000  # characters
 QUOTES = 'a name with other characters than letters, digits, _ and . goes in quotes: "a name"'
 Place = tuple[int, int]
 """Line and column, from 1."""
@@ -32,8 +30,7 @@ def mistake(
     """
 
     def short(text: str) -> str:
-        half = MAX_MESSAGE // 2
-        return text if len(text) <= MAX_MESSAGE else f"{text[:half]} ... {text[-half:]}"
+        return text if len(text) <= 2000 else f"{text[:1000]} ... {text[-1000:]}"
 
     where = ":".join([file, *map(str, place or ())])
     return GraphFileError(f"{where}: {short(message)}", hint=short(hint) if hint else None)
@@ -91,10 +88,16 @@ class Token:
 
 
 class Cursor:
-    """Goes through a text token by token; readers derive from it and say what may stand where."""
+    """Goes through a text token by token; readers derive from it and say what may stand where.
+
+    `max_tokens`: of a file; as many arrows as a spec may have, with a picture's attributes.
+    `max_nested`: subgraphs or lists in each other.
+    """
 
     language: Language
     hint: str
+    max_tokens = 2_500_000
+    max_nested = 50
 
     def __init__(self, text: str, *, file: str) -> None:
         self.text, self.file = text, file
@@ -178,8 +181,8 @@ class Cursor:
                 token = Token(content, kind, at, end, self._place(at))
                 self._refuse_touching(token)
                 self._count += 1
-                if self._count > MAX_TOKENS:
-                    hint = f"at most {MAX_TOKENS:,} words and signs"
+                if self._count > self.max_tokens:
+                    hint = f"at most {self.max_tokens:,} words and signs"
                     raise self.wrong("a file that is too long", hint=hint, at=token)
                 return token
             at = end
@@ -208,11 +211,7 @@ class Cursor:
         raise self._unexpected(at)
 
     def _unexpected(self, at: int) -> GraphFileError:
-        never_closed = self.text[at] == '"'
         what = f"unexpected {self.text[at]!r}"
-        return mistake(
-            self.file,
-            self._place(at),
-            "a quotation mark that is never closed" if never_closed else what,
-            hint=QUOTES,
-        )
+        if self.text[at] == '"':
+            what = "a quotation mark that is never closed"
+        return mistake(self.file, self._place(at), what, hint=QUOTES)
