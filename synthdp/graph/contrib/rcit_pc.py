@@ -43,6 +43,7 @@ from synthdp.graph.contrib.anm_direction import ORIENT, orient, turn
 from synthdp.graph.discovery.orient import surest_colliders, tested_triples
 from synthdp.graph.discovery.skeleton import (
     Algorithm,
+    KnownTables,
     Releaser,
     Skeleton,
     Test,
@@ -204,7 +205,7 @@ def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, Mechan
 
 
 def _search(
-    releaser: Releaser, settings: Graph, domain: Domain
+    releaser: Releaser, settings: Graph, domain: Domain, known: KnownTables = None
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs:
