@@ -70,6 +70,7 @@ def datacard(
         pairs=len(order) * (len(order) - 1) // 2,
         links=arrows_text(strengths),
         edges=sum(edge.structural for edge in graph.edges),
+        loose=len(graph.undirected),
         trained=any(p.purpose == TRAIN for p in certificate.planned),
         columns=[
             (

@@ -108,11 +108,7 @@ def _estimands(folder: Path, spec: ReleaseSpec) -> Sequence[Mapping[str, Any]]:
 
 
 def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:
-    graph = CausalGraph.from_json(stated)
-    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges if e.structural)
-    return GraphView(
-        mode=spec.graph.mode, svg=graph.to_svg(), edges=edges, validation=stated.get("validation")
-    )
+    return GraphView.of(CausalGraph.from_json(stated), spec.graph.mode, stated.get("validation"))
 
 
 def link_strengths(

@@ -263,6 +263,7 @@ def difference_text(difference: GraphDifference) -> str:
         [
             f"{many(difference.common, 'link')} in common, {len(difference.added)} added,"
             f" {len(difference.removed)} removed, {len(difference.turned)} turned",
+            *(["compared by what observational data can show"] if difference.classes else []),
             *(f"{kind:<8} {_words(e)}" for kind, edges in kinds.items() for e in edges),
             *(f"turned   {_words(a)}  is now  {_words(b)}" for a, b in difference.turned),
             *(f"only in {side}: {', '.join(n)}" for side, n in difference.columns.items() if n),

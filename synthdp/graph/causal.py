@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import networkx as nx
 
 from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
-from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
+from synthdp.graph.knowledge import Knowledge, Pair, expand, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
 from synthdp.graph.pag import PagLink, links_of_json, unsettled
 from synthdp.spec.expressions.expressions import parse
@@ -145,11 +145,17 @@ class CausalGraph:
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> CausalGraph:
-        """The spec's arrows, with groups completed: `required` in mode learn, else `given`."""
-        return cls.from_knowledge(
-            Knowledge.from_spec(graph, columns),
-            provenance="required" if graph.mode == "learn" else "given",
+        """The spec's arrows, with groups completed: `required` in mode learn, else `given`; and its
+        links of unknown direction.
+        """
+        knowledge = Knowledge.from_spec(graph, columns)
+        links = (
+            GraphEdge(a, b, directed=False, provenance="given")
+            for pair in graph.undirected
+            for a, b in product(*(expand([n], knowledge.groups, knowledge.columns) for n in pair))
         )
+        provenance: Provenance = "required" if graph.mode == "learn" else "given"
+        return cls.from_knowledge(knowledge, provenance=provenance, arrows=links)
 
     @classmethod
     def from_knowledge(
@@ -207,13 +213,13 @@ class CausalGraph:
 
         An intervention cuts the arrows to its columns, and moves these and all that they lead to.
         A link with an end there decides what is moved. If it is predictive or undecided, nothing
-        says that it is a cause, nor in which direction.
+        says that it is a cause; if it has no direction, nothing says of what.
         """
         moved = {n for name in columns for n in (name, *nx.descendants(self.dag, name))}
         return tuple(
             e
             for e in self.edges
-            if (e.provenance == "predictive" or not e.structural) and not moved.isdisjoint(e.pair)
+            if (e.provenance == "predictive" or not e.directed) and not moved.isdisjoint(e.pair)
         )
 
     def pdag(self) -> Pdag:
@@ -224,22 +230,22 @@ class CausalGraph:
 
     @cached_property
     def dag(self) -> nx.DiGraph:
-        """The DAG, or a consistent extension if some links are undirected. Do not change it."""
+        """The DAG, or a consistent extension if some links are undirected. Do not change it.
+
+        An extension chooses directions by column order: a model may follow it, and nobody should
+        read it. Predictive arrows beside undirected links follow its order, and do not shape it.
+
+        Raises:
+            SynthdpError: they do not follow it, so that there would be a cycle.
+        """
         graph = nx.DiGraph()
         graph.add_nodes_from(self.nodes)
-        graph.add_edges_from(self.directed if self.is_dag else extend(self.pdag()).directed())
+        graph.add_edges_from(self.directed)
+        if not self.is_dag:
+            causal = tuple(e for e in self.edges if e.provenance != "predictive")
+            graph.add_edges_from(extend(replace(self, edges=causal).pdag()).directed())
+            refuse_cycle(graph.edges, self.nodes)
         return graph
-
-    def extension(self) -> CausalGraph:
-        """This graph with every link directed, where possible without a new v-structure."""
-
-        def oriented(edge: GraphEdge) -> GraphEdge:
-            if edge.directed or not edge.structural:
-                return edge
-            cause, effect = edge.pair if self.dag.has_edge(*edge.pair) else edge.pair[::-1]
-            return replace(edge, cause=cause, effect=effect, directed=True)
-
-        return replace(self, edges=tuple(map(oriented, self.edges)))
 
     def order(self) -> tuple[str, ...]:
         """Columns with causes before effects; ties in column order."""

@@ -15,7 +15,8 @@ class GraphDifference:
     """What changes from `before` to `after`.
 
     A turned link joins the same columns in another direction. `columns` holds the columns that one
-    of the two graphs lacks, under "before" and "after".
+    of the two graphs lacks, under "before" and "after". `classes` says that the two were compared
+    as equivalence classes, with the directions alone that observational data can show.
     """
 
     before: CausalGraph
@@ -25,6 +26,7 @@ class GraphDifference:
     turned: tuple[tuple[GraphEdge, GraphEdge], ...]
     common: int
     columns: Mapping[str, tuple[str, ...]]
+    classes: bool = False
 
     @property
     def distance(self) -> int:
@@ -54,6 +56,7 @@ class GraphDifference:
             "turned": [{"before": link(a), "after": link(b)} for a, b in self.turned],
             "common": self.common,
             "columns": {side: list(names) for side, names in self.columns.items()},
+            "classes": self.classes,
             "hamming_distance": self.distance,
             "arc_f1": self.f1,
         }
@@ -83,6 +86,8 @@ class GraphDifference:
 def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
     """Compare two graphs by the names of their columns.
 
+    Where one has links of unknown direction, both are compared as equivalence classes.
+
     >>> def graph(*arrows: str) -> CausalGraph:
     ...     edges = [GraphEdge(*a, directed=True, provenance="given") for a in arrows]
     ...     return CausalGraph(("a", "b", "c"), tuple(edges))
@@ -90,6 +95,9 @@ def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
     >>> found.distance, [e.pair for e in found.removed], [e.pair for _, e in found.turned]
     (2, [('b', 'c')], [('b', 'a')])
     """
+    classes = bool(before.undirected or after.undirected)
+    if classes:
+        before, after = before.cpdag(), after.cpdag()
     old, new = (
         {frozenset(e.pair): e for e in graph.edges if e.structural} for graph in (before, after)
     )
@@ -108,6 +116,7 @@ def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
             "before": tuple(n for n in before.nodes if n not in after.nodes),
             "after": tuple(n for n in after.nodes if n not in before.nodes),
         },
+        classes=classes,
     )
 
 

@@ -206,13 +206,16 @@ def _compelled(graph: Pdag, a: str, b: str) -> bool:
 def cpdag_of(dag: Pdag) -> Pdag:
     """The CPDAG of a DAG: its skeleton and v-structures, closed under Meek's rules.
 
+    Links that are undirected already stay so, unless a rule turns them.
+
     >>> chain = cpdag_of(Pdag("abc", directed=[("a", "b"), ("b", "c")]))
     >>> chain.directed(), chain.undirected()
     ([], [('a', 'b'), ('b', 'c')])
     >>> cpdag_of(Pdag("abc", directed=[("a", "b"), ("c", "b")])).directed()
     [('a', 'b'), ('c', 'b')]
     """
-    graph = Pdag(dag.nodes, undirected=dag.directed(), shielded=dag.shielded)
+    links = [*dag.directed(), *dag.undirected()]
+    graph = Pdag(dag.nodes, undirected=links, shielded=dag.shielded)
     for a, b, c in colliders(dag):
         graph.orient(a, b)
         graph.orient(c, b)

@@ -17,7 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph import validation
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery import Releaser, algorithm_named
+from synthdp.graph.discovery import KnownTables, Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
@@ -91,8 +91,9 @@ def find_graph(
 ) -> GraphResult:
     """The graph by the spec's mode.
 
-    `known` are the noisy tables that were paid for before. Mode predict needs them, and mode learn
-    keeps arrows for undecided pairs where it has them: a search alone needs no model. `targets` are
+    `known` are the noisy tables that were paid for before. Mode predict needs them; modes learn and
+    validate test with their margins, and learn keeps arrows for undecided pairs where it has them:
+    a search alone needs no model. `targets` are
     the columns that are predicted last.
 
     Raises:
@@ -103,19 +104,18 @@ def find_graph(
     collector = _TableCollector(releaser)
     if settings.mode == "validate":
         given = CausalGraph.from_spec(settings, domain.names)
-        report = validated(collector, given, domain, level=settings.level)
+        report = validated(collector, given, domain, level=settings.level, known=known)
         judged = report.map(lambda r: r.apply(settings.on_refuted))
         return GraphResult(judged.value, report, judged, collector.tables)
     if settings.mode == "learn":
-        found = algorithm_named(settings.algorithm).search(collector, settings, domain)
+        found = algorithm_named(settings.algorithm).search(collector, settings, domain, known)
         if isinstance(found, CausalGraph):
-            return GraphResult(found.extension(), tables=collector.tables)
-        directed = found.map(lambda graph: graph.extension())
-        learned = GraphResult(directed.value, released=directed, tables=collector.tables)
+            return GraphResult(found, tables=collector.tables)
+        learned = GraphResult(found.value, released=found, tables=collector.tables)
         if known is None or learned.tables is None:
             return learned
         knowledge = Knowledge.from_spec(settings, domain.names)
-        kept = directed.zip(known.zip(learned.tables)).map(
+        kept = found.zip(known.zip(learned.tables)).map(
             lambda found: with_predictive_arrows(
                 found[0], knowledge, domain, (*found[1][0], *found[1][1]), targets
             )
@@ -152,11 +152,17 @@ class _TableCollector:
 
 
 def validated(
-    releaser: Releaser, given: CausalGraph, domain: Domain, *, level: float
+    releaser: Releaser,
+    given: CausalGraph,
+    domain: Domain,
+    *,
+    level: float,
+    known: KnownTables = None,
 ) -> Released[ValidationReport]:
     """The validation of `given` by noisy tables.
 
-    Every claim is measured once. Those that look worst are measured again, with far less noise.
+    Every claim is measured once, and tested with the margins of `known` tables, too. Those that
+    look worst are measured again, with far less noise, and judged by the fresh tables alone.
 
     Raises:
         SynthdpError: the graph leaves nothing that can be tested.
@@ -167,8 +173,12 @@ def validated(
             "graph.mode validate: no claim of the graph fits a table that can be measured",
             hint="use fewer levels per column, or mode given",
         )
-    first = measure_round(releaser, "validate", tables).map(
-        lambda found: validation.validate(given, found, domain=domain, level=level)
+    measured = measure_round(releaser, "validate", tables)
+    both = measured.map(lambda found: (found, ())) if known is None else measured.zip(known)
+    first = both.map(
+        lambda found: validation.validate(
+            given, found[0], domain=domain, level=level, known=found[1]
+        )
     )
     claims = validation.doubtful(first.value)
     if not claims:
@@ -187,7 +197,7 @@ def with_predictive_arrows(
     *,
     max_predictors: int = 24,
 ) -> CausalGraph:
-    """`graph`, a DAG, with arrows for undecided pairs that `tables` show to be dependent.
+    """`graph` with arrows for undecided pairs that `tables` show to be dependent.
 
     `tables` hold one-way tables of all columns. A pair without a table stays as it is. Targets
     come late in the order: they are predicted. A column gets `max_predictors` of these arrows at

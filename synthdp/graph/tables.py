@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.graph.ci_tests import chi_square, mantel_haenszel
-from synthdp.graph.ci_tests.chi_square import Answer, Mixture, Query, weakest_effects
+from synthdp.graph.ci_tests.chi_square import Answer, Margins, Mixture, Query, weakest_effects
 from synthdp.graph.ci_tests.chi_square import answers as answers_of
 from synthdp.graph.ci_tests.mantel_haenszel import Tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -31,15 +32,19 @@ UNDECIDED = Answer("undecided", 1.0, 0.0, 0.0, float("inf"), float("inf"))
 
 
 class NoisyTables:
-    """Noisy tables by their columns. A sum over a column adds up the noise of its cells."""
+    """Noisy tables by their columns. A sum over a column adds up the noise of its cells.
 
-    def __init__(self, tables: Iterable[NoisyTable] = ()) -> None:
-        self.tables = tuple(tables)
+    `known` are more tables of the same rows, which say what the margins of the others are. Those of
+    grouped levels say it of the others alone.
+    """
+
+    def __init__(self, tables: Iterable[NoisyTable] = (), known: Iterable[NoisyTable] = ()) -> None:
+        self.tables, self.known = tuple(tables), tuple(known)
         self._margins: dict[tuple[tuple[str, ...], str | None], View | None] = {}
 
     def plus(self, more: Iterable[NoisyTable]) -> NoisyTables:
         """These tables and more."""
-        return NoisyTables((*self.tables, *more))
+        return NoisyTables((*self.tables, *more), self.known)
 
     @cached_property
     def _positions(self) -> dict[str, set[int]]:
@@ -52,21 +57,50 @@ class NoisyTables:
 
     def best(
         self, columns: Sequence[str], *, without: str | None = None
-    ) -> tuple[NoisyTable, float] | None:
-        """The table whose margin over `columns` has the least noise, and that noise.
+    ) -> tuple[int, float] | None:
+        """Where the table is whose margin over `columns` has the least noise, and that noise.
 
         Tables that contain the column `without` are left out. Returns None if no table contains all
         columns.
         """
         containing = [self._positions.get(name, set()) for name in columns]
         positions = set.intersection(*containing) - self._positions.get(without or "", set())
-        tables = [self.tables[i] for i in sorted(positions)]
         views = []
-        for table in tables:
+        for i in sorted(positions):
+            table = self.tables[i]
             sizes = zip(table.columns, table.counts.shape, strict=True)
             summed = math.prod(size for name, size in sizes if name not in columns)
-            views.append((table, table.sigma * math.sqrt(summed)))
+            views.append((i, table.sigma * math.sqrt(summed)))
         return min(views, key=lambda view: view[1], default=None)
+
+    @cached_property
+    def _pools(self) -> Mapping[str | None, Pool]:
+        """What all tables say of the levels of each column, and (None) of the number of rows."""
+        parts: dict[str | None, dict[int, View]] = {None: {}}
+        for i, table in enumerate((*self.tables, *self.known)):
+            cells = table.counts.size
+            parts[None][i] = table.counts.sum(keepdims=True).ravel(), table.sigma**2 * cells
+            for axis, name in enumerate(table.columns):
+                if table.has([name]):
+                    rest = tuple(a for a in range(table.counts.ndim) if a != axis)
+                    counts = table.counts.sum(rest)
+                    view = counts, table.sigma**2 * cells / len(counts)
+                    parts.setdefault(name, {})[i] = view
+        return {name: Pool(found) for name, found in parts.items()}
+
+    def _other_margins(self, a: str, b: str, noise: float) -> tuple[View, View, View] | None:
+        """Levels of two columns and the number of rows, by all tables but the pair's best one.
+
+        None where some level has more than the `noise` of the pair's cells: a column's law would
+        then be seen by the same noise as the residuals of its levels.
+        """
+        best = self.best((a, b))
+        if best is None:
+            return None
+        left, right, rows = (self._pools[name].without(best[0]) for name in (a, b, None))
+        if left is None or right is None or rows is None:
+            return None
+        return (left, right, rows) if max(left[1], right[1]) <= noise else None
 
     def margin(self, columns: tuple[str, ...], *, without: str | None = None) -> View | None:
         """The noise and counts of the `best` table over `columns`, one axis each in this order."""
@@ -75,9 +109,10 @@ class NoisyTables:
             best = self.best(columns, without=without)
             self._margins[key] = None
             if best is not None:
-                axes = list(map(best[0].columns.index, columns))
-                rest = [i for i, n in enumerate(best[0].columns) if n not in columns]
-                moved = best[0].counts.transpose(*axes, *rest)
+                table = self.tables[best[0]]
+                axes = [table.columns.index(n) for n in columns]
+                rest = [i for i, n in enumerate(table.columns) if n not in columns]
+                moved = table.counts.transpose(*axes, *rest)
                 counts = moved.sum(tuple(range(len(axes), moved.ndim))) if rest else moved
                 self._margins[key] = counts, best[1]
         return self._margins[key]
@@ -85,8 +120,10 @@ class NoisyTables:
     def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
         """Noise-aware chi-square test of every query, batched by shape.
 
-        The answer is `undecided` where no table contains all columns of the query. `level` is of
-        each test; `margin` is the effect (Cohen's w) below which a pair counts as independent.
+        Where nothing is given, the margins are those of all other tables, if these have no more
+        noise than a cell of the pair's. The answer is `undecided` where no table contains all
+        columns of the query. `level` is of each test; `margin` is the effect (Cohen's w) below
+        which a pair counts as independent.
         """
         answers = [UNDECIDED] * len(queries)
         for batch, mixture in self._whole(queries):
@@ -134,10 +171,16 @@ class NoisyTables:
             view = self.margin((*given, a, b))
             if view is not None:
                 counts = view[0].reshape(-1, *view[0].shape[-2:])
-                by_shape.setdefault(counts.shape, []).append((i, ((counts, view[1]),)))
+                others = None if given else self._other_margins(a, b, view[1])
+                views = ((counts, view[1]), *(others or ()))
+                by_shape.setdefault((counts.shape, len(views)), []).append((i, views))
         for batch in batches(by_shape):
-            ((counts, sigma),) = _stacked(batch)
-            yield batch, chi_square.mixture_of(counts, sigma)
+            (counts, sigma), *margins_of = _stacked(batch)
+            margins = None
+            if margins_of:
+                (rows, p), (columns, q), (total, t) = margins_of
+                margins = Margins(rows, columns, total[:, 0], (p, q, t))
+            yield batch, chi_square.mixture_of(counts, sigma, margins)
 
     def _partial(self, queries: Sequence[Query]) -> Iterator[tuple[list[Views], Mixture]]:
         """Mantel-Haenszel statistics of the queries with given columns, batched by shape."""
@@ -163,6 +206,34 @@ class NoisyTables:
             return None
         by_stratum = [(n.reshape(-1, n.shape[-1]), noise) for n, noise in (left, right)]
         return both, by_stratum[0], by_stratum[1]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Noisy counts of the same levels: `parts` has counts and variance of each table, by its
+    position.
+    """
+
+    parts: Mapping[int, View]
+
+    @cached_property
+    def _whole(self) -> tuple[Counts, float]:
+        """Counts and weights of all tables, summed by their weight, one over the variance."""
+        weights = [1 / max(variance, 1e-12) for _, variance in self.parts.values()]
+        counts = [counts for counts, _ in self.parts.values()]
+        return np.average(counts, axis=0, weights=weights) * sum(weights), sum(weights)
+
+    def without(self, position: int) -> View | None:
+        """The mean of the other tables by the weight of each, and its deviation per level."""
+        counts, weight = self._whole
+        own = 0.0
+        if position in self.parts:
+            own = 1 / max(self.parts[position][1], 1e-12)
+            counts = counts - self.parts[position][0] * own
+        left = weight - own
+        if left <= 1e-6 * weight:  # nothing, or what rounding leaves
+            return None
+        return counts / left, math.sqrt(1 / left)
 
 
 def batches(by_shape: Mapping[Any, list[Placed[T]]], most: int = 512) -> Iterator[list[Placed[T]]]:

@@ -154,11 +154,15 @@ def validate(
     *,
     domain: Domain,
     level: float,
+    known: Iterable[NoisyTable] = (),
     max_cells: int = SETTINGS.max_cells,
     negligible: float = SETTINGS.negligible,
 ) -> ValidationReport:
-    """Judge every claim of `graph` that `tables` can test; `max_cells` as for `required_tables`."""
-    released = NoisyTables(tables)
+    """Judge every claim of `graph` that `tables` can test; `max_cells` as for `required_tables`.
+
+    `known` are more tables of the same rows, whose margins make the tests sharper.
+    """
+    released = NoisyTables(tables, known)
     measured = {frozenset(table.columns) for table in released.tables}
     possible = implications(graph, domain, max_cells=max_cells)
     claims = [claim for claim in possible if measured.issuperset(claim.tables)]

@@ -189,19 +189,29 @@ def choose(
             _refuse(reading, sizes)
         else:
             none = True
-    t, y = first.treatment, first.outcome
     if not chosen:
+        refuse_none(found)
+    if len(chosen) > SETTINGS.max_sets:
+        raise OutputError(
+            f"links without a direction allow {len(chosen)} adjustment sets for the effect of"
+            f" {first.treatment} on {first.outcome}",
+            hint=UNKNOWN_HINT,
+        )
+    return Adjustment(tuple(chosen), none, len(found), open_pairs)
+
+
+def refuse_none(found: Sequence[Reading]) -> None:
+    """Refuse an effect where arrows lead from the treatment to the outcome in no reading.
+
+    Raises:
+        OutputError: there are none.
+    """
+    t, y = found[0].treatment, found[0].outcome
+    if not any(reading.causal for reading in found):
         raise OutputError(
             f"{t} has no effect on {y} in this graph: no arrows lead from {t} to {y}",
             hint=f"`synthdp answer` says how {y} differs by {t}",
         )
-    if len(chosen) > SETTINGS.max_sets:
-        raise OutputError(
-            f"links without a direction allow {len(chosen)} adjustment sets for the effect of {t}"
-            f" on {y}",
-            hint=UNKNOWN_HINT,
-        )
-    return Adjustment(tuple(chosen), none, len(found), open_pairs)
 
 
 def _refuse(reading: Reading, sizes: Iterable[str]) -> None:
@@ -220,8 +230,8 @@ def _refuse(reading: Reading, sizes: Iterable[str]) -> None:
 
 # --- readings ---
 #
-# A learned graph is published as one DAG. Its data show the equivalence class alone, and the spec
-# may direct more. Undecided pairs, and arrows that only predict, may point either way. That they
+# The data of a learned graph show its equivalence class alone, and the spec may direct more.
+# Undecided pairs, and arrows that only predict, may point either way. That they
 # may be absent needs no reading of its own where both directions are tried: a set that is valid
 # with an arrow is valid without it [derived in docs/inference.md].
 
@@ -285,11 +295,11 @@ def _known(graph: CausalGraph, knowledge: Knowledge) -> tuple[Pdag, list[Pair]]:
     """The links with the directions that something shows, and the pairs without an answer."""
     unknown = [e.pair for e in graph.edges if not e.structural or e.provenance == "predictive"]
     silent = set(map(frozenset, unknown))
-    arrows = [pair for pair in graph.dag.edges if frozenset(pair) not in silent]
+    arrows = [pair for pair in graph.directed if frozenset(pair) not in silent]
     shielded = (*graph.confounded, *unknown, *knowledge.untested)
-    pdag = Pdag(graph.nodes, directed=arrows, shielded=shielded)
+    pdag = Pdag(graph.nodes, directed=arrows, undirected=graph.undirected, shielded=shielded)
     stated = [e.pair for e in graph.edges if e.directed and e.provenance != "learned"]
-    if not set(arrows) <= set(stated):
+    if graph.undirected or not set(arrows) <= set(stated):
         pdag = cpdag_of(pdag)
         for pair in stated:
             pdag.orient(*pair)

@@ -20,7 +20,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import read_graph
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.pag import PagLink, causes, unsettled
-from synthdp.inference.adjustment import Adjustment, Reading, TooOpen, choose, readings
+from synthdp.inference.adjustment import Adjustment, Reading, TooOpen, choose, readings, refuse_none
 from synthdp.inference.answer import check_agreement
 from synthdp.inference.effect_query import Contrast, EffectQuery, Strata, contrast
 from synthdp.inference.estimands import paid_about
@@ -157,6 +157,7 @@ def adjustment_for(
         if query.adjust is None:
             raise
         return Adjustment((query.adjust,)), []
+    refuse_none(found)
     if query.adjust is None:
         sizes = {c.name: c.levels for c in domain.columns if c.name not in (t, y)}
         return choose(found, [table.columns for table in tables], sizes), found

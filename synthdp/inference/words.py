@@ -218,8 +218,6 @@ def about_graph(
             f" {y}, and none of them follows from {t}"
         )
         return
-    if not any(reading.causal for reading in readings):
-        yield f"no arrows lead from {t} to {y}: by the graph there is no effect"
     pairs = "; ".join(f"{a} and {b}" for a, b in adjustment.open)
     if len(adjustment.sets) > 1 or adjustment.none:
         zero = ", and for none" if adjustment.none else ""

@@ -91,7 +91,9 @@ def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[st
     """
     if found is None:
         kinds = [e.provenance for e in graph.edges]
-        return {f"edges_{kind}": float(kinds.count(kind)) for kind in dict.fromkeys(kinds)}
+        loose = {"edges_of_unknown_direction": float(len(graph.undirected))}
+        counts = {f"edges_{kind}": float(kinds.count(kind)) for kind in dict.fromkeys(kinds)}
+        return counts | (loose if graph.undirected else {})
     names = {"arrow": "edges", "independence": "independences"}
     return {
         f"{names[kind]}_{status}": float(count)

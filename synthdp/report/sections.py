@@ -18,6 +18,7 @@ from markupsafe import Markup
 from synthdp.data.domain import ColumnDomain
 from synthdp.drawing import charts
 from synthdp.drawing.svg import short
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
 from synthdp.spec.load.wording import many
@@ -261,14 +262,27 @@ class GraphView:
     """The graph: its picture as an SVG document, its arrows, and their validation.
 
     `edges` are (cause, effect, where the arrow comes from); in mode predict a column and one that
-    it predicts. `validation` is what released tables say of each of the graph's claims, as plain
-    JSON values (`graph.validation`).
+    it predicts. `undirected` are links whose direction nothing shows. `validation` is what released
+    tables say of each of the graph's claims, as plain JSON values (`graph.validation`).
     """
 
     mode: str
     svg: str | None = None
     edges: tuple[tuple[str, str, str], ...] = ()
+    undirected: tuple[tuple[str, str, str], ...] = ()
     validation: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, graph: CausalGraph, mode: str, validation: Mapping[str, Any] | None) -> GraphView:
+        """The view of a graph that shaped a model."""
+        links = [((e.cause, e.effect, e.provenance), e) for e in graph.edges if e.structural]
+        return cls(
+            mode=mode,
+            svg=graph.to_svg(),
+            edges=tuple(shown for shown, e in links if e.directed),
+            undirected=tuple(shown for shown, e in links if not e.directed),
+            validation=validation,
+        )
 
     @property
     def predictive(self) -> bool:
@@ -282,7 +296,8 @@ class GraphView:
 
     def to_json(self) -> dict[str, Any]:
         """All but the picture."""
-        return {"mode": self.mode, "edges": self.edges, "validation": self.validation}
+        loose = {"undirected": self.undirected} if self.undirected else {}
+        return {"mode": self.mode, "edges": self.edges, **loose, "validation": self.validation}
 
 
 def graph_section(view: GraphView | None) -> Section:
@@ -301,22 +316,29 @@ def graph_section(view: GraphView | None) -> Section:
         "graph",
         view=view,
         arrows=many(len(view.edges), "arrow"),
-        kinds=Counter(source for _, _, source in view.edges),
+        loose=many(len(view.undirected), "link"),
+        kinds=Counter(source for _, _, source in (*view.edges, *view.undirected)),
         tested=tested,
         told=told,
     )
     return Section(sentence, tables=finding_tables(view.validation))
 
 
-def arrow_table(view: GraphView, most: int) -> ReportTable:
-    """What each column depends on: a row for each column and provenance that arrows lead to."""
+def link_tables(view: GraphView, most: int) -> list[ReportTable]:
+    """What each column depends on: a row for each column and provenance that arrows lead to; and
+    the links of unknown direction, where there are any.
+    """
     causes: dict[tuple[str, str], list[str]] = {}
     for cause, effect, source in view.edges:
         causes.setdefault((effect, source), []).append(cause)
     rows = tuple((effect, ", ".join(names), s) for (effect, s), names in causes.items())
     ends = ("predicted", "predictors") if view.predictive else ("effect", "causes")
     headings = (*ends, "where they come from")
-    return ReportTable(f"Arrows of the {view.name.lower()}", headings, rows).cut(most)
+    arrows = ReportTable(f"Arrows of the {view.name.lower()}", headings, rows).cut(most)
+    loose = tuple((f"{a} - {b}", source) for a, b, source in view.undirected)
+    headings = ("columns", "where they come from")
+    links = ReportTable("Links whose direction nothing shows", headings, loose).cut(most)
+    return [arrows, links] if loose else [arrows]
 
 
 def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:

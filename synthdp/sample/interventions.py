@@ -1,10 +1,10 @@
 """Whether a bundle's graph says what an intervention does.
 
 Arrows of mode predict claim no cause. A learned graph may have predictive arrows, too, where the
-search had no answer on a pair that its tables show to be dependent: an intervention that rests on
-one is refused. Where the tables show no dependence, the pair is drawn as independent, and a warning
-says so. A graph that allows for unseen causes has marks (`graph.pag`): an intervention whose
-effects they do not settle is refused, too.
+search had no answer on a pair that its tables show to be dependent, and any graph may have links of
+unknown direction: an intervention that rests on one is refused. Where the tables show no
+dependence, the pair is drawn as independent, and a warning says so. A graph that allows for unseen
+causes has marks (`graph.pag`): an intervention whose effects they do not settle is refused, too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ UNANSWERED_HINT = (
     "say what is known of these pairs in graph.edges or graph.forbidden, or give the search more"
     " budget or rows, and release again; --given conditions without a claim of causes"
 )
+UNDIRECTED_HINT = (
+    "`synthdp effect` tells the effects in both directions; or say what is known of these pairs in"
+    " graph.edges, graph.tiers or graph.forbidden, and release again; --given conditions without a"
+    " claim of causes"
+)
 UNSEEN_HINT = (
     "draw the arrows that are known to be without an unseen common cause, and release again with"
     " graph.mode given or validate; --given conditions without a claim of causes"
@@ -33,7 +38,7 @@ MAX_PAIRS = 5
 
 
 def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
-    """Refuse an intervention on `columns` that rests on arrows that claim no cause.
+    """Refuse an intervention on `columns` that rests on links that claim no cause.
 
     Raises:
         OutputError: it does.
@@ -43,6 +48,13 @@ def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
     if graph.predictive:
         raise OutputError(NO_CAUSES, hint=NO_CAUSES_HINT)
     links = [e for e in graph.unanswered(columns) if e.structural]
+    loose = [e for e in links if not e.directed]
+    if loose:
+        raise OutputError(
+            f"nothing shows which is the cause of {_named(loose)}; an intervention on"
+            f" {', '.join(columns)} rests on that",
+            hint=UNDIRECTED_HINT,
+        )
     if links:
         raise OutputError(
             f"the search left open whether one causes the other: {_named(links)}; an intervention"

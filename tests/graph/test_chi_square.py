@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from synthdp.graph.ci_tests.chi_square import chi_square
+from synthdp.graph.ci_tests.chi_square import Margins, answers, chi_square, mixture_of
+from synthdp.graph.tables import NoisyTables
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 
 def noisy(
@@ -117,3 +119,91 @@ def test_strata_that_say_nothing_prevent_a_claim_of_independence() -> None:
     table[0, 1:] = 500.0  # each too small for its noise, together most of the table
     (answer,) = chi_square(table, np.array([400.0]), level=0.05, margin=10.0)
     assert answer.verdict == "undecided"
+
+
+# --- margins of other tables ---
+
+
+def skewed(levels: int, w: float) -> np.ndarray:
+    """A law `[levels, levels]` with a trend of Cohen's w between columns whose levels fall off."""
+    share = 1.0 / np.arange(1, levels + 1) ** 1.5
+    share /= share.sum()
+    x = np.arange(levels) - (np.arange(levels) * share).sum()
+    flat = np.outer(share, share)
+    trend = flat * np.outer(x, x)
+    size = np.sqrt((trend**2 / flat).sum())
+    return np.maximum(flat + w * trend / size, 0.0)
+
+
+def with_margins(law: np.ndarray, rows: int, sigma: float, of_margins: float, runs: int) -> float:
+    """How often a table without strata is rejected with margins of noise `of_margins`."""
+    rng = np.random.default_rng(12)
+    counts = rng.multinomial(rows, law.ravel() / law.sum(), size=runs).reshape(runs, *law.shape)
+    cells = counts + rng.normal(0, sigma, counts.shape)
+    left, right = (
+        counts.sum(axis) + rng.normal(0, of_margins, (runs, law.shape[2 - axis])) for axis in (2, 1)
+    )
+    margins = Margins(
+        *(left, right, (left.sum(1) + right.sum(1)) / 2),
+        (
+            *np.full((2, runs), of_margins),
+            np.full(runs, of_margins * np.sqrt(sum(law.shape) / 4)),
+        ),
+    )
+    mixture = mixture_of(cells[:, None], np.full(runs, sigma), margins)
+    found = answers(mixture, level=0.05, margin=0.1)
+    return float(np.mean([a.verdict == "dependent" for a in found]))
+
+
+@pytest.mark.parametrize("of_margins", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("sigma", [5.0, 30.0, 100.0])
+@pytest.mark.parametrize(("shape", "sparsity"), [((2, 8), 2.0), ((6, 6), 0.3), ((12, 12), 0.3)])
+def test_size_with_margins_of_other_tables(
+    shape: tuple[int, int], sparsity: float, sigma: float, of_margins: float
+) -> None:
+    law = independent((1, *shape), sparsity, np.random.default_rng(7))[0]
+    found = with_margins(law, 5_000, sigma, of_margins * sigma, 600)
+    assert found <= 0.07 + 2 * np.sqrt(0.07 * 0.93 / 600)
+
+
+def test_margins_of_other_tables_show_what_noise_of_many_cells_hides() -> None:
+    """A trend of w = .1 in 12 skewed levels; by the table's own margins hardly anything is seen."""
+    law = skewed(12, 0.1)
+    assert with_margins(law, 20_000, 30.0, 10.0, 200) > 0.9
+    assert with_margins(law, 20_000, 30.0, 30.0, 200) > 0.8
+    own = noisy(law[None], 20_000, 30.0, 200, np.random.default_rng(3))
+    assert rejected(own, 30.0) < 0.3
+
+
+def test_with_exact_margins_and_without_noise_it_is_pearsons_statistic() -> None:
+    table = np.array([[200.0, 310.0, 90.0], [150.0, 220.0, 130.0]])
+    margins = Margins(
+        table.sum(1)[None], table.sum(0)[None], np.array([table.sum()]), (np.zeros(1),) * 3
+    )
+    (answer,) = answers(mixture_of(table[None, None], np.zeros(1), margins), level=0.05, margin=0.1)
+    pearson = chi2_contingency(table, correction=False)
+    assert answer.statistic == pytest.approx(pearson.statistic, rel=1e-6)
+
+
+def test_tables_lend_each_other_their_margins() -> None:
+    """A table's own noise is in no margin; one with more noise than a cell is not used."""
+    law, rng = skewed(12, 0.1), np.random.default_rng(4)
+    p = {"own": list[float](), "one-way": list[float](), "noisy": list[float]()}
+    for _ in range(60):
+        counts = rng.multinomial(20_000, law.ravel() / law.sum()).reshape(law.shape)
+        pair = NoisyTable(("a", "b"), counts + rng.normal(0, 30, law.shape), 30.0)
+        for name, sigma in (("own", None), ("one-way", 15.0), ("noisy", 31.0)):
+            one_way = (
+                ()
+                if sigma is None
+                else (
+                    NoisyTable((n,), counts.sum(axis) + rng.normal(0, sigma, 12), sigma)
+                    for n, axis in (("a", 1), ("b", 0))
+                )
+            )
+            (answer,) = NoisyTables([pair], one_way).answer(
+                [("a", "b", ())], level=0.05, margin=0.01
+            )
+            p[name].append(answer.p_value)
+    assert p["own"] == p["noisy"]
+    assert np.mean(np.array(p["one-way"]) < 0.05) > 0.8 > 0.3 > np.mean(np.array(p["own"]) < 0.05)

@@ -238,8 +238,8 @@ YAML_MISTAKES = {
     "graph:\n  edges:\n  - a -> b\n  - b -> a": "g.yaml:4:5: graph.edges.#2: the graph has a cycle",
     "graph:\n  edges: [a -> b]\n  latnt: [[a, b]]": "g.yaml:3:10: graph.latnt: unknown key",
     "nodes: [a, b]\ngraph:\n  edges: [a -> c]": "unknown column 'c'",
-    "graph: {edges: [a -> b]}\nundirected:\n- [a, b]": (
-        "g.yaml:2:1: undirected: graph: more than one link"
+    "graph: {edges: [a -> b], undirected: [[b, a]]}": (
+        "g.yaml:1:39: graph.undirected.#1: b and a are joined already"
     ),
     "graph:\n  edges:\n  - a": "g.yaml:3:5",
     "- a": "this is no graph",

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hypothesis.strategies as st
 import networkx as nx
@@ -17,13 +17,16 @@ import pytest
 from hypothesis import given, settings
 
 from benchmarks.bif import BayesianNetwork
+from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.contrib.rank_pc import Links
 from synthdp.graph.contrib.rank_pc import graph_of as ranked_graph
 from synthdp.graph.diff import difference
+from synthdp.graph.discovery import Releaser
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
-from synthdp.spec.model import Graph
+from synthdp.graph.stage import find_graph
+from synthdp.spec.model import Categorical, Graph
 from tests.graph.oracle import oracle_pc
 
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
@@ -109,6 +112,32 @@ def test_a_cpdag_is_what_all_equivalent_dags_share(truth: CausalGraph) -> None:
         ):
             members.append(set(arrows))
     assert set(truth.cpdag().directed) == (set.intersection(*members) if members else set())
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_stage_publishes_no_direction_that_the_class_leaves_open(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that is never wrong, as the graph stage hands it on."""
+    rng = np.random.default_rng(seed)
+    names = tuple(f"n{i}" for i in range(7))
+    order, drawn = rng.permutation(7), rng.random((7, 7)) < 0.4
+    arrows = [(names[order[i]], names[order[j]]) for j in range(7) for i in range(j) if drawn[i, j]]
+    edges = (GraphEdge(*pair, directed=True, provenance="given") for pair in arrows)
+    truth = CausalGraph(names, tuple(edges))
+
+    class Search:
+        def search(self, *_: object) -> CausalGraph:
+            return oracle_pc(truth, Knowledge(names))
+
+    monkeypatch.setattr("synthdp.graph.stage.algorithm_named", lambda _: Search())
+    domain = Domain.from_spec(
+        {n: Categorical(type="categorical", categories=("0", "1")) for n in names}
+    )
+    found = find_graph(cast(Releaser, None), Graph(mode="learn"), domain).graph
+    assert set(found.directed) == set(truth.cpdag().directed)
+    assert set(map(frozenset, found.undirected)) == set(map(frozenset, truth.cpdag().undirected))
+    assert CausalGraph.from_json(found.to_json()) == found
 
 
 # --- background knowledge ---

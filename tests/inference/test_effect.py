@@ -171,6 +171,18 @@ def test_columns_that_do_not_identify_are_refused(tmp_path: Path, domain: Domain
         bundle_of(tmp_path / "g", domain, TABLE, section=grouped).effect("smoker", "visits")
 
 
+@pytest.mark.parametrize("adjust", [None, [], ["smoker"]])
+@pytest.mark.parametrize("pair", [("sex", "age"), ("age", "sex"), ("visits", "smoker")])
+def test_where_no_arrows_lead_there_is_no_effect(
+    tmp_path: Path, domain: Domain, pair: tuple[str, str], adjust: list[str] | None
+) -> None:
+    """In both directions, with and without columns to adjust for: no association is called one."""
+    found = bundle_of(tmp_path, domain, TABLE)
+    adjust = [name for name in adjust if name not in pair] if adjust else adjust
+    with pytest.raises(OutputError, match=f"{pair[0]} has no effect on {pair[1]} in this graph"):
+        found.effect(*pair, adjust, level={"sex": "female"}.get(pair[1]))
+
+
 @pytest.mark.parametrize("mode", ["none", "predict"])
 def test_without_causes_the_analyst_must_say(tmp_path: Path, domain: Domain, mode: str) -> None:
     bundle = bundle_of(

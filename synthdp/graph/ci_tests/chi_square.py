@@ -15,6 +15,19 @@ variance v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij 
 coordinates and strata, with w = n l m / v: coordinates that are mostly noise get little weight, and
 without noise it is Pearson's statistic. `Mixture` says its null law.
 
+Where other tables tell the margins A and B of the same rows with less noise, of variances p^2 and
+q^2 a level, they stand in for the table's own (`Margins`): D = N - A b' - a B' + n a b' has the
+same sampling, and in contrasts, where a and b are what is left of the shares, the noise
+
+    s^2 I (x) I  +  q^2 a a' (x) I  +  p^2 I (x) b b'  +  t^2 a a' (x) b b',
+
+t^2 that of n, by all those tables [derived here: a contrast has no part of a sum, so that no two
+terms share noise]. That is s^2 K_a (x) K_b with K_a
+= I + (q / s)^2 a a' and K_b alike, and of the last term what lies above the product of both. Its
+matrix g g' is at most the diagonal |g_i| sum |g_j| [Cauchy and Schwarz], which is added; by
+Anderson's inequality more variance makes the test conservative. So the noise of a margin no longer
+grows with the number of cells that it sums.
+
 Sparse coordinates get a variance of at least one count, and all get the second-order term of the
 margins' noise; both can only make the test conservative. Effects assume a dependence that is spread
 evenly over the coordinates, so that for larger tables they are orders of magnitude rather than
@@ -79,7 +92,21 @@ def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) ->
     return answers(mixture_of(tables, sigma), level=level, margin=margin)
 
 
-def mixture_of(tables: Floats, sigma: Floats) -> Mixture:
+@dataclass(frozen=True)
+class Margins:
+    """Margins of tables without strata, from other tables of the same rows.
+
+    `rows` `[tests, rows]`, `columns` `[tests, columns]` and `total` `[tests]` are noisy counts, and
+    `sigmas` their noise per level, `[tests]` each; it is independent of that of the tables.
+    """
+
+    rows: Floats
+    columns: Floats
+    total: Floats
+    sigmas: tuple[Floats, Floats, Floats]
+
+
+def mixture_of(tables: Floats, sigma: Floats, margins: Margins | None = None) -> Mixture:
     """The statistic and weights of each test; `tables` and `sigma` as for `chi_square`."""
     tables, sigma = np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
     rows, columns = tables.shape[-2:]
@@ -88,21 +115,36 @@ def mixture_of(tables: Floats, sigma: Floats) -> Mixture:
     # A stratum counts if its noisy total is 3 standard deviations of its noise, and 5 rows.
     counted = total >= np.maximum(3 * noise * np.sqrt(rows * columns), 5)
     n = np.where(counted, total, 1.0)
-    by_row, by_column = _shares(tables, n, noise)
+    if margins is None:
+        of_row, of_column = tables.sum(-1), tables.sum(-2)
+        by_row, by_column = _shares(tables, n, noise)
+        # Second order: the product of both margins' errors.
+        rank_one = n * np.linalg.norm(by_row, axis=-1) * np.linalg.norm(by_column, axis=-1)
+        left, lam = _axes(by_row, rows * np.ones_like(n))
+        right, mu = _axes(by_column, columns * np.ones_like(n))
+        extra = (noise**2 + noise**4 / rank_one**2)[..., None, None]
+    else:
+        of_row, of_column = margins.rows[:, None], margins.columns[:, None]
+        by_row, by_column = normal(of_row), normal(of_column)
+        p2, q2, t2 = (np.square(s)[:, None] for s in margins.sigmas)
+        s2, total = np.maximum(noise**2, 1e-9), margins.total[:, None]
+        counted = total >= np.maximum(3 * np.sqrt(t2), 5)
+        n = np.where(counted, total, 1.0)
+        left, lam = _axes(by_row, q2 / s2)
+        right, mu = _axes(by_column, p2 / s2)
+        g = [np.abs((w @ a[..., None])[..., 0]) for w, a in ((left, by_row), (right, by_column))]
+        sums = np.maximum(t2 - p2 * q2 / s2, 0.0) * g[0].sum(-1) * g[1].sum(-1)
+        extra = sums[..., None, None] * g[0][..., :, None] * g[1][..., None, :]
+        extra += (noise**2 + p2 * q2 / n**2)[..., None, None]
     residual = (
         tables
-        - by_row[..., :, None] * tables.sum(-2, keepdims=True)
-        - tables.sum(-1, keepdims=True) * by_column[..., None, :]
+        - by_row[..., :, None] * of_column[..., None, :]
+        - of_row[..., :, None] * by_column[..., None, :]
         + total[..., None, None] * by_row[..., :, None] * by_column[..., None, :]
     )
-    left, lam = _axes(by_row)
-    right, mu = _axes(by_column)
     y = left @ residual @ np.swapaxes(right, -1, -2)
     sampling = n[..., None, None] * lam[..., :, None] * mu[..., None, :]
-    rank_one = n * np.linalg.norm(by_row, axis=-1) * np.linalg.norm(by_column, axis=-1)
-    # Second order: the product of both margins' errors.
-    extra = noise**4 / rank_one**2
-    variance = np.maximum(sampling + (noise**2 + extra)[..., None, None], 1.0)
+    variance = np.maximum(sampling + extra, 1.0)
     live = counted[..., None, None] & (sampling > 0)
     min_sampling = np.where(noise[..., None, None] > 0, 0.0, 1.0)
     weight = np.where(live, np.maximum(sampling, min_sampling) / variance, 0.0)
@@ -133,13 +175,16 @@ def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:
     return by_row, by_column
 
 
-def _axes(share: Floats) -> tuple[Floats, Floats]:
-    """W with W M W' = 1 and W S W' = diag(l), and l, for shares `[..., levels]`."""
+def _axes(share: Floats, margin: Floats) -> tuple[Floats, Floats]:
+    """W with W M W' = 1 and W S W' = diag(l), and l, for shares a `[..., levels]`.
+
+    M is 1 + `margin` a a' in contrasts: by the table's own margins `margin` is their length.
+    """
     levels = share.shape[-1]
     basis = contrasts(levels)
     q = share @ basis
     spread = np.einsum("ki,...k,kj->...ij", basis, share, basis) - q[..., :, None] * q[..., None, :]
-    metric = np.eye(levels - 1) + levels * q[..., :, None] * q[..., None, :]
+    metric = np.eye(levels - 1) + margin[..., None, None] * q[..., :, None] * q[..., None, :]
     lower = np.linalg.inv(np.linalg.cholesky(metric))
     lam, u = np.linalg.eigh(lower @ spread @ np.swapaxes(lower, -1, -2))
     return np.swapaxes(u, -1, -2) @ lower @ basis.T, np.maximum(lam, 0.0)

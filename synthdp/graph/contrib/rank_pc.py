@@ -36,7 +36,13 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import POWER, Answer, Query, Verdict
-from synthdp.graph.discovery.skeleton import Algorithm, Releaser, reading, unique_subsets
+from synthdp.graph.discovery.skeleton import (
+    Algorithm,
+    KnownTables,
+    Releaser,
+    reading,
+    unique_subsets,
+)
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import oriented, unshielded
 from synthdp.privacy.mechanisms import private_search as private
@@ -326,7 +332,7 @@ def _searching(
         return {purpose: start(domain, pairs, rows)} if pairs else {}
 
     def search(
-        releaser: Releaser, settings: Graph, domain: Domain
+        releaser: Releaser, settings: Graph, domain: Domain, known: KnownTables = None
     ) -> Released[CausalGraph] | CausalGraph:
         knowledge = Knowledge.from_spec(settings, domain.names)
         if not knowledge.undecided_pairs:

@@ -185,7 +185,7 @@ def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, Mechan
 
 
 def _search(
-    releaser: pc.Releaser, settings: Graph, domain: Domain
+    releaser: pc.Releaser, settings: Graph, domain: Domain, known: pc.KnownTables = None
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs:

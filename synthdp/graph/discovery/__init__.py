@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pkgutil import resolve_name
 
-from synthdp.graph.discovery.skeleton import Algorithm, Releaser
+from synthdp.graph.discovery.skeleton import Algorithm, KnownTables, Releaser
 
 ALGORITHMS = {
     "measured_pc": "synthdp.graph.discovery.measuring:MEASURED_PC",
@@ -22,4 +22,4 @@ def algorithm_named(name: str) -> Algorithm:
     return found
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "Releaser", "algorithm_named"]
+__all__ = ["ALGORITHMS", "Algorithm", "KnownTables", "Releaser", "algorithm_named"]

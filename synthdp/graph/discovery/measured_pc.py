@@ -155,12 +155,14 @@ def measured_pc(
     knowledge: Knowledge,
     *,
     shared: Shared = MappingProxyType({}),
+    known: Sequence[NoisyTable] = (),
     pairs: Sequence[Pair] | None = None,
     unseen: bool = False,
 ) -> CausalGraph:
     """Learn a graph from noisy tables.
 
-    `shared` says which levels of a column are groups of several. Links are `learned`, or
+    `shared` says which levels of a column are groups of several. `known` are tables that were paid
+    for before: their margins make tests sharper. Links are `learned`, or
     `undecided` and then outside the structure. `pairs` are the open pairs to look at, in column
     order: all of them by default. Others are undecided. If there may be `unseen` causes, the graph
     also says what holds in spite of them (`discovery.unseen_causes`).
@@ -169,7 +171,7 @@ def measured_pc(
         SynthdpError: more pairs are open than may be measured.
     """
     plan.refuse_too_many(domain, knowledge)
-    search = _Search(measure, plan, domain, knowledge, shared)
+    search = _Search(measure, plan, domain, knowledge, shared, NoisyTables((), known))
     skeleton = pc.pc_skeleton(
         search.test,
         knowledge,
@@ -224,7 +226,7 @@ class _Search:
     domain: Domain
     knowledge: Knowledge
     shared: Shared
-    tables: NoisyTables = field(default_factory=NoisyTables)
+    tables: NoisyTables
 
     def __post_init__(self) -> None:
         self.joint = self.plan.joint(self.domain)
@@ -232,7 +234,7 @@ class _Search:
         self.order = self.plan.joint_order if self.joint else self.plan.order
         self.effort = Effort(1.0, self.plan.candidates)
         if self.joint and self.knowledge.undecided_pairs:
-            self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
+            self.tables = self.tables.plus(self.measure("joint", [self.domain.names]))
 
     def test(self, order: int, queries: Sequence[Query]) -> list[Answer]:
         """Answer a batch, after a measurement of what it needs.

@@ -22,7 +22,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
-from synthdp.graph.discovery.skeleton import Algorithm, Releaser
+from synthdp.graph.discovery.skeleton import Algorithm, KnownTables, Releaser
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import fine_columns, groups_by_noise
 from synthdp.graph.margins import Floats, margin_probabilities
@@ -147,9 +147,13 @@ def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, 
 
 
 def _search(
-    releaser: Releaser, settings: Graph, domain: Domain
+    releaser: Releaser,
+    settings: Graph,
+    domain: Domain,
+    known: KnownTables = None,
 ) -> Released[CausalGraph] | CausalGraph:
     paid: list[Released[Any]] = []
+    before = [] if known is None else [*known.value]
     plan, knowledge = _measure_plan(settings), Knowledge.from_spec(settings, domain.names)
     groups, open_pairs = LevelGroups(domain, {}), len(knowledge.undecided_pairs)
     wide, chosen = screens(plan, domain, open_pairs), None
@@ -158,6 +162,7 @@ def _search(
         counted = [(name,) for name in domain.names if wide or name in fine]
         counts = measure_round(releaser, COLUMNS, counted)
         paid.append(counts)
+        before += counts.value
         planned = needed(releaser.plan.in_graph(PAIRS, AdaptiveMarginals), graph_purpose(PAIRS))
         tables = plan.kept_per_column * len(domain) if wide else open_pairs
         sigma = planned.noise_multiplier * math.sqrt(tables)
@@ -179,15 +184,27 @@ def _search(
     graph = measured_pc(
         *(measure, plan, groups.coarse, knowledge),
         shared=shared,
+        known=[_on_groups(table, groups) for table in before if not table.starts],
         pairs=chosen,
         unseen=settings.unseen_causes,
     )
     if not paid:
         return graph
+    if known is not None:
+        paid.append(known)
     together: Released[CausalGraph] = paid[0].map(lambda _: graph)
     for more in paid[1:]:
         together = together.zip(more).map(lambda pair: pair[0])
     return together
+
+
+def _on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:
+    """A table of all levels, summed to groups; its noise is that of its noisiest cell."""
+    counts, most = table.counts, 1
+    for axis, name in enumerate(table.columns):
+        counts = groups.sums(name, counts, axis)
+        most *= int(np.bincount(groups.group_of(name)).max())
+    return NoisyTable(table.columns, counts, table.sigma * math.sqrt(most))
 
 
 def _measure_plan(settings: Graph) -> MeasurePlan:

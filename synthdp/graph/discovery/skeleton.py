@@ -17,11 +17,13 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.chi_square import Answer, Query
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Pdag, extend
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
+KnownTables = Released[tuple[NoisyTable, ...]] | None
 CiTest = Callable[[int, Sequence[Query]], Sequence[Answer]]
 """Answers a batch of queries of one order (size of the conditioning set)."""
 Test = tuple[tuple[str, ...], Answer]
@@ -176,10 +178,10 @@ class Algorithm:
 
     `spends(settings, domain, rows)` names what the search may release and how each part is planned;
     `rows` is the declared number of rows that a fit is expected to see.
-    `search(releaser, settings, domain)` releases some of it under the purposes "graph: <name>". It
-    returns the graph, released unless it cost nothing. Whatever the rows are, it releases nothing
-    else.
+    `search(releaser, settings, domain, known)` releases some of it under the purposes
+    "graph: <name>". It returns the graph, released unless it cost nothing. Whatever the rows are,
+    it releases nothing else. `known` are tables that were paid for before, if there are any.
     """
 
     spends: Callable[[Graph, Domain, float], Mapping[str, MechanismFactory]]
-    search: Callable[[Releaser, Graph, Domain], Released[CausalGraph] | CausalGraph]
+    search: Callable[[Releaser, Graph, Domain, KnownTables], Released[CausalGraph] | CausalGraph]

@@ -5,11 +5,11 @@
       mode: given
       edges:
       - "a -> b"            # learned
-    undirected:             # not part of a spec: turn each into an arrow of `edges`, or delete it
-    - [b, c]
+      undirected:           # nothing shows their direction
+      - [b, c]              # learned
 
-The `graph` part can be pasted into a spec as it stands. A spec has no place for links of unknown
-direction: they stand beside it. Comments give the provenance of each arrow and the undecided pairs.
+The `graph` part can be pasted into a spec as it stands. Comments give the provenance of each link
+and the undecided pairs.
 
 Tetrad's text, which causal-learn writes too, has `Graph Nodes:`, `Graph Edges:`, numbered links. A
 node in parentheses is unseen; one in brackets is a column on which rows were selected. Sections
@@ -27,7 +27,7 @@ import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
 from synthdp.errors import SpecError, SpecProblem, SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.draft import CIRCLES, GraphDraft
 from synthdp.graph.formats.tokens import GraphFileError, Place
 from synthdp.graph.knowledge import Pair
@@ -36,7 +36,7 @@ from synthdp.spec.checks.graph import needs_edges
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.wording import findings
 from synthdp.spec.load.yaml_tree import Node, read
-from synthdp.spec.model import Categorical, Graph, Model, Name, Names, ReleaseSpec
+from synthdp.spec.model import Categorical, Graph, Model, Names, ReleaseSpec
 
 LINKS = {"-->": "->", "<--": "<-", "---": "--", "<->": "<->"}  # Tetrad's
 HINT = "expected  Graph Nodes:  with a;b;c below it, and  Graph Edges:  with  1. a --> b"
@@ -54,7 +54,6 @@ class _Document(Model):
     model_config = ConfigDict(frozen=True, extra="forbid")
     graph: Graph = Field(description="as in a spec")
     nodes: Names | None = None
-    undirected: tuple[tuple[Name, Name], ...] = ()
 
 
 def read_yaml(text: str, *, file: str) -> CausalGraph:
@@ -88,14 +87,9 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
     if problems:
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])
     try:
-        known = CausalGraph.from_spec(document.graph, nodes)
-        links = tuple(
-            GraphEdge(a, b, directed=False, provenance="given") for a, b in document.undirected
-        )
-        return CausalGraph(known.nodes, (*known.edges, *links), known.groups, known.latent)
+        return CausalGraph.from_spec(document.graph, nodes)
     except SynthdpError as error:
-        problem = _problem(file, tree, ("undirected",), error.message, error.hint)
-        raise SpecError([problem]) from None
+        raise SpecError([_problem(file, tree, ("graph",), error.message, error.hint)]) from None
 
 
 def _problem(
@@ -111,7 +105,7 @@ def _named(document: _Document) -> Iterator[str]:
     names = list(chain.from_iterable(graph.groups.values()))
     for edge in (*graph.edges, *graph.forbidden):
         names += [*edge.causes, *edge.effects]
-    names += chain.from_iterable((*graph.tiers, *graph.latent, *document.undirected))
+    names += chain.from_iterable((*graph.undirected, *graph.tiers, *graph.latent))
     return iter(dict.fromkeys(name for name in names if name not in graph.groups))
 
 
@@ -126,23 +120,24 @@ def write_yaml(graph: CausalGraph) -> str:
     latent = [list(dict.fromkeys(node.get(n, n) for n in names)) for names in graph.latent]
     inner = {pair for names in groups.values() for pair in product(names, names)}
     provenances: dict[Pair, set[str]] = {}
+    loose: dict[Pair, set[str]] = {}
     for edge in graph.edges:
-        if edge.directed and edge.pair not in inner:
+        if edge.structural and edge.pair not in inner:
             outer = (node.get(edge.cause, edge.cause), node.get(edge.effect, edge.effect))
-            provenances.setdefault(outer, set()).add(edge.provenance)
-    arrows = [f"{_arrow(*pair)}  # {', '.join(sorted(told))}" for pair, told in provenances.items()]
+            (provenances if edge.directed else loose).setdefault(outer, set()).add(edge.provenance)
+    arrows, links = (
+        [f"{form(pair)}  # {', '.join(sorted(told))}" for pair, told in found.items()]
+        for form, found in ((lambda pair: _arrow(*pair), provenances), (_flow, loose))
+    )
     members = [f"{_scalar(name)}: {_flow(names)}" for name, names in groups.items()]
     sections = [
         f"nodes: {_flow(graph.nodes)}",
         "graph:",
-        "  mode: given" if arrows else "  mode: given  # this mode needs an arrow",
+        "  mode: given" if arrows or links else "  mode: given  # this mode needs an arrow",
         *_listed("  edges:", arrows),
+        *_listed("  undirected:  # nothing shows their direction", links),
         *_listed("  groups:", members, bullet=""),
         *_listed("  latent:", [_flow(names) for names in latent if len(names) > 1]),
-        *_listed(
-            "undirected:  # not part of a spec: turn each into an arrow of `edges`, or delete it",
-            list(map(_flow, graph.undirected)),
-        ),
     ]
     if graph.by_ranges:
         sections.append(f"# no answer: {len(graph.open_pairs)} pairs")

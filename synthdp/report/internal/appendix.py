@@ -17,8 +17,8 @@ from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.sections import (
     PageLimits,
     ReportTable,
-    arrow_table,
     interval,
+    link_tables,
     number,
     shares,
     yes,
@@ -34,7 +34,7 @@ def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
     if content.evaluation is not None:
         every += _evaluation(content.evaluation, content.domain, limits)
     if content.graph:
-        every.append(arrow_table(content.graph, limits.pairs))
+        every += link_tables(content.graph, limits.pairs)
     if content.attack:
         every += [t for t in attack_tables(content.attack) if t.caption not in ATTACK_CAPTIONS]
     timings = tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items())

@@ -24,9 +24,9 @@ from synthdp.report.sections import (
     GraphView,
     PageLimits,
     ReportTable,
-    arrow_table,
     audit_tables,
     graph_section,
+    link_tables,
     most_advantage,
     number,
     render_page,
@@ -76,7 +76,7 @@ def render_public(content: PublicContent) -> str:
 def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> Iterator[ReportTable]:
     """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
     yield from _guarantee(content)
-    yield arrow_table(content.graph, limits.pairs)
+    yield from link_tables(content.graph, limits.pairs)
     distances = ("total variation", "noise alone, on average at most")
     rows = [(c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in found.columns]
     caption = "Total variation by column, synthetic against noisy counts"
@@ -253,6 +253,8 @@ def _graph_card(graph: GraphView) -> Verdict:
     A refuted claim shapes the table all the same, unless the spec asks to drop it.
     """
     arrows = many(len(graph.edges), "arrow")
+    if graph.undirected:
+        arrows += f", {many(len(graph.undirected), 'link')} of unknown direction"
     if graph.validation:
         counts = graph.validation["counts"]
         told = [

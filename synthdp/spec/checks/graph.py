@@ -15,8 +15,9 @@ MAX_ARROWS = 100_000
 MAX_CYCLES = 20
 RANKED = ("priv_pc", "svt_pc", "em_pc")
 UNUSED = {
-    "none": ("edges", "forbidden", "tiers", "groups", "latent"),
-    "predict": ("edges", "forbidden", "groups", "latent"),
+    "none": ("edges", "undirected", "forbidden", "tiers", "groups", "latent"),
+    "predict": ("edges", "undirected", "forbidden", "groups", "latent"),
+    "learn": ("undirected",),
 }  # fields without effect, by mode
 
 
@@ -101,8 +102,17 @@ def repeats(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def contradictions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No arrow is both given and forbidden."""
+    """No arrow is both given and forbidden, and no link both directed and of unknown direction."""
     given = _arrows(spec.graph.edges)
+    directed = {frozenset(arrow) for arrow in given}
+    for i, pair in enumerate(spec.graph.undirected):
+        where, names = ("graph", "undirected", i), frozenset(pair)
+        if len(names) == 1:
+            yield CrossProblem(where, f"link from {pair[0]!r} to itself", "name two columns")
+        elif names in directed:
+            message = f"{pair[0]} and {pair[1]} are joined already"
+            yield CrossProblem(where, message, "delete the link, or the arrow or link before it")
+        directed.add(names)
     for f, edge in enumerate(spec.graph.forbidden):
         for arrow in _product(edge):
             if arrow in given:
@@ -128,21 +138,23 @@ def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Modes given and validate are about given arrows."""
-    if spec.graph.mode in ("given", "validate") and not spec.graph.edges:
+    graph = spec.graph
+    if graph.mode in ("given", "validate") and not (graph.edges or graph.undirected):
         hint = 'give arrows such as "age -> income", or use mode predict, learn or none'
-        message = f"missing or empty; mode {spec.graph.mode} needs at least one arrow"
+        message = f"missing or empty; mode {graph.mode} needs at least one arrow"
         yield CrossProblem(("graph", "edges"), message, hint)
 
 
 def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Modes none and predict have no causal graph, so nothing may be said about one.
 
-    Mode predict has an order: tiers may be given.
+    Mode predict has an order: tiers may be given. Mode learn finds directions.
     """
     mode = spec.graph.mode
     for name in UNUSED.get(mode, ()):
         if getattr(spec.graph, name):
-            hint = "use mode given, validate or learn, or delete it"
+            modes = "given or validate" if name == "undirected" else "given, validate or learn"
+            hint = f"use mode {modes}, or delete it"
             yield CrossProblem(("graph", name), f"has no effect: graph mode is {mode}", hint)
 
 

@@ -37,7 +37,7 @@ EXPRESSIONS = (
     "estimands.*.control",
 )
 ARROWS = ("graph.edges.*", "graph.forbidden.*")
-NODES = ("graph.tiers.*.*", "graph.latent.*.*")
+NODES = ("graph.tiers.*.*", "graph.latent.*.*", "graph.undirected.*.*")
 
 
 def columns(spec: ReleaseSpec) -> Iterator[CrossProblem]:

@@ -60,9 +60,7 @@ UNSOUND = {
         " rcit_pc"
     ),
 }
-"""Published algorithms that claim privacy they do not give. Benchmarks run them; a release does
-not.
-"""
+"""Published algorithms that claim privacy they do not give, and what to use instead."""
 
 
 def _sound(value: Any) -> Any:
@@ -87,6 +85,14 @@ class Graph(Model):
         default=(),
         description="given arrows; in mode learn they are required arrows",
         examples=[["age, sex -> education", "education -> income"]],
+    )
+    undirected: tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...] = Field(
+        default=(),
+        description=(
+            "modes given and validate: columns or groups that a link joins whose direction nothing"
+            " shows; the model chooses one, and no effect or intervention rests on its choice"
+        ),
+        examples=[[["smoker", "dose"]]],
     )
     forbidden: Edges = Field(
         default=(), description="arrows that cannot be", examples=[["income -> age"]]
