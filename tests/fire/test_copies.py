@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.check
 
 SCRIPT = Path(__file__).with_name("copies.py")
-PLAYS = 200
+PLAYS = 80
 
 
 def played(folder: Path, plays: int, url: str | None = None) -> dict[str, Any]:

@@ -165,19 +165,22 @@ def kill_and_finish(killer: Killer, where: Path, point: int, **request: Any) -> 
 def test_killed_at_every_point_no_spend_is_lost_or_counted_twice(
     killer: Killer, tmp_path: Path, figure: Callable[..., None]
 ) -> None:
+    """At each point when it comes first and when it comes last."""
     survey = killer.ask(tmp_path / "survey", "release")
     assert survey["status"] == 0, survey["error"]
-    points, wrong = survey["points"], {}
-    assert len(set(points)) >= 40 and len(points) >= 100
-    places = [tmp_path / f"kill-{i:03}" for i in range(1, len(points) + 1)]
-    for number, (name, where) in enumerate(zip(points, places, strict=True), start=1):
+    every, wrong = survey["points"], {}
+    assert len(set(every)) >= 40 and len(every) >= 100
+    last = {name: number for number, name in enumerate(every, start=1)}
+    points = {every.index(name) + 1: name for name in last} | {n: name for name, n in last.items()}
+    places = [tmp_path / f"kill-{number:03}" for number in points]
+    for (number, name), where in zip(points.items(), places, strict=True):
         if found := kill_and_finish(killer, where, number):
             wrong[f"{number}: {name}"] = found
     figures = {
         what: sum(count(where) for where in places)
         for what, count in (("lost", lost), ("counted twice", counted_twice))
     }
-    figure("kill -9 during a release: points (distinct of all)", len(set(points)), len(points))
+    figure("kill -9 during a release: points (distinct of all)", len(last), len(points))
     assert wrong == {} and set(figures.values()) == {0}
     for what, number in figures.items():
         figure(f"kill -9 during a release: spends {what}", number, len(points))
