@@ -29,21 +29,14 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.spec.load.loader import load_spec
 from tests.audit.mechanism_examples import SmallModel
-from tests.builders import mostly_trained
+from tests.builders import dp_sgd, mostly_trained
 from tests.chance import fails_so_often
 
 from .broken import HalfNoise
 
 SPECS = Path(__file__).parents[2] / "specs"
-SETTINGS = DpSgd(
-    rate=0.05,
-    steps=50,
-    expected_batch=60.0,
-    clip=0.5,
-    noise_multiplier=1.5,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=5,
+SETTINGS = dp_sgd(
+    rate=0.05, steps=50, expected_batch=60.0, clip=0.5, noise_multiplier=1.5, checkpoint_every=5
 )
 
 

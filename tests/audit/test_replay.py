@@ -27,7 +27,6 @@ from synthdp.model.architecture import Architecture
 from synthdp.model.fit import target_regression
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
@@ -36,20 +35,12 @@ from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from tests.audit.mechanism_examples import EXAMPLES, mechanism_classes, unregistered
+from tests.builders import dp_sgd
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50
 # of the pairs that each configuration is replayed on; its neighbours in the list take the others
 STRIDE = 4
-SETTINGS = DpSgd(
-    rate=0.5,
-    steps=3,
-    expected_batch=BATCH,
-    clip=0.7,
-    noise_multiplier=1.1,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=2,
-)
+SETTINGS = dp_sgd(expected_batch=BATCH)
 
 Configuration = tuple[
     Any, Domain, int, Adjacency

@@ -25,7 +25,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.checks import check
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Fleet, Loky, play
-from tests.builders import dask_processes, skeleton
+from tests.builders import dask_processes, dp_sgd, skeleton
 
 ROWS = 300
 Floats = npt.NDArray[np.float64]
@@ -78,14 +78,13 @@ def trainer(wanted: ReleaseSpec) -> ShadowTrainer:
 def plan(wanted: ReleaseSpec, domain: Domain) -> ReleasePlan:
     """A plan with some noise that no accountant has seen; only a rehearsal takes it."""
     steps = wanted.synthesizer.steps
-    training = DpSgd(
+    training = dp_sgd(
         rate=0.126,
         steps=steps,
         expected_batch=38.0,
         clip=1.0,
         noise_multiplier=8.0,
         learning_rate=0.03,
-        ema=0.9,
         checkpoint_every=1000,
     )
     targets = replace(training, clip=2.5) if wanted.synthesizer.targets else None

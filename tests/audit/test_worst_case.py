@@ -37,22 +37,15 @@ from tests.audit.statistical.worst_case import (
     power,
     unaudited,
 )
-from tests.builders import mostly_trained
+from tests.builders import dp_sgd, mostly_trained
 from tests.chance import fails_so_often, seeded
 
 from .broken import EveryoneSampled, FixedBatches, HalfNoise
 
 SPECS = Path(__file__).parents[2] / "specs"
 DOMAIN = Domain(tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd"))
-TRAINING = DpSgd(
-    rate=0.3,
-    steps=10,
-    expected_batch=30.0,
-    clip=0.5,
-    noise_multiplier=1.5,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=5,
+TRAINING = dp_sgd(
+    rate=0.3, steps=10, expected_batch=30.0, clip=0.5, noise_multiplier=1.5, checkpoint_every=5
 )
 TABLES = NoisyMarginals(DOMAIN, (("a",), ("b",)), 2.0)
 PAIRS = AdaptiveMarginals(DOMAIN, 1.4).choose([("a", "b"), ("c",), ("b", "d")])

@@ -16,13 +16,12 @@ from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, architecture_for, causal_vae, fit, threads_for
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import drawn_last, sample
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.checks import check
 from synthdp.spec.model import Graph, ReleaseSpec, Shares
-from tests.builders import skeleton
+from tests.builders import dp_sgd, skeleton
 
 ROWS = 3000
 
@@ -66,14 +65,13 @@ def table() -> npt.NDArray[np.uint16]:
 def nearly_noiseless(domain: Domain) -> ReleasePlan:
     """A plan that no accountant has seen; only a rehearsal takes it."""
     one_way = tuple((name,) for name in domain.names)
-    training = DpSgd(
+    training = dp_sgd(
         rate=256 / ROWS,
         steps=150,
         expected_batch=256,
         clip=1.0,
         noise_multiplier=0.01,
         learning_rate=0.02,
-        ema=0.9,
         checkpoint_every=1000,
     )
     return ReleasePlan(

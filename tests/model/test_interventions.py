@@ -20,12 +20,11 @@ import pytest
 from benchmarks.bif import BayesianNetwork, read_bif
 from synthdp.model.fit import fit
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import ReleaseSpec
-from tests.builders import skeleton
+from tests.builders import dp_sgd, skeleton
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
 ROWS, BATCH = 60_000, 1024
@@ -106,7 +105,7 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
         }
     )
     domain = network.domain()
-    training = DpSgd(
+    training = dp_sgd(
         rate=BATCH / ROWS,
         steps=steps,
         expected_batch=BATCH,

@@ -17,11 +17,11 @@ from synthdp.model.fit import target_regression, width_groups
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
+from tests.builders import dp_sgd
 
 # a, b -> y; a -> b; a, b, y -> x. The targets are y and x.
 EDGES = tuple(float(e) for e in range(8))
@@ -187,7 +187,7 @@ def test_the_stage_learns_what_targets_depend_on() -> None:
     codes = rows(20_000).numpy()
     slope = codes[:, 0] - 3.5 + 2 * (codes[:, 1] == 1)
     codes[:, 2] = rng.random(len(codes)) < 1 / (1 + np.exp(-slope))
-    settings = DpSgd(
+    settings = dp_sgd(
         rate=0.05,
         steps=300,
         expected_batch=1000.0,

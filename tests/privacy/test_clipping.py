@@ -21,21 +21,13 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.table import Table
+from tests.builders import dp_sgd
 
 MakeTable = Callable[[Domain, Codes], Table]
 Sums = list[npt.NDArray[np.float64]]
 
 SIZES = (4, 2, 3, 1)
-ONE_STEP = DpSgd(
-    rate=1.0,
-    steps=1,
-    expected_batch=8.0,
-    clip=0.7,
-    noise_multiplier=1.0,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=100,
-)
+ONE_STEP = dp_sgd(rate=1.0, steps=1, noise_multiplier=1.0, checkpoint_every=100)
 LOW, HIGH = np.zeros((1, 4), dtype=np.uint16), np.array([[3, 1, 2, 0]], dtype=np.uint16)
 
 

@@ -22,9 +22,10 @@ from synthdp.privacy.dpsgd.layers import (
     one_hot_sums_anywhere,
     stable_sum,
 )
-from synthdp.privacy.dpsgd.settings import MAX_STRETCH, DpSgd
+from synthdp.privacy.dpsgd.settings import MAX_STRETCH
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
+from tests.builders import dp_sgd
 
 TOLERANCE = 2e-4
 
@@ -215,7 +216,9 @@ def trainer_of(
     architecture: Architecture, latents: Streams, *, seed: int = 0, clip: float = 1.0
 ) -> _Trainer:
     module = network_of(architecture, seed)
-    return _Trainer(DpSgd(0.5, 5, 8.0, clip, 1.0, 0.01, 0.9, 100), module, latents)
+    return _Trainer(
+        dp_sgd(steps=5, clip=clip, noise_multiplier=1.0, checkpoint_every=100), module, latents
+    )
 
 
 def gradient(trainer: _Trainer, batch: Tensor) -> Tensor:
@@ -319,7 +322,11 @@ def test_plain_weights_compute_the_same() -> None:
 def test_layers_without_a_proof_are_refused() -> None:
     module = nn.Sequential(nn.Linear(2, 2))
     with pytest.raises(BoundaryError, match="no proved per-example norm"):
-        _Trainer(DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100), module, Streams.fresh())  # type: ignore[arg-type]
+        _Trainer(
+            dp_sgd(steps=5, clip=1.0, noise_multiplier=1.0, checkpoint_every=100),
+            module,
+            Streams.fresh(),
+        )  # type: ignore[arg-type]
 
 
 def test_subclass_of_a_proved_layer_is_refused() -> None:
@@ -329,7 +336,7 @@ def test_subclass_of_a_proved_layer_is_refused() -> None:
 
     with pytest.raises(BoundaryError, match="Doubled"):
         _Trainer(
-            DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100),
+            dp_sgd(steps=5, clip=1.0, noise_multiplier=1.0, checkpoint_every=100),
             nn.Sequential(Doubled(torch.ones(2, 2))),
             Streams.fresh(),
         )  # type: ignore[arg-type]

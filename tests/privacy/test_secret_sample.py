@@ -22,7 +22,6 @@ from synthdp.audit.mechanisms.replay import Kept
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.events.concentrated import secret_sample_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
@@ -37,21 +36,12 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table
 from tests.audit.mechanism_examples import SmallModel
+from tests.builders import dp_sgd
 from tests.privacy.test_noise import DRAWS, RATE, ROWS, departures
 
 Floats = npt.NDArray[np.float64]
 EPSILONS = (0.0, 0.02, 0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
-SETTINGS = DpSgd(
-    rate=0.5,
-    steps=6,
-    expected_batch=8.0,
-    clip=0.7,
-    noise_multiplier=1.1,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=2,
-    sample=0.5,
-)
+SETTINGS = dp_sgd(steps=6, sample=0.5)
 
 
 def hockey_sticks(first: Floats, second: Floats) -> Floats:

@@ -23,6 +23,7 @@ from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MAX_SINGLE, MAX_WEIGHT, 
 from synthdp.privacy.dpsgd.training import Training, _Trainer
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.table import Table
+from tests.builders import dp_sgd
 
 Places = npt.NDArray[np.intp]
 Sum = npt.NDArray[np.float64]
@@ -57,15 +58,8 @@ class Given(Streams):
 
 
 def settings_for(rows: float) -> DpSgd:
-    return DpSgd(
-        rate=1.0,
-        steps=1,
-        expected_batch=rows,
-        clip=1.0,
-        noise_multiplier=1.0,
-        learning_rate=0.01,
-        ema=0.9,
-        checkpoint_every=100,
+    return dp_sgd(
+        rate=1.0, steps=1, expected_batch=rows, clip=1.0, noise_multiplier=1.0, checkpoint_every=100
     )
 
 
@@ -307,15 +301,8 @@ def test_noisy_weights_are_bounded_after_each_step(
     domain_of: Callable[..., Domain], table_of: Callable[[Domain, Codes], Table]
 ) -> None:
     """The slack for 32-bit norms is proved for weights of at most 64."""
-    settings = DpSgd(
-        rate=1.0,
-        steps=3,
-        expected_batch=4.0,
-        clip=1.0,
-        noise_multiplier=1.0,
-        learning_rate=500.0,
-        ema=0.0,
-        checkpoint_every=2,
+    settings = dp_sgd(
+        rate=1.0, expected_batch=4.0, clip=1.0, noise_multiplier=1.0, learning_rate=500.0, ema=0.0
     )
     module = network(5, 2, (3, 2), scale=0.3, seed=0)
     weights = Training(settings, module, lambda done, total: None, None).run(
@@ -326,15 +313,8 @@ def test_noisy_weights_are_bounded_after_each_step(
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
 def test_a_checkpoint_with_weights_that_no_step_leaves_is_refused() -> None:
-    settings = DpSgd(
-        rate=1.0,
-        steps=3,
-        expected_batch=4.0,
-        clip=1.0,
-        noise_multiplier=1.0,
-        learning_rate=0.1,
-        ema=0.0,
-        checkpoint_every=2,
+    settings = dp_sgd(
+        rate=1.0, expected_batch=4.0, clip=1.0, noise_multiplier=1.0, learning_rate=0.1, ema=0.0
     )
     trainer = _Trainer(settings, network(5, 2, (3, 2), scale=0.3, seed=0), Streams.fresh())
     trainer.step(np.zeros((4, 2), dtype=np.uint16), 0)

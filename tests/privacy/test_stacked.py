@@ -31,18 +31,17 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
+from tests.builders import dp_sgd
 
 MakeTable = Callable[[Domain, Codes], Table]
 SIZES = (4, 2, 3, 7)
 PARENTS = ((), (0,), (0, 1), (2,))
-SETTINGS = DpSgd(
+SETTINGS = dp_sgd(
     rate=0.15,
     steps=12,
     expected_batch=9.0,
-    clip=0.7,
     noise_multiplier=0.8,
     learning_rate=0.05,
-    ema=0.9,
     checkpoint_every=100,
 )
 LENGTHS = (60, 61, 40)

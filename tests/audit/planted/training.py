@@ -23,17 +23,9 @@ from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 from tests.audit.mechanism_examples import SmallModel
+from tests.builders import dp_sgd
 
-SETTINGS = DpSgd(
-    rate=0.5,
-    steps=3,
-    expected_batch=8.0,
-    clip=0.7,
-    noise_multiplier=1.1,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=2,
-)
+SETTINGS = dp_sgd()
 
 
 @dataclass(frozen=True)
