@@ -13,7 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.noise import Streams
 from tests.audit.planted.bugs import BUGS
 from tests.audit.planted.readers import READERS
-from tests.audit.reading import raw_neighbours, replay_reading
+from tests.audit.reading_pairs import raw_neighbours, replay_reading
 from tests.builders import build_spec, skeleton
 
 ROWS_PER_UNIT, BATCH, FEWEST_KINDS = 3, 8, 30
