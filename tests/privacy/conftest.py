@@ -4,19 +4,28 @@ start from.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
+from scipy import stats
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes, decode
+from synthdp.data.encoding import Codes, decode, encode
 from synthdp.ledger.ledger import Ledger
-from synthdp.privacy.noise import Streams
+from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table
 from tests.fire.postgres import Server, find_installed, private_server
+
+Floats = npt.NDArray[np.float64]
+SIGNIFICANCE = 1e-7  # of a true law; wrong ones are refused with near certainty
 
 
 def make_domain(*sizes: int) -> Domain:
@@ -38,6 +47,73 @@ def make_table(domain: Domain, codes: Codes) -> Table:
         np.zeros(len(codes), dtype=bool),
         {},
     )
+
+
+def numeric_domain(*names: str, missing: bool = False) -> Domain:
+    """Numbers from -1 to 1 in four bins."""
+    ends = {"edges": (-1.0, -0.5, 0.0, 0.5), "stop": 1.0, "lower": -1.0, "upper": 1.0}
+    labels = (*"abcd", *["missing"] * missing)
+    return Domain(tuple(ColumnDomain(n, "number", labels, missing, **ends) for n in names))
+
+
+def encoded_table(domain: Domain, values: Any, held_out: Any = None) -> Table:
+    """Rows of values, with their levels."""
+    frame = values if isinstance(values, pd.DataFrame) else pd.DataFrame(values)
+    if not isinstance(values, pd.DataFrame):
+        frame.columns = pd.Index(domain.names)
+    held = np.zeros(len(frame), dtype=bool) if held_out is None else held_out
+    return Table(encode(domain, frame)[0], frame, held, {})
+
+
+class Silent(Streams):
+    """Fresh streams whose noise on counts is zero: what a mechanism would say without it."""
+
+    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        return counts.copy()
+
+    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        return counts.copy()
+
+
+def discrete_law(support: Integers, sigma: float) -> Floats:
+    weights = np.exp(-(support.astype(float) ** 2) / (2 * sigma**2))
+    return weights / weights.sum()
+
+
+def rounded_law(support: Integers, sigma: float) -> Floats:
+    below, above = (stats.norm.cdf(support + side, 0, sigma) for side in (-0.5, 0.5))
+    return np.asarray(above - below)
+
+
+def fit_p_value(samples: Integers, law: Callable[[Integers, float], Floats], sigma: float) -> float:
+    """Chi-square of whole numbers against a law, cells of less than 10 expected pooled."""
+    reach = math.ceil(20 * sigma) + 20
+    support = np.arange(-reach, reach + 1)
+    expected = law(support, sigma) * len(samples)
+    observed = np.bincount(np.clip(samples, -reach, reach) + reach, minlength=len(support))
+    keep = expected >= 10
+    seen = np.append(observed[keep], observed[~keep].sum()).astype(float)
+    wanted = np.append(expected[keep], max(expected[~keep].sum(), 1e-9))
+    return float(stats.chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue)
+
+
+def order_law(scores: Any, scale: float, told: int) -> dict[tuple[int, ...], float]:
+    """Of the first of noisy scores: exponential mechanisms in a row, each among what is left."""
+    weights = np.exp((np.asarray(scores) - max(scores)) / scale)
+    found = {}
+    for places in permutations(range(len(weights)), told):
+        chance, left = 1.0, weights.sum()
+        for place in places:
+            chance, left = chance * weights[place] / left, left - weights[place]
+        found[places] = float(chance)
+    return found
+
+
+def order_p_value(orders: Counter[Any], law: dict[tuple[int, ...], float]) -> float:
+    """Chi-square of the orders that were drawn; none may be unknown to the law."""
+    assert set(orders) <= set(law)
+    seen = np.array([orders[places] for places in law])
+    return float(stats.chisquare(seen, np.array(list(law.values())) * seen.sum()).pvalue)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from synthdp.privacy.mechanisms.scores import (
 )
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table, count_tables
-from tests.privacy.test_noise import SIGNIFICANCE, discrete_law, fit_p_value
+from tests.privacy.conftest import SIGNIFICANCE, discrete_law, fit_p_value
 
 MakeDomain = Callable[..., Domain]
 
