@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
-from scipy.stats import chisquare, norm
+from scipy.stats import norm
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
@@ -24,8 +24,7 @@ from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, TextBudget, threshold_for
 from synthdp.privacy.noise import Key, Streams
 from synthdp.privacy.table import Table
-
-SIGNIFICANCE = 1e-7
+from tests.privacy.conftest import SIGNIFICANCE, fit_p_value, rounded_law
 
 
 def table(**columns: list[str]) -> Table:
@@ -107,36 +106,19 @@ def test_the_threshold_of_a_unit_of_more_rows_is_refused() -> None:
 # --- noise ---
 
 
-def p_value(counts: list[int], sigma: float) -> float:
-    """Chi-square of noisy zeros against the rounded Gaussian."""
-    reach = math.ceil(5 * sigma)
-    values = np.arange(-reach, reach + 1)
-    expected = norm.cdf((values + 0.5) / sigma) - norm.cdf((values - 0.5) / sigma)
-    observed = np.bincount(np.clip(counts, -reach, reach) + reach, minlength=2 * reach + 1)
-    keep = expected * len(counts) >= 10
-    rest = max(1 - expected[keep].sum(), 1e-12) * len(counts)
-    return float(
-        chisquare(
-            [*observed[keep], observed[~keep].sum()],
-            [*expected[keep] * len(counts), rest],
-            sum_check=False,
-        ).pvalue
-    )
-
-
 def test_kept_counts_have_the_noise_that_is_charged_and_no_other() -> None:
     keys = {("a", str(i)): 1000 for i in range(20_000)}
 
-    def drawn(sigma: float) -> list[int]:
+    def drawn(sigma: float) -> np.ndarray:
         kept = Streams.fresh().kept_counts(keys, sigma=sigma, threshold=-(10**6))
         assert len(kept) == len(keys)
-        return [count - 1000 for count in kept.values()]
+        return np.array(list(kept.values())) - 1000
 
     counts = drawn(6.0)
-    assert p_value(counts, 6.0) > SIGNIFICANCE
+    assert fit_p_value(counts, rounded_law, 6.0) > SIGNIFICANCE
     for wrong in (0.7, 1.3):
-        assert p_value(counts, 6.0 * wrong) < SIGNIFICANCE
-        assert p_value(drawn(6.0 * wrong), 6.0) < SIGNIFICANCE
+        assert fit_p_value(counts, rounded_law, 6.0 * wrong) < SIGNIFICANCE
+        assert fit_p_value(drawn(6.0 * wrong), rounded_law, 6.0) < SIGNIFICANCE
 
 
 def test_keys_come_in_their_own_order_and_only_above_the_threshold() -> None:

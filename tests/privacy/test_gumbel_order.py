@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from synthdp.privacy import noise
 from synthdp.privacy.noise import largest
+from tests.privacy.conftest import SIGNIFICANCE, order_law, order_p_value
 
-SIGNIFICANCE = 1e-7
 SCORES = np.array([0, 3, 5, 5], dtype=np.int64)
 DRAWS = 4000
-
-
-def law(scale: float, told: int) -> dict[tuple[int, ...], float]:
-    """Exponential mechanisms one after the other, each among what is left."""
-    weights = np.exp((SCORES - SCORES.max()) / scale)
-    found = {}
-    for places in permutations(range(len(weights)), told):
-        chance, left = 1.0, weights.sum()
-        for place in places:
-            chance, left = chance * weights[place] / left, left - weights[place]
-        found[places] = float(chance)
-    return found
 
 
 def p_value(
@@ -38,10 +24,7 @@ def p_value(
         tuple(largest(SCORES, scale=drawn, count=told, generator=rng).tolist())
         for _ in range(draws)
     )
-    expected = law(charged, told)
-    assert set(orders) <= set(expected)
-    seen = np.array([orders[places] for places in expected])
-    return float(stats.chisquare(seen, np.array(list(expected.values())) * draws).pvalue)
+    return order_p_value(orders, order_law(SCORES, charged, told))
 
 
 @pytest.mark.check

@@ -5,41 +5,16 @@ does to both.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import pytest
 from scipy.stats import binom
 
 from synthdp.data.basis import KernelGrid, scatter
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import encode
 from synthdp.privacy.mechanisms.dependence import INSERTED, IndependenceBit
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.table import Table
-
-Floats = npt.NDArray[np.float64]
+from tests.privacy.conftest import Floats, encoded_table, numeric_domain
 
 KERNEL = KernelGrid(bandwidth=0.2)
-DOMAIN = Domain(
-    tuple(
-        ColumnDomain(
-            n,
-            "number",
-            tuple("abcd"),
-            False,
-            edges=tuple(np.linspace(-1, 1, 5)[:-1]),
-            stop=1.0,
-            lower=-1.0,
-            upper=1.0,
-        )
-        for n in ("x", "y")
-    )
-)
-
-
-def table_of(values: Floats) -> Table:
-    frame = pd.DataFrame(values, columns=["x", "y"])
-    return Table(encode(DOMAIN, frame)[0], frame, np.zeros(len(values), dtype=bool), {})
+DOMAIN = numeric_domain("x", "y")
 
 
 def hsic_p_value(
@@ -50,9 +25,7 @@ def hsic_p_value(
     rng: np.random.Generator,
     kernel: KernelGrid | None = None,
 ) -> float:
-    """p-value of the HSIC permutation test (Gretton et al. 2008) of two columns `[rows]` with
-    values in [-1, 1].
-    """
+    """The HSIC permutation test (Gretton et al. 2008) of two columns `[rows]` in [-1, 1]."""
     kernel = kernel or KernelGrid()
     a, b = kernel(first), kernel(second)
     shuffled = np.array([scatter(a, b[rng.permutation(len(b))]) for _ in range(permutations)])
@@ -159,7 +132,7 @@ def test_statistic_minus_quantile_comes_within_a_factor_of_four_of_the_stated_se
 def rejections(values: Floats, *, noise: float, runs: int) -> int:
     """How often the bit is set over fresh keys and noise."""
     mechanism = IndependenceBit(DOMAIN, "x", "y", noise, permutations=39)
-    return sum(mechanism.run(table_of(values), Streams.fresh()) for _ in range(runs))
+    return sum(mechanism.run(encoded_table(DOMAIN, values), Streams.fresh()) for _ in range(runs))
 
 
 @pytest.mark.check
@@ -188,7 +161,7 @@ def test_a_test_that_cannot_reject_is_refused() -> None:
 
 def test_an_empty_table_is_answered() -> None:
     assert IndependenceBit(DOMAIN, "x", "y", 1.0).run(
-        table_of(np.zeros((0, 2))), Streams.fresh()
+        encoded_table(DOMAIN, np.zeros((0, 2))), Streams.fresh()
     ) in (True, False)
 
 

@@ -42,6 +42,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table, count_tables
 from synthdp.spec.model import Categorical, Integer, ReleaseSpec
 from tests.builders import skeleton
+from tests.privacy.conftest import Silent
 
 MakeDomain = Callable[..., Domain]
 TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("a", "b"), ("a", "c"))
@@ -89,20 +90,13 @@ def test_tables_too_wide_are_refused(domain_of: MakeDomain) -> None:
         count_tables(np.zeros((1, 2), dtype=np.uint16), domain_of(4096, 4096), [("a", "b")])
 
 
-class Quiet(Streams):
-    """No noise at all."""
-
-    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts
-
-
 def test_held_out_rows_are_not_counted(
     domain_of: MakeDomain, table_of: Callable[..., Table]
 ) -> None:
     domain = domain_of(2)
     whole = table_of(domain, np.array([[0], [1], [1]]))
     table = Table(whole.codes, whole.frame, np.array([False, True, False]), {})
-    (noisy,) = NoisyMarginals(domain, (("a",),), 1.0).run(table, Quiet.fresh())
+    (noisy,) = NoisyMarginals(domain, (("a",),), 1.0).run(table, Silent.fresh())
     assert noisy.counts.tolist() == [1, 1]
 
 

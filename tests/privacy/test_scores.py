@@ -27,7 +27,7 @@ from synthdp.privacy.mechanisms.scores import (
 )
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table, count_tables
-from tests.privacy.conftest import SIGNIFICANCE, discrete_law, fit_p_value
+from tests.privacy.conftest import SIGNIFICANCE, Silent, discrete_law, fit_p_value
 
 MakeDomain = Callable[..., Domain]
 
@@ -54,13 +54,6 @@ def chosen(
 def table_of(codes: Codes, held_out: Sequence[int] = ()) -> Table:
     frame = pd.DataFrame(index=pd.RangeIndex(len(codes)))  # scores read levels alone
     return Table(codes, frame, np.isin(np.arange(len(codes)), held_out), {})
-
-
-class Quiet(Streams):
-    """No noise at all."""
-
-    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts
 
 
 def misplaced(real: Codes, synthetic: Codes, domain: Domain, tables: Sequence[Any]) -> int:
@@ -139,7 +132,7 @@ class Broken(ScoreCounts):
     factor: int = 1
 
     def run(self, table: Table, randomness: Any) -> Scored:
-        class Times(Quiet):
+        class Times(Silent):
             def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
                 noisy: Integers = randomness.discrete_gaussian(counts * outer.factor, sigma=sigma)
                 return noisy
@@ -187,7 +180,7 @@ def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> 
         table = table_of(drawn(domain, 40), held_out=range(20))
         noise = (
             mechanism.run(table, Streams.fresh()).answers
-            - mechanism.run(table, Quiet.fresh()).answers
+            - mechanism.run(table, Silent.fresh()).answers
         )
         assert (fit_p_value(noise.ravel(), discrete_law, 6.0) > SIGNIFICANCE) is accepted, factor
 
@@ -217,7 +210,7 @@ def test_distances_are_of_fitted_rows_and_answers_of_held_out_ones(domain_of: Ma
     domain = domain_of(2, 3)
     codes, mechanism = drawn(domain, 60, 4), chosen(domain, ("b",))
     held = np.arange(0, 60, 3)
-    whole = mechanism.run(table_of(codes, held), Quiet.fresh())
+    whole = mechanism.run(table_of(codes, held), Silent.fresh())
     fitted = np.delete(codes, held, axis=0)
     assert whole.misplaced.tolist() == [
         misplaced(fitted, mechanism.synthetic, domain, t) for t in compared(domain).values()
@@ -225,7 +218,7 @@ def test_distances_are_of_fitted_rows_and_answers_of_held_out_ones(domain_of: Ma
     points = mechanism.scorecards[0].points
     right = sum(int(np.argmax(points[0][a] + points[1][b])) == b for a, b in codes[held])
     assert whole.answers.tolist() == [[len(held) - right, right]] and 0 < right < len(held)
-    assert mechanism.run(table_of(codes), Quiet.fresh()).answers.tolist() == [[0, 0]]
+    assert mechanism.run(table_of(codes), Silent.fresh()).answers.tolist() == [[0, 0]]
 
 
 def test_an_answer_is_of_its_row_alone(domain_of: MakeDomain) -> None:

@@ -22,7 +22,8 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.privacy.session import CellsOf, Joined, Rehearsal, Session, tables_for
-from synthdp.privacy.table import Integers, Table
+from synthdp.privacy.table import Table
+from tests.privacy.conftest import Silent
 from tests.privacy.engines.tables import Here, reading_of, write
 from tests.privacy.engines.test_sums import DOMAIN, HELD, in_memory, paid
 
@@ -45,16 +46,6 @@ KINDS = ["memory", "arrow", "arrow, held out", "ids"]
 
 class Killed(BaseException):
     """As a kill -9 would end the process."""
-
-
-class Silent(Streams):
-    """No noise."""
-
-    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts.copy()
-
-    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts.copy()
 
 
 class Passes:

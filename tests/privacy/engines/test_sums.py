@@ -35,6 +35,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Integers, Side, Summands, Table
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Categorical, Column, Integer, Number
+from tests.privacy.conftest import Silent
 from tests.privacy.engines import tables
 from tests.privacy.engines.tables import ROW, ROWS, Here, arrow, reading_of, rows, write
 from tests.privacy.engines.test_counts import KEY, people, table_in_sqlite
@@ -286,11 +287,6 @@ def test_scores_are_counted_by_the_engine(tmp_path: Path) -> None:
     assert found.misplaced.tolist() == wanted.misplaced.tolist()
     assert 0 < found.misplaced[0] < found.misplaced[1] < 300
     assert found.answers.tolist() == wanted.answers.tolist() and found.answers.sum() == held.sum()
-
-
-class Silent(Streams):
-    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts
 
 
 class Bits(Summands):
