@@ -4,9 +4,12 @@ start from.
 
 from __future__ import annotations
 
+import csv
 import math
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
@@ -21,7 +26,12 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode, encode
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Integers, Streams
+from synthdp.privacy.private import _KERNEL_KEY
+from synthdp.privacy.readers.files import seal_dataframe
+from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
+from synthdp.spec.model import Dataset
+from tests.builders import build_spec
 from tests.fire.postgres import Server, find_installed, private_server
 
 Floats = npt.NDArray[np.float64]
@@ -49,6 +59,11 @@ def make_table(domain: Domain, codes: Codes) -> Table:
     )
 
 
+def domain_from(columns: dict[str, Any]) -> Domain:
+    """The domain of columns as a spec writes them."""
+    return Domain.from_spec(build_spec(columns).columns)
+
+
 def numeric_domain(*names: str, missing: bool = False) -> Domain:
     """Numbers from -1 to 1 in four bins."""
     ends = {"edges": (-1.0, -0.5, 0.0, 0.5), "stop": 1.0, "lower": -1.0, "upper": 1.0}
@@ -63,6 +78,83 @@ def encoded_table(domain: Domain, values: Any, held_out: Any = None) -> Table:
         frame.columns = pd.Index(domain.names)
     held = np.zeros(len(frame), dtype=bool) if held_out is None else held_out
     return Table(encode(domain, frame)[0], frame, held, {})
+
+
+Read = Callable[..., Table]
+
+
+def reader_in(folder: Path) -> Read:
+    """Read a CSV text, what lies in `folder`, or a frame, through the kernel and past the seal."""
+
+    def read(
+        text: str | bytes | None = None,
+        *,
+        domain: Domain,
+        given: Any = None,
+        holdout: float = 0.0,
+        delta: float = 0.0,
+        unit: Any = None,
+        **dataset: Any,
+    ) -> Table:
+        if text is not None:
+            content = text if isinstance(text, bytes) else text.encode()
+            (folder / "t.csv").write_bytes(content)
+        known = {
+            "id": "d",
+            "source": {"kind": "csv", "path": "t.csv"} if given is None else {"kind": "dataframe"},
+            "privacy_unit": unit or {"kind": "row", "meaning": "one visit"},
+            "rows": {"kind": "approximate", "value": 100},
+        }
+        return read_private(
+            Dataset.model_validate(known | dataset),
+            domain,
+            folder=folder,
+            holdout=holdout,
+            streams=Streams.fresh(),
+            given=None if given is None else seal_dataframe(given),
+            delta=delta,
+        ).unseal(key=_KERNEL_KEY)
+
+    return read
+
+
+def by_id(max_rows: int) -> dict[str, Any]:
+    return {"kind": "id", "column": "person", "max_rows": max_rows, "meaning": "one person"}
+
+
+STORES = ("csv", "parquet", "batches", "sql", "dataframe")
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Write columns of Python values in one of `STORES`: what `read` takes of them."""
+
+    def write(
+        kind: str, columns: Mapping[str, Sequence[Any]], types: Any = None, **source: Any
+    ) -> dict[str, Any]:
+        types = types if isinstance(types, dict) else dict.fromkeys(columns, types)
+        if kind == "dataframe":
+            return {"given": pd.DataFrame(columns, dtype=object)}
+        rows = list(zip(*columns.values(), strict=True))
+        if kind == "csv":
+            with (tmp_path / "t.csv").open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([list(columns), *rows])
+            return {"source": {"kind": "csv", "path": "t.csv", **source}}
+        if kind == "sql":
+            with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+                connection.execute("drop table if exists t")
+                names, marks = (", ".join(listed) for listed in (columns, "?" * len(columns)))
+                connection.execute(f"create table t ({names})")
+                connection.executemany(f"insert into t values ({marks})", rows)
+            monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 's.db'}")
+            asked = {"kind": "sql", "url_env": "TEST_DB_URL", "query": "select * from t"}
+            return {"source": asked | source}
+        cells = {name: pa.array(list(own), types[name]) for name, own in columns.items()}
+        pq.write_table(pa.table(cells), tmp_path / "t.parquet")
+        levels = {"levels_only": True} if kind == "batches" else {}
+        return {"source": {"kind": "parquet", "path": "t.parquet", **levels, **source}}
+
+    return write
 
 
 class Silent(Streams):
