@@ -1,7 +1,4 @@
-"""Examples of every mechanism of the kernel, for any domain, and the list of all mechanisms.
-
-A new mechanism gets one function and one line in `EXAMPLES`.
-"""
+"""Examples of every mechanism of the kernel, for any domain: a new one gets a line in `EXAMPLES`."""
 
 from __future__ import annotations
 
@@ -337,18 +334,12 @@ def unregistered() -> set[type]:
 
 
 class SmallModel(PerExampleLoss):
-    """A model with every kind of layer that can be clipped.
-
-    Each column depends on the one before it and on two latents.
-    """
+    """Every kind of layer that can be clipped; each column depends on the one before and on z."""
 
     latent = 2
 
     def __init__(self, domain: Domain, *, scale: float = 1.0, ordered: bool = False) -> None:
-        """`scale` multiplies starting weights: large ones clip every example, tiny ones none.
-
-        `ordered` gives levels their features, as in a release.
-        """
+        """`scale` multiplies starting weights: large ones clip every example, tiny ones none."""
         super().__init__()
         columns, width = len(domain), 3
         features = None

@@ -228,9 +228,7 @@ def _shown(value: object) -> str:
 
 
 def read_in_batches(raw: pd.DataFrame, dataset: Dataset, domain: Domain, **_: Any) -> Table:
-    """As `fit_table`, by the way of tables that are read as levels only; each row is a batch, but
-    the first two.
-    """
+    """As `fit_table`, read as levels only; each row is a batch, but the first two."""
     table = pa.table({name: raw[name].array.__arrow_array__() for name in raw})
     head, rest = (
         table[:2].combine_chunks().to_batches(),

@@ -1,6 +1,4 @@
-"""One-run audits of real trainings: the true kernel passes, broken ones do not, and other rows may
-be in the table.
-"""
+"""One-run audits of real trainings: the true kernel passes, also among rows; broken ones do not."""
 
 from __future__ import annotations
 
@@ -118,9 +116,7 @@ def test_right_guesses_are_counted_at_both_ends() -> None:
 
 
 def test_either_statement_raises_the_alarm() -> None:
-    """All canaries recognised: each of the two bounds refutes the claim where the other has no
-    guess to go by.
-    """
+    """All canaries recognised: each bound refutes the claim where the other has no guess."""
     coins, claim = np.arange(1000) % 2 == 0, claim_of(SETTINGS)
     scores = coins.astype(float)
     assert judge_canaries(scores, coins, claim, Guesses(bound=1000, curve=0))[1]

@@ -1,6 +1,4 @@
-"""The verdict of an audit: limits that cover, false alarms below 5%, and a curve that is neither
-too low nor too high.
-"""
+"""The verdict of an audit: limits that cover, false alarms below 5%, a curve not too low or high."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Neighbouring tables: that they are neighbours, that the corner cases are among them, and that
-they know nothing but the domain.
-"""
+"""Neighbouring tables: they are, with all corner cases, and know nothing but the domain."""
 
 from __future__ import annotations
 

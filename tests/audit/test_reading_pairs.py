@@ -1,6 +1,4 @@
-"""Pairs of values: no value of a row changes what another row is read as, however a source gives
-it; readers that let it are caught.
-"""
+"""No value of a row changes what another row is read as, in any source; who lets it is caught."""
 
 from __future__ import annotations
 

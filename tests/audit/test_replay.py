@@ -1,6 +1,4 @@
-"""Record and replay of what is right: no alarm on any mechanism of the kernel, and a replay that
-would have seen one.
-"""
+"""Replay of what is right: no alarm on any mechanism, and a replay that would have seen one."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def narrow() -> Domain:
 
 
 def numbers() -> Domain:
-    """Numbers, which mechanisms for pairs of them need: more than one pair, whose noise grows with
-    their number.
-    """
+    """Numbers, for mechanisms of pairs whose noise grows with their number: more than one."""
     edges = (-1.0, -0.5, 0.0, 0.5)
     return Domain(
         tuple(
@@ -79,9 +75,7 @@ def numbers() -> Domain:
 
 
 def vae(domain: Domain) -> CausalVae:
-    """The product's own model, each column with the one before it as its parent, levels with their
-    features.
-    """
+    """The product's own model, each column with the one before it as its parent."""
     parents = tuple((i - 1,) if i else () for i in range(len(domain)))
     features = [torch.from_numpy(level_features(column)).float() for column in domain.columns]
     architecture = Architecture(domain.sizes, parents, (tuple(range(len(domain))), (0,)), 4)
@@ -162,9 +156,7 @@ def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(
 
 
 def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> None:
-    """The examples and a plan's replay choose two pairs at once: with one, noise that does not grow
-    with their number would pass.
-    """
+    """With one pair at a time, noise that does not grow with their number would pass."""
     own = numbers()
     plan = ReleasePlan(1.0, 1e-5, "add_remove", 1, graph={"orient": OrientationBudget(own, 2.0)})
     replayed = replay_plan(plan, own, module=lambda purpose, domain: vae(domain))
@@ -319,9 +311,7 @@ def verdict(
 
 
 def test_gaussians_in_a_row_are_judged_together() -> None:
-    """Two Gaussians of noise 2 allow L2 moves of sqrt(1/2) in units of the noise, however the draws
-    share them.
-    """
+    """Two Gaussians of noise 2 allow L2 moves of sqrt(1/2) of the noise, however shared."""
     event = dp_accounting.ComposedDpEvent(
         [dp_accounting.GaussianDpEvent(2.0), dp_accounting.GaussianDpEvent(2.0)]
     )

@@ -1,6 +1,4 @@
-"""Rehearsals side by side release what rehearsals one by one do: the right rows for each, and the
-same law.
-"""
+"""Rehearsals side by side release what those one by one do: the right rows, the same law."""
 
 from __future__ import annotations
 
@@ -121,9 +119,7 @@ def test_each_model_releases_a_set_of_its_own_rows(targets: tuple[str, ...], rak
 
 
 def test_each_set_is_drawn_from_the_model_of_its_rows() -> None:
-    """b is mostly a in the first table, and mostly not in the second; nothing but the weights
-    knows.
-    """
+    """b is mostly a in one table, mostly not in the other; nothing but the weights knows."""
     shadow, rows = trainer(release(steps=60)), rows_of(0.5, np.random.default_rng(0))
     other = rows.copy()
     other[:, 1] = 1 - rows[:, 1]
@@ -168,9 +164,7 @@ def smallest_p(one: Floats, other: Floats) -> float:
 
 
 def quieter(plan: ReleasePlan, factor: float) -> ReleasePlan:
-    """The plan with another noise in training: what a stacked training that is wrong in its noise
-    would be.
-    """
+    """Another noise in training: as a stacked training that is wrong in its noise."""
     return plan.map(
         lambda purpose, mechanism: (
             mechanism.scaled(factor) if isinstance(mechanism, DpSgd) else mechanism

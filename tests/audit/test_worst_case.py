@@ -1,6 +1,4 @@
-"""Worst-case audits of the real mechanisms: the true kernel passes, kernels broken on purpose do
-not.
-"""
+"""Worst-case audits of real mechanisms: the true kernel passes, those broken on purpose do not."""
 
 from __future__ import annotations
 
@@ -319,9 +317,7 @@ def adult_games() -> list[MechanismGame]:
 def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(
     figure: Callable[..., None],
 ) -> None:
-    """Real runs of the planned mechanisms, each with the fault its game looks for, and as they
-    are.
-    """
+    """Real runs of the planned mechanisms, with the fault each game looks for, and as they are."""
     faults = {HALF_NOISE: HalfNoise.fresh, "batches of fixed size": FixedBatches.fresh}
     found = {fault: 0 for fault in faults}
     audits = {fault: 0 for fault in faults}

@@ -1,6 +1,4 @@
-"""The fast sampler: the arithmetic of the decoder, the same rows on any number of threads, and the
-weights of evidence.
-"""
+"""The fast sampler: the decoder's arithmetic, any number of threads, weights of evidence."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def test_endless_draws_can_be_left_at_any_time() -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 300.0, -300.0])
 def test_levels_are_right_whatever_is_added_to_all_logits(shift: float) -> None:
-    """Exponentials of +-300 are not finite: the sums must be taken another way there, with the same
-    result.
-    """
+    """Exponentials of +-300 are not finite: sums are taken another way there."""
     logits = np.repeat(np.array([[0.0], [1.0], [-2.0], [0.5]], np.float32), 40_000, 1)
     uniform = np.random.default_rng(3).random(40_000, dtype=np.float32)
     levels = levels_of(logits + np.float32(shift), uniform)
@@ -113,9 +109,7 @@ def test_the_ends_of_the_uniform_stay_inside_the_levels_and_level_zero_of_no_pro
 
 
 def test_weights_of_evidence_give_the_conditional_law_that_rejection_gives() -> None:
-    """Given a child and a cause; weights that forgot one factor, or that were not weights of the
-    drawn row's own parents, fail.
-    """
+    """Given a child and a cause; weights that forgot one factor fail."""
     made, rng = synthesizer(model()), np.random.default_rng(6)
     free = made.sample(600_000, rng=rng)
     kept = free[(free[:, 3] == 2) & (free[:, 0] == 1)]

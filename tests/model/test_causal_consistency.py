@@ -53,9 +53,7 @@ def network(
     seed: int = 0,
     direct: bool = False,
 ) -> CausalVae:
-    """A causal VAE over `graph` with random weights; with no `latent`, z reaches the first column
-    alone and binds nothing.
-    """
+    """Random weights; with no `latent`, z reaches the first column alone and binds nothing."""
     names, rng = graph.nodes, np.random.default_rng([seed, 7])
     place = {name: i for i, name in enumerate(names)}
     parents = tuple(tuple(place[p] for p in graph.parents(name)) for name in names)
@@ -79,9 +77,7 @@ def network(
 
 
 def relaxed_logits(vae: CausalVae, one_hot: Tensor, z: Tensor) -> Tensor:
-    """`CausalVae.logits` of one row as a function of one-hot inputs `[columns, levels]`, which may
-    be differentiated.
-    """
+    """`CausalVae.logits` of one row, differentiable in one-hot inputs `[columns, levels]`."""
     own, lookup = vae.architecture, vae.decode_parents
     assert lookup is not None
     hidden = vae.decode_latent(z).view(len(own.sizes), -1) + lookup.bias
@@ -106,9 +102,7 @@ def relaxed_logits(vae: CausalVae, one_hot: Tensor, z: Tensor) -> Tensor:
 
 
 def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None:
-    """The Jacobian of column i's logits in the one-hot input of column j is zero exactly where j is
-    no parent of i.
-    """
+    """The Jacobian of i's logits in the input of j is zero exactly where j is no parent."""
     own, rng = vae.architecture, np.random.default_rng(3)
     columns, levels = len(own.sizes), max(own.sizes)
     reached = torch.zeros(columns, columns, dtype=torch.bool)
@@ -211,9 +205,7 @@ def p_value(
 def check_independences(
     graph: CausalGraph, codes: npt.NDArray[np.uint16], sizes: tuple[int, ...]
 ) -> int:
-    """Every pair that some columns d-separate is independent given them; returns how many pairs
-    were tested.
-    """
+    """Every pair that columns d-separate is independent given them; how many were tested."""
     place = {name: i for i, name in enumerate(graph.nodes)}
     claims = [
         (a, b, graph.separator(a, b))
@@ -275,11 +267,7 @@ def test_a_declared_latent_cause_binds_its_columns_alone() -> None:
 def test_columns_drawn_from_one_sorted_uniform_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A monotone coupling: every column's conditional shares are right, and columns that should be
-    independent are not.
-
-    A version of a well-known library of graphical models sampled so.
-    """
+    """Each column's conditional shares are right, and independent columns are not so."""
     graph = graph_named("asia")
     vae = network(graph, spread=0.6, seed=3)
     free = drawn(vae, graph)

@@ -1,6 +1,4 @@
-"""Constraints on synthetic rows: they hold on written values, the law is the model's given that
-they do, and failures name the culprit.
-"""
+"""Constraints hold on written values, the law is the model's given them, culprits are named."""
 
 from __future__ import annotations
 
@@ -112,18 +110,14 @@ def test_constraints_hold_on_the_values_that_are_written() -> None:
 
 
 def test_levels_alone_are_not_enough() -> None:
-    """The same levels decoded anew violate what a decoding of them fulfilled: why values are drawn
-    again inside bins.
-    """
+    """The same levels decoded anew violate what a decoding of them fulfilled."""
     held = constraints("low <= high")
     codes = held.draw(Even(), 2000, rng=np.random.default_rng(2))
     assert held.violated_by(codes, held.decode_ranged(codes, np.random.default_rng(4))).any()
 
 
 def test_the_law_is_the_models_given_that_the_constraints_hold() -> None:
-    """Against plain rejection of whole rows. Keeping every row that could hold, or decoding without
-    the constraint, is another law.
-    """
+    """Against plain rejection of whole rows; keeping each that could hold is another law."""
     held = constraints("low <= high", "worked <= age")
     codes = held.draw(Even(5), 60_000, rng=np.random.default_rng(2))
     table = held.decode(codes, rng=np.random.default_rng(3))

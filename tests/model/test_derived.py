@@ -1,6 +1,4 @@
-"""Derived columns: computed exactly from what is written, typed and bounded as declared, and
-checked again from the text.
-"""
+"""Derived columns: exact, typed and bounded as declared, and checked again from the text."""
 
 from __future__ import annotations
 

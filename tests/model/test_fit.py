@@ -1,6 +1,4 @@
-"""The pipeline with next to no noise: it learns what its graph allows, and nothing that its graph
-rules out.
-"""
+"""With next to no noise the pipeline learns what its graph allows, and nothing else."""
 
 from __future__ import annotations
 
@@ -169,9 +167,7 @@ def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_
 @pytest.mark.check
 @pytest.mark.parametrize("arrows", [("a -> b", "c -> d"), ("c -> d",)])
 def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple[str, ...]) -> None:
-    """Without an arrow to it, which a learned graph may not find, the network learns it as any
-    other, and its stage is left out.
-    """
+    """Without an arrow to it the network learns it as any other; its stage is left out."""
     wanted = release(Graph(mode="given", edges=("a -> b", "c -> d")))
     shares = Shares(measure=0.2, targets=0.3, train=0.5)
     synthesizer = wanted.synthesizer.model_copy(update={"targets": ("b",), "hidden": 8})

@@ -87,9 +87,7 @@ def simulated(network: BayesianNetwork) -> npt.NDArray[np.uint16]:
 
 
 def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synthesizer:
-    """The pipeline on simulated rows, with noise that no accountant would accept; without `arrows`
-    the plain VAE.
-    """
+    """With noise that no accountant would accept; without `arrows` the plain VAE."""
     graph = network.graph()
     edges = tuple(f"{a} -> {b}" for a, b in graph.directed) if arrows else ()
     wanted = ReleaseSpec.model_validate(
@@ -132,9 +130,7 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
 
 
 def counted(network: BayesianNetwork) -> BayesianNetwork:
-    """The same network with tables counted on the rows that the model is fitted to: what a sample
-    of this size can say at best.
-    """
+    """With tables counted on the rows: what a sample of this size can say at best."""
     names, rows = list(network.levels), simulated(network)
     tables = {}
     for name in names:
@@ -146,18 +142,14 @@ def counted(network: BayesianNetwork) -> BayesianNetwork:
 
 
 class Errors(NamedTuple):
-    """Largest errors over all common values of all nodes: of the model's do(), of counting, and of
-    conditioning instead of intervening.
-    """
+    """Largest errors over all values of the model's do(), of counting, of conditioning."""
 
     model: float
     counting: float
     conditioning: float
 
     def check(self) -> None:
-        """Within sampling error: about what counting with the true graph is off by, and far from
-        what conditioning would say.
-        """
+        """Within sampling error, and far from what conditioning would say."""
         assert self.model < 2 * self.counting + DRAWING and self.model < self.conditioning / 2, self
 
 
@@ -213,9 +205,7 @@ def test_do_gives_the_networks_interventional_distributions(
 
 @pytest.mark.slow
 def test_a_model_without_arrows_does_not_know_what_interventions_do() -> None:
-    """The twin fits the same rows, and its do() moves nothing downstream: only the graph carries
-    effects.
-    """
+    """The twin's do() moves nothing downstream: only the graph carries effects."""
     network = read_bif(DATA / "asia.bif")
     with pytest.raises(AssertionError):
         errors(network, fitted(network, steps=1500, arrows=False)).check()

@@ -65,9 +65,7 @@ def test_nothing_but_biases_moves() -> None:
 
 
 def test_odds_ratios_given_the_parents_stay() -> None:
-    """Biases shift log odds by the same amount for every parent: the dependence is as it was
-    learned.
-    """
+    """Biases shift log odds by the same amount for every parent."""
     before, z, codes = trained(), torch.zeros(2, 1), torch.tensor([[0, 1, 0], [2, 3, 0]])
     after = before.calibrated(TARGETS, rows=4096, rng=np.random.default_rng(2))
     ratios = []

@@ -1,6 +1,4 @@
-"""What the sampler's distribution must be: the graph and nothing but the graph, interventions,
-raking, files.
-"""
+"""The sampler's distribution: the graph and nothing but it, interventions, raking, files."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def generator(seed: int) -> torch.Generator:
 def model(
     latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2, direct: bool = False
 ) -> CausalVae:
-    """Random weights, large enough that every arrow matters and small enough that every level is
-    drawn.
-    """
+    """Large enough that every arrow matters, small enough that every level is drawn."""
     shape = Architecture(SIZES, PARENTS, latent_of, hidden=12, direct=direct)
     vae = CausalVae(shape, generator=generator(seed))
     with torch.no_grad():
@@ -180,9 +176,7 @@ def test_a_row_that_was_never_trained_starts_at_the_marginals() -> None:
 
 
 def test_samples_follow_the_models_probabilities() -> None:
-    """d given its parents, cell by cell, against the softmax: a sampler that is off by one level,
-    or that uses one uniform number for several columns, fails here.
-    """
+    """d given its parents against the softmax: one off, or one uniform for all, fails."""
     made = synthesizer()
     codes = made.sample(60_000, rng=np.random.default_rng(2)).astype(np.int64)
     vae = model(NOWHERE)
@@ -205,10 +199,7 @@ def test_samples_follow_the_models_probabilities() -> None:
 
 
 def test_columns_are_independent_given_what_separates_them() -> None:
-    """b and c share the cause a alone. Drawing all columns of a row from one uniform number (a
-    monotone coupling) would keep every conditional above right and make b and c dependent given a:
-    this is what sees it.
-    """
+    """A monotone coupling (one uniform for all columns) makes b and c dependent given a."""
     codes = synthesizer().sample(40_000, rng=np.random.default_rng(3)).astype(np.int64)
     assert mutual_information(codes[:, 1], codes[:, 2]) > 0.003  # through a
     for a in range(2):
@@ -309,9 +300,7 @@ def test_noisy_tables_are_pooled_by_precision_before_they_are_normalised() -> No
 
 
 def test_every_table_that_holds_a_column_speaks_on_it_by_its_precision() -> None:
-    """The margin of two cells has twice the variance of one cell: the pair weighs half as much as
-    the column's own table.
-    """
+    """The margin of two cells has twice the variance: the pair weighs half as much."""
     own = NoisyTable(("a",), np.asarray([600.0, 400.0]), 2.0)
     pair = NoisyTable(("b", "a"), np.asarray([[300.0, 150.0], [210.0, 340.0]]), 2.0)
     (found,) = one_way_probabilities([own, pair], [DOMAIN["a"]])
@@ -368,9 +357,7 @@ def test_raking_hits_its_targets_and_returns_rows_of_the_pool_only() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 40), st.integers(1, 60))
 def test_raking_never_fails_and_never_invents_a_row(seed: int, pool_rows: int, rows: int) -> None:
-    """Targets on levels that the pool lacks, or of zero, cannot be hit; what comes back is still
-    the pool's.
-    """
+    """Targets that the pool lacks cannot be hit; what comes back is still the pool's."""
     rng = np.random.default_rng(seed)
     pool = rng.integers(0, 3, (pool_rows, 2)).astype(np.uint16)
     raked = rake(

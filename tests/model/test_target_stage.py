@@ -1,6 +1,4 @@
-"""The targets' own stage: the network that holds the regression, its gradients, and groups of
-decoding layers.
-"""
+"""The targets' own stage: the network with the regression, gradients, groups of layers."""
 
 from __future__ import annotations
 
@@ -243,9 +241,7 @@ def test_a_stage_that_nothing_was_measured_for_starts_at_the_margins() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_measured_table_says_where_to_start(turned: bool) -> None:
-    """Many rows and little noise: each level of a starts at its own chances of yes, all else at the
-    margins.
-    """
+    """Each level of a starts at its own chances of yes, all else at the margins."""
     probabilities = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
     counts = counted(probabilities, [10_000] * 8)
     table = NoisyTable(("y", "a"), counts.T, 1.0) if turned else NoisyTable(("a", "y"), counts, 1.0)

@@ -1,6 +1,4 @@
-"""Small public domains, tables behind and before the seal, and a ledger: what the kernel's tests
-start from.
-"""
+"""What the kernel's tests start from: small domains, tables, stores, laws of noise, a ledger."""
 
 from __future__ import annotations
 
@@ -233,9 +231,7 @@ def server() -> Iterator[Server]:
 
 
 class EvenLatents(Streams):
-    """Fresh streams with one constant for all noise of z, so that an example's gradient is a
-    function of the example.
-    """
+    """One constant for all noise of z: an example's gradient is a function of the example."""
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         return np.full((rows, width), 0.5, dtype=np.float32)

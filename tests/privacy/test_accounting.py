@@ -1,6 +1,4 @@
-"""What events cost, against Opacus' PRV accountant, and against direct integration and simulation
-from below (see also the grid).
-"""
+"""What events cost, against Opacus' PRV accountant, direct integration, and simulation."""
 
 from __future__ import annotations
 
@@ -95,9 +93,7 @@ def test_units_whose_rows_all_join_every_batch_move_by_all_of_them(noise: float)
 def test_one_step_is_not_below_direct_integration(
     noise: float, rate: float, adjacency: Adjacency
 ) -> None:
-    """Hockey-stick divergences of the two densities, integrated on a fine grid: what one step truly
-    leaks.
-    """
+    """Hockey-stick divergences of both densities on a fine grid: what one step truly leaks."""
     x = np.linspace(-12 * noise - 1, 12 * noise + 1, 400_001)
     width = x[1] - x[0]
     without = stats.norm.pdf(x, 0, noise) * width
@@ -113,9 +109,7 @@ def test_one_step_is_not_below_direct_integration(
 
 @pytest.mark.parametrize(("noise", "steps"), [(2.0, 1), (10.0, 100), (40.0, 1000)])
 def test_composed_gaussians_are_not_below_the_closed_form(noise: float, steps: int) -> None:
-    """Without sampling, `steps` Gaussians are one of noise / sqrt(steps) [Dong, Roth, Su 2019,
-    Corollary 3.3].
-    """
+    """`steps` Gaussians are one of noise / sqrt(steps) [Dong, Roth, Su 2019, Corollary 3.3]."""
     mu = math.sqrt(steps) / noise
     for epsilon, delta in accounting.delta_profile(
         [sgd(1.0, noise, steps)], epsilons=(0.1, 0.5, 1.0, 3.0), adjacency="add_remove"
@@ -132,9 +126,7 @@ def test_composed_gaussians_are_not_below_the_closed_form(noise: float, steps: i
 def test_sampled_composition_is_not_below_a_simulation(
     rate: float, noise: float, steps: int, delta: float, rows: int
 ) -> None:
-    """What shares nothing with PLDs: losses of samples of the real mechanism, each row with a coin
-    of its own.
-    """
+    """Sharing nothing with PLDs: losses of samples of the real mechanism, a coin for each row."""
     event = sgd(rate, noise, steps, rows)
     rng, runs, epsilon = (
         np.random.default_rng(1),
@@ -168,9 +160,7 @@ def discrete_pmf(sigma: float, reach: int) -> tuple[npt.NDArray[np.int64], Float
 
 
 def spread_delta(sigma: float, spread: Sequence[int], epsilons: Sequence[float]) -> list[float]:
-    """Exact delta of independent cells shifted by `spread`. Loss is linear in the sum of shift * x,
-    an integer.
-    """
+    """Exact delta of cells shifted by `spread`: the loss is linear in the sum of shift * x."""
     reach = math.ceil(12 * sigma) + 12
     law = np.ones(1)
     for shift in spread:
@@ -234,9 +224,7 @@ def test_no_spread_of_a_replaced_unit_is_above_the_charge(sigma: float, k: int) 
 def test_rounded_gaussian_on_counts_is_charged_for_its_longest_move(
     k: int, adjacency: Adjacency, factor: float
 ) -> None:
-    """Against the closed form for 12 tables of noise 30, and against the exact law of rounded noise
-    on a single one.
-    """
+    """Against the closed form for 12 tables of noise 30, and the exact law of a single one."""
     mu, event = (
         factor * k * math.sqrt(12) / 30,
         dp_accounting.SelfComposedDpEvent(RoundedGaussianDpEvent(30.0, k), 12),
@@ -272,10 +260,7 @@ def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float) -> None:
 
 
 def exact_delta(sigma: float, moves: int, epsilon: float) -> float:
-    """Delta of `moves` cells that each move by one, summed over the law of the noise's sum: terms
-    that are nowhere below zero, so that no digits are lost. What is further out than 12 standard
-    deviations is left out.
-    """
+    """Delta of `moves` cells that move by one, over the law of their sum, to 12 deviations."""
     reach = math.ceil(12 * sigma * math.sqrt(moves))
 
     def both(one: Floats, other: Floats) -> Floats:
@@ -425,9 +410,7 @@ def test_group_epsilon_grows_and_matches_the_definition(adjacency: Adjacency) ->
 
 
 def test_group_bound_holds_for_a_gaussian() -> None:
-    """k units move a Gaussian by k: the exact cost must not exceed the bound from one unit's
-    profile.
-    """
+    """k units move a Gaussian by k: no more than the bound from one unit's profile."""
     bound = accounting.group_epsilon(
         [dp_accounting.GaussianDpEvent(4.0)], size=3, delta=1e-6, adjacency="add_remove"
     )
@@ -453,9 +436,7 @@ def test_group_epsilon_ends_where_delta_pays_for_one_unit_and_not_for_all(
 
 
 def test_no_protection_is_a_delta_of_one() -> None:
-    """The library wants deltas below one; what is reported, and at which delta, must not profit
-    from that.
-    """
+    """The library wants deltas below one: what is reported must not profit from that."""
     for event in (GumbelMaxDpEvent(1e-3, 1, 1), DiscreteGaussianDpEvent(1e-3, 2)):
         assert accounting.delta_profile([event], epsilons=(0.0, 10.0), adjacency="add_remove") == (
             (0.0, 1.0),

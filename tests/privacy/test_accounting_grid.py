@@ -134,9 +134,7 @@ def trained(setting: Setting) -> Piece:
 
 
 def counted(setting: Setting) -> Piece:
-    """One cell of a table that the unit's rows share; a replaced row leaves one cell and enters
-    another.
-    """
+    """One cell of a table that the unit's rows share; a replaced row moves two."""
     support = np.arange(-math.ceil(15 * setting.sigma) - 15, math.ceil(15 * setting.sigma) + 16)
     without, moved = (
         np.exp(-((support - m) ** 2) / (2 * setting.sigma**2)) for m in (0, setting.rows)
@@ -159,9 +157,7 @@ def leaked(setting: Setting) -> float:
 
 
 def _leaked(pieces: list[Piece], delta: float) -> float:
-    """Largest epsilon at which the composition of `pieces` leaks more than `delta` in the direction
-    with -> without.
-    """
+    """Largest epsilon at which the composition leaks more than `delta`, with -> without."""
     times = sum(n for *_, n in pieces)
     size = 2 ** math.ceil(math.log2(REACH * times / LOST))
     width = REACH / size
@@ -217,9 +213,7 @@ def prv(setting: Setting) -> float:
 
 @cache
 def renyi(setting: Setting) -> float:
-    """By Renyi divergences. The discrete Gaussian's are at most the Gaussian's [Canonne et al.,
-    arXiv:2004.00010v4, Theorem 4].
-    """
+    """The discrete Gaussian's is at most the Gaussian's [arXiv:2004.00010v4, Theorem 4]."""
     accountant = rdp.RdpAccountant(neighboring_relation=RELATION["add_remove"])
     if setting.steps:
         accountant.compose(
@@ -234,9 +228,7 @@ def renyi(setting: Setting) -> float:
 
 @cache
 def chained(setting: Setting) -> float:
-    """The generic bound from one added row: k rows are k of them, and a replaced row is one removed
-    and one added.
-    """
+    """From one added row: k rows are k of them, a replaced row is one removed and one added."""
     size = setting.rows if setting.adjacency == "add_remove" else 2
     return accounting.group_epsilon(
         setting.events(rows=1), size=size, delta=setting.delta, adjacency="add_remove"

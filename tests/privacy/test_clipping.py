@@ -1,6 +1,4 @@
-"""Clipping under fire: huge weights, examples that are not finite, and float32 sums, seen through
-the seam of the noise.
-"""
+"""Clipping under fire, seen through the seam of the noise: huge weights, NaN, float32 sums."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ LOW, HIGH = np.zeros((1, 4), dtype=np.uint16), np.array([[3, 1, 2, 0]], dtype=np
 
 @dataclass(frozen=True)
 class Noiseless(Streams):
-    """Every row in every batch, in order; one constant for all noise of z (or given normals), and
-    the rounded sums instead of noisy ones.
-    """
+    """Every row in every batch, in order; given normals; the rounded sums without noise."""
 
     normals: npt.NDArray[np.float32] | None = None
     spots: npt.NDArray[np.intp] | None = None
@@ -100,9 +96,7 @@ def train(domain_of: Callable[..., Domain], table_of: MakeTable) -> Callable[...
 def test_huge_weights_do_not_pass_clipping(
     scale: float, direct: bool, train: Callable[..., Noiseless]
 ) -> None:
-    """Losses, norms and gradients overflow or are not numbers; the sums stay finite and within the
-    sensitivity.
-    """
+    """Losses, norms and gradients overflow; sums stay finite and within the sensitivity."""
     module = model(scale, direct=direct)
     rng = np.random.default_rng(0)
     mixed = np.column_stack([rng.integers(0, s, 20) for s in SIZES]).astype(np.uint16)
@@ -139,9 +133,7 @@ def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(
 def test_an_example_without_a_finite_loss_by_its_direct_logits_changes_no_other(
     train: Callable[..., Noiseless],
 ) -> None:
-    """Rows of the direct logits that only an example with a = 3 reads: it adds exactly nothing, and
-    moves the others by exactly 0.
-    """
+    """Direct logits that only an example with a = 3 reads: it adds and moves exactly 0."""
     module, clean = model(direct=True), model(direct=True)
     rows = module.architecture.rows_of(1)
     with torch.no_grad():
@@ -157,9 +149,7 @@ def test_an_example_without_a_finite_loss_by_its_direct_logits_changes_no_other(
 
 
 def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noiseless]) -> None:
-    """One forward pass per step, whatever is in the batch: a second one would give the others new
-    coins.
-    """
+    """One forward pass per step: a second one would give the others new coins."""
     module = model()
     with torch.no_grad():
         module.encode_columns.weight[3] = np.nan
@@ -175,9 +165,7 @@ def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noise
 def test_one_row_moves_no_other_rows_rounding(
     rows: int, expected: int, train: Callable[..., Noiseless]
 ) -> None:
-    """All gradients the same way, the worst case for sums in 32 bits found, also in batches far
-    larger than expected.
-    """
+    """All gradients the same way, the worst case for sums in 32 bits, in large batches too."""
     module, settings = model(), replace(ONE_STEP, expected_batch=float(expected))
     normals = np.full((rows + 1, module.latent), 0.5, dtype=np.float32)
     table = np.repeat(LOW, rows, axis=0)

@@ -32,9 +32,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize("mu", [0.02, 0.3, 1.0, 3.0])
 def test_dominates_the_gaussian_of_the_same_bound(mu: float) -> None:
-    """The Gaussian meets the Rényi bound with equality at every order, so nothing smaller would do
-    for it.
-    """
+    """The Gaussian meets the Rényi bound at every order: nothing smaller would do for it."""
     bound = concentrated_pld(mu**2 / 2, width=WIDTH)
     for epsilon in EPSILONS:
         assert (
@@ -92,9 +90,7 @@ def test_convex_minorant() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_discrete_gaussians_on_any_number_of_chosen_tables_share_one_bound(rows: int) -> None:
-    """k tables of noise m sqrt(k), each of which r rows move by r: rho is r^2 / (2 m^2) whatever k
-    is; no exact law is common to them.
-    """
+    """k tables of noise m sqrt(k), moved by r each: rho is r^2 / (2 m^2) whatever k is."""
     shared = [
         discrete_gaussian_rho(sigma=7.0 * math.sqrt(k), squared_distance=k * rows**2)
         for k in (1, 2, 9, 400)

@@ -78,9 +78,7 @@ def test_no_unit_has_a_key_alone_told_with_more_than_delta(
 
 
 def test_a_key_of_one_unit_is_told_as_rarely_as_stated() -> None:
-    """By simulation, at a delta that can be seen: 20,000 runs with a new key in each of 4
-    columns.
-    """
+    """At a delta that can be seen: 20,000 runs with a new key in each of 4 columns."""
     delta, runs = 0.05, 20_000
     chosen = TextBudget(2.0, delta, 1).choose({str(i): "text" for i in range(4)})
     keys = {(str(column), f"{run}"): 1 for column in range(4) for run in range(runs)}
@@ -151,9 +149,7 @@ def test_texts_are_counted_as_a_loop_would_and_missing_words_never() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_unit_moves_known_keys_no_further_than_is_charged(rows: int) -> None:
-    """All ways to take the unit's rows from some texts, on a table that has some of them: the
-    longest move of keys that both tables have is the charged one, and some unit reaches it.
-    """
+    """All ways to take its rows: the longest move of known keys is charged, and is reached."""
     base = [("p", "s"), ("p", "t"), ("q", "s")]
     chosen = TextBudget(1.0, 1e-3, rows).choose({"a": "text", "b": "text"})
     allowed = rows * math.sqrt(2)
@@ -213,9 +209,7 @@ def test_the_event_costs_the_gaussian_and_the_delta(adjacency: Adjacency, times:
 
 @pytest.mark.parametrize("unit", [1, 2])
 def test_the_charge_is_not_below_the_exact_law_of_a_small_table(unit: int) -> None:
-    """One column; the unit's rows have a key of the table, or keys of their own, in all ways: the
-    hockey-stick divergence of everything that can be told, in both directions.
-    """
+    """Hockey-stick divergence of all that can be told of its own keys or the table's."""
     sigma, delta = 2.0, 0.02
     threshold = threshold_for(sigma, delta=delta, rows_per_unit=unit)
     counts = np.arange(-40, 80)

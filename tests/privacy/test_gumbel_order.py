@@ -33,9 +33,7 @@ def p_value(
 def test_orders_have_the_law_of_their_scale(
     word: int, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With so few bits at a time that nearly every order takes more of them, too. The seed is
-    fixed; a right law is refused with chance 1e-7 over all seeds, and wrong ones fail at 1e-20.
-    """
+    """With few bits at a time, too. A right law is refused with chance 1e-7 over all seeds."""
     monkeypatch.setattr(noise, "WORD", word)
     rng = np.random.default_rng(word)
     draws = DRAWS if word == 64 else DRAWS // 8
@@ -69,9 +67,7 @@ def test_intervals_in_doubles_hold_those_in_decimals(
 def test_what_doubles_cannot_tell_apart_is_decided_by_more_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Equal words of equal scores: the bits that follow decide, the smaller ones first. They are
-    drawn until they differ.
-    """
+    """Equal words of equal scores: the bits that follow decide, drawn until they differ."""
     words = iter([[7, 7, 9], [4, 4, 4], [9, 1, 5]])
     monkeypatch.setattr(
         noise, "_drawn", lambda count, _: np.array(next(words), dtype=np.uint64)[:count]

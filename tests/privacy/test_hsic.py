@@ -1,6 +1,4 @@
-"""The HSIC bit: its sensitivity by search over neighbours, its level, its power, and what noise
-does to both.
-"""
+"""The HSIC bit: its sensitivity by search, its level, its power, and what noise does."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def test_scatter_is_rows_times_the_root_of_hsic() -> None:
 
 
 def _with_one_more(first: Floats, second: Floats, at: int) -> tuple[float, float]:
-    """The shuffled statistic around the cycle 0, 1, ..., n - 1, and with the last row inserted at
-    `at` instead of left out.
-    """
+    """The shuffled statistic around a cycle, and with the last row inserted at `at`."""
     rows = len(first) - 1
     longer = np.insert(np.arange(rows), at, rows)
     return tuple(
@@ -94,9 +90,7 @@ def test_no_added_row_moves_the_statistics_further_than_stated(rows: int) -> Non
 
 
 def test_the_insertion_moves_the_sum_by_no_more_than_is_proved_and_some_come_near() -> None:
-    """`INSERTED`: over new rows, the pair that one comes between, and means anywhere between the
-    rows; three far values reach it.
-    """
+    """`INSERTED`: over new rows and the pair they come between; three far values reach it."""
     rng, most = np.random.default_rng(4), 0.0
     points = KERNEL(np.array([-1.0, 0.0, 1.0]))
     for _ in range(3000):
@@ -115,9 +109,7 @@ def test_the_insertion_moves_the_sum_by_no_more_than_is_proved_and_some_come_nea
 
 
 def test_statistic_minus_quantile_comes_within_a_factor_of_four_of_the_stated_sensitivity() -> None:
-    """All rows equal and one opposite: the statistic moves by nearly d^2 of the 2.2 d^2, the
-    shuffled ones by next to nothing.
-    """
+    """One row opposite: the statistic moves by nearly d^2 of 2.2 d^2, shuffled ones hardly."""
     mechanism = IndependenceBit(DOMAIN, "x", "y", 1.0, kernel=KERNEL)
     x = np.full(40, -1.0)
     constant, broken = KERNEL(x), KERNEL(np.append(x, 1.0))

@@ -112,9 +112,7 @@ def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
 def test_looked_up_rows_have_the_sums_of_those_that_looked(
     batch: int, precision: torch.dtype
 ) -> None:
-    """The same on a CPU and elsewhere, and example by example; the second of four nodes looks
-    nothing up, and so does the last.
-    """
+    """On a CPU and elsewhere; the second of four nodes looks nothing up, nor the last."""
     draws, owner = torch.Generator().manual_seed(1), torch.tensor([0, 0, 2])
     rows = torch.randint(0, 7, (batch, 3), generator=draws)
     values = torch.randn(batch * 4, 5, generator=draws, dtype=precision)
@@ -134,9 +132,7 @@ def test_looked_up_rows_have_the_sums_of_those_that_looked(
 def test_stable_sums_hold_each_block_apart(
     layer: ClippedLayer, a: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal to one sum of all; and, to 64 bits, to the sums of the blocks, each with nothing in the
-    others, in pieces of any number of blocks.
-    """
+    """Equal to one sum of all and, to 64 bits, to sums of the blocks, in any pieces."""
     shake(layer, 5)
     a = a.repeat(60, *[1] * (a.dim() - 1))
     g, c = (
@@ -161,9 +157,7 @@ def test_stable_sums_hold_each_block_apart(
     ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
 )
 def test_examples_that_do_not_count_add_exactly_nothing(layer: ClippedLayer, a: Tensor) -> None:
-    """Other numbers in their slots change no bit of the sum, as long as they have the weight
-    zero.
-    """
+    """Other numbers in their slots change no bit of the sum, at the weight zero."""
     shake(layer, 5)
     a = a.repeat(24, *[1] * (a.dim() - 1))
     g, c = (
@@ -194,9 +188,7 @@ def random_architecture(seed: int) -> Architecture:
 
 
 def network_of(architecture: Architecture, seed: int) -> CausalVae:
-    """A network with random weights; levels of every second seed have features, and every third
-    decodes in two groups.
-    """
+    """Random weights; every second seed has features, every third decodes in two groups."""
     columns = len(architecture.sizes)
     groups = [range(0, columns, 2), range(1, columns, 2)] if columns > 1 and seed % 3 == 2 else None
     module = CausalVae(
@@ -288,9 +280,7 @@ def test_features_without_a_proof_are_refused(features: Tensor, words: str) -> N
 
 
 def test_features_of_an_output_that_may_cancel_are_refused() -> None:
-    """With one feature for all levels a gradient of (1, 0, -1) would be seen as zero, and what
-    rounding leaves of it would not be clipped.
-    """
+    """A gradient of (1, 0, -1) would be seen as zero, and its rounding not clipped."""
     with pytest.raises(BoundaryError, match=r"keep less than 0\.25"):
         NodeLinear(2, (3,), [torch.ones(3, 1)])
 

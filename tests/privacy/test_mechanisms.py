@@ -199,9 +199,7 @@ def test_each_table_has_the_noise_of_its_own_scale(
 def test_tables_are_charged_for_all_rows_of_a_unit(
     adjacency: Adjacency, sampler: Sampler, domain_of: MakeDomain
 ) -> None:
-    """k rows that share a cell are one row with k times the count: a table of k times less noise.
-    Chosen tables and scores too.
-    """
+    """k rows in one cell are one row with k times the count; chosen tables and scores too."""
     domain, tables = domain_of(3, 4), (("a",), ("b",))
     mechanisms = [
         NoisyMarginals(domain, tables, 30.0, (1.0, 1.5), sampler),
@@ -226,9 +224,7 @@ def test_tables_are_charged_for_all_rows_of_a_unit(
 def test_a_plan_gives_units_of_several_rows_the_noise_whose_cost_is_exact(
     domain_of: MakeDomain, table_of: Callable[..., Table]
 ) -> None:
-    """Noise, sampler and event from one object; at the same noise the Rényi bound asks for more
-    epsilon.
-    """
+    """Noise, sampler and event from one object; the Rényi bound asks for more epsilon."""
     domain = domain_of(2000, 3000)
     for rows, kind in (
         (1, DiscreteGaussianDpEvent),
@@ -314,9 +310,7 @@ def test_tables_of_several_noises_cost_units_of_several_rows_no_more_than_their_
 
 @st.composite
 def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[ReleaseSpec, dict[str, float]]:
-    """Without `whole_range`, only specs whose plan takes a second: few rows per unit, and no single
-    steps of tiny noise.
-    """
+    """Without `whole_range`, only specs whose plan takes a second."""
     rows = draw(st.sampled_from([20, 1000, 48_842, 10**7] if whole_range else [1000, 48_842]))
     adjacency = draw(st.sampled_from(["add_remove", "replace_one"]))
     max_rows = (
@@ -397,9 +391,7 @@ def test_plans_meet_their_total_with_some_noise_everywhere(
 
 @pytest.mark.slow
 def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
-    """A delta near 1 / rows and a small epsilon: the search meets plans of epsilon zero on its
-    way.
-    """
+    """A delta near 1 / rows and a small epsilon: the search meets plans of epsilon zero."""
     content = {
         **skeleton(rows=20),
         "columns": {"c": {"type": "boolean"}},

@@ -85,9 +85,7 @@ class Noise:
 
 
 def verdicts(noise_of: Noise, count: int, wrong: Sequence[float]) -> tuple[bool, list[bool]]:
-    """Whether the true scale is accepted, and whether each wrong one is rejected: first by the law,
-    then by what is drawn.
-    """
+    """Whether the true scale is accepted, and each wrong one rejected: by law and by draw."""
     samples = noise_of.draw(count)
     rejected = [noise_of.p_value(samples, factor) < SIGNIFICANCE for factor in wrong]
     rejected += [noise_of.p_value(noise_of.draw(count, factor)) < SIGNIFICANCE for factor in wrong]
@@ -242,9 +240,7 @@ def test_outputs_lie_on_the_lattice_for_both_neighbours(spacing: float) -> None:
 
 
 def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
-    """Noise of next to nothing rounds to zeros of both signs, as sums do that are a little below
-    zero.
-    """
+    """Noise of next to nothing rounds to zeros of both signs, as sums below zero do."""
     sums = np.tile([-0.0, -1e-9, 0.0, 1e-9], 100)
     noisy = Streams.fresh().lattice_gaussian(sums, sigma=1e-6, spacing=1.0)
     assert not noisy.any() and not np.signbit(noisy).any()
@@ -255,9 +251,7 @@ def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
 def test_rounding_to_the_lattice_fits_in_the_sensitivity(
     noise_multiplier: float, dimension: int
 ) -> None:
-    """Two sums clip apart stay within the sensitivity after each is rounded, whatever the noise and
-    the size.
-    """
+    """Two sums clip apart stay within the sensitivity after each is rounded."""
     own = dp_sgd(noise_multiplier=noise_multiplier, clip=0.3)
     assert own.lattice_spacing(dimension) > 0
     assert (
@@ -317,9 +311,7 @@ Drawn = npt.NDArray[np.bool_]  # [draws, rows]
 
 
 def departures(drawn: Drawn) -> set[str]:
-    """In what the batches depart from independent coins of chance `RATE`; each by chance less than
-    once in a million.
-    """
+    """In what batches depart from coins of chance `RATE`; by chance less than 1e-6 each."""
     sizes, law = drawn.sum(1), ROWS * RATE * (1 - RATE)
 
     def rare(together: int, pairs: int) -> bool:
@@ -397,9 +389,7 @@ WRONG_SAMPLERS: dict[str, tuple[Callable[[np.random.Generator], Drawn], set[str]
 
 @pytest.mark.parametrize("wrong", WRONG_SAMPLERS)
 def test_batches_by_any_other_law_are_told_apart(wrong: str) -> None:
-    """Shuffled batches of a fixed size have no variance, and those of random sizes never draw a row
-    twice running.
-    """
+    """Batches of a fixed size have no variance; shuffled ones draw no row twice running."""
     draw, seen = WRONG_SAMPLERS[wrong]
     assert departures(draw(np.random.default_rng(7))) >= seen
 
@@ -423,9 +413,7 @@ def test_every_set_of_rows_has_the_chance_that_one_coin_for_each_row_gives_it(ra
 
 
 def test_a_batch_of_a_large_table_takes_no_coin_for_each_of_its_rows() -> None:
-    """Its gaps alone are drawn: the stream moves by about the rows drawn, and positions reach the
-    end of the table.
-    """
+    """Its gaps alone are drawn, and positions reach the end of the table."""
     streams, rows = Streams.fresh(), 10**9
     batches = [streams.poisson_batch(rows, rate=1e-6) for _ in range(40)]
     sizes = np.asarray([len(b) for b in batches])
@@ -452,9 +440,7 @@ def test_draws_are_independent_of_how_many_rows_follow() -> None:
 
 
 def test_a_gap_of_none_draws_no_row_twice_and_none_before_the_first() -> None:
-    """NumPy's inversion can give a gap of 0 (once in 2^53): it must neither repeat a row nor reach
-    before the first.
-    """
+    """NumPy's inversion can give a gap of 0 (once in 2^53): no row twice, none before."""
 
     class Gaps:
         def geometric(self, rate: float, size: int) -> npt.NDArray[np.int64]:

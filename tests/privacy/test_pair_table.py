@@ -1,6 +1,4 @@
-"""The two-way table of a pair: which cell a row is in, how far one row moves it, and the noise that
-hides it.
-"""
+"""The two-way table of a pair: a row's cell, how far it moves the table, its noise."""
 
 from __future__ import annotations
 

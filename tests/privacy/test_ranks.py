@@ -1,6 +1,4 @@
-"""Rank statistics are what they say, and no row moves them further than is charged; adversarial
-rows come close to that.
-"""
+"""Rank statistics are what they say; no row moves them beyond the charge, some come close."""
 
 from __future__ import annotations
 

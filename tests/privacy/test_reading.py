@@ -1,6 +1,4 @@
-"""Each row by itself, end to end: from CSV, Parquet (whole and in batches) and SQLite; and what is
-wrong with a source is told as what it is.
-"""
+"""Each row by itself, end to end, from every store; what is wrong with a source is told."""
 
 from __future__ import annotations
 

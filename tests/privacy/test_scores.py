@@ -65,9 +65,7 @@ def misplaced(real: Codes, synthetic: Codes, domain: Domain, tables: Sequence[An
 
 
 def test_no_unit_moves_misplaced_rows_further_than_its_rows(domain_of: MakeDomain) -> None:
-    """Exhaustively over small tables, units of up to two rows, added and replaced; some unit moves
-    them by all its rows.
-    """
+    """Over all small tables and units of up to two rows; some unit moves them by all its rows."""
     domain = domain_of(2, 2)
     cells = list(itertools.product(range(2), range(2)))
     furthest = {1: 0, 2: 0}
@@ -101,9 +99,7 @@ def test_no_unit_moves_misplaced_rows_further_than_its_rows(domain_of: MakeDomai
 
 
 def test_no_unit_moves_means_over_many_tables_further(domain_of: MakeDomain) -> None:
-    """At random, with wider tables; and what is not rounded down moves a good part of what is
-    allowed.
-    """
+    """At random, with wider tables; some move a good part of what is allowed."""
     domain, rng, most = domain_of(3, 5, 2, 4), np.random.default_rng(1), 0
     for trial in range(80):
         k = 1 + trial % 4
@@ -282,9 +278,7 @@ def test_what_was_not_planned_is_refused(domain_of: MakeDomain) -> None:
 
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_counts_of_more_rows_than_sixty_four_bits_hold_are_exact(beyond: int) -> None:
-    """At rows x drawn of 2^63 - 1 and just above, and at the most rows that are read; nothing is
-    counted for shares that agree.
-    """
+    """At rows x drawn of 2^63 - 1, just above, and at the most rows that are read."""
     rows, drawn_rows = (2**63 - 1) // 7 + beyond, 7
     ours, theirs = np.array([rows, 0], dtype=np.int64), np.array([0, 7], dtype=np.int64)
     assert scores._misplaced(ours, theirs, rows, drawn_rows) == 7 * rows

@@ -1,6 +1,4 @@
-"""Searches by sieve and by selection: they keep to their budget whatever the rows say, and release
-replies alone.
-"""
+"""Searches by sieve and selection keep to their budget, and release replies alone."""
 
 from __future__ import annotations
 

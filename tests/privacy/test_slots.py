@@ -1,6 +1,4 @@
-"""One example more changes no bit of what the others' passes give, and moves the clipped sum by no
-more than is charged.
-"""
+"""One example more changes no bit of the others' passes, and moves the sum by its charge."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ RAREST = 1e-7  # chance that a test of laws fails although they hold, by the chi
 
 @dataclass(frozen=True)
 class Given(Streams):
-    """Every row in every batch, at given places with given normals; sums that are rounded to the
-    lattice, without noise.
-    """
+    """Every row in every batch, at given places with given normals; sums without noise."""
 
     normals: npt.NDArray[np.float32] | None = None
     spots: Places | None = None
@@ -121,9 +117,7 @@ def check_one_more(
     seed: int = 0,
     moves: bool = False,
 ) -> None:
-    """A batch, and the same with one example more: one that counts, and one whose loss is not
-    finite, which adds nothing.
-    """
+    """A batch, and one example more: one that counts, and one without a finite loss."""
     rng, sizes = np.random.default_rng(seed), module.architecture.sizes
     codes = np.column_stack([rng.integers(0, size - 1, rows + 1) for size in sizes]).astype(
         np.uint16
@@ -163,9 +157,7 @@ SHAPES = [
 def test_an_example_that_adds_nothing_changes_no_bit(
     hidden: int, latent: int, sizes: tuple[int, ...], scale: float, rows: int, summed: Sums
 ) -> None:
-    """At odd widths and up to the largest weights; and one that counts moves the sum by what it
-    alone has.
-    """
+    """At odd widths and up to the largest weights; one that counts moves its own alone."""
     check_one_more(
         summed, network(hidden, latent, sizes, scale=scale, seed=1), rows, settings_for(rows)
     )
@@ -200,9 +192,7 @@ def test_in_large_batches_too(
 def test_in_batches_of_several_chunks_one_other_example_may_move(
     rows: int, scale: float, summed: Sums
 ) -> None:
-    """Far more rows than expected, so that chunks overflow: the example that changes its slot keeps
-    its numbers, to the last digits.
-    """
+    """Chunks overflow: the example that changes its slot keeps its numbers."""
     check_one_more(
         summed,
         network(17, 3, (7,) * 6, scale=scale, seed=1),
@@ -225,9 +215,7 @@ def test_with_two_threads_too(summed: Sums) -> None:
 
 
 def test_the_slack_holds_for_any_order_of_additions_in_each_coordinate() -> None:
-    """Half of the terms have all their weight in one coordinate and are added first there, the
-    other half in the other: the worst order known.
-    """
+    """Half of the terms lie in one coordinate and are added first there: the worst order."""
     w, n, u = 1.0, MAX_SINGLE, 2.0**-24
     roundings = np.arange(n, 0, -1)[
         : n // 2
@@ -270,9 +258,7 @@ def test_each_way_to_place_rows_is_as_likely(rows: int, ways: int) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("last", [0, -1])
 def test_one_row_more_has_the_law_of_the_coupling(rows: int, last: int) -> None:
-    """Wherever in the table the row is: the law of all places is the same, so that which row came
-    last does not show.
-    """
+    """Wherever in the table the row is, so that which row came last does not show."""
     streams, rng = Streams.fresh(), np.random.default_rng(5)
     draws = 8_000
     coupled = Counter(

@@ -1,5 +1,4 @@
-"""The only reader of rows: what it lets in, how it bounds units, and that its errors hold no
-value."""
+"""The only reader of rows: what it lets in, how it bounds units; errors hold no value."""
 
 from __future__ import annotations
 

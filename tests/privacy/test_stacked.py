@@ -159,9 +159,7 @@ def adam(
 
 
 def rounding(settings: DpSgd, module: PerExampleLoss) -> float:
-    """How far gradients of equal sums may lie apart: sums that differ in their last bits may go to
-    neighbours on the lattice.
-    """
+    """How far gradients of equal sums may lie apart: neighbours on the lattice."""
     spacing = settings.lattice_spacing(
         sum(p.numel() for p in module.parameters() if p.requires_grad)
     )
@@ -181,9 +179,7 @@ def kept(heard: Gradients) -> Callable[[list[torch.Tensor]], Sequence[torch.Tens
 def followed(
     heard: Gradients, model: int, atol: float
 ) -> Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]:
-    """Compare the gradients of each step with those that `model` had among others, and go on with
-    the latter.
-    """
+    """Compare each step's gradients with those of `model` among others; go on with these."""
     steps: Iterator[list[torch.Tensor]] = iter(heard)
 
     def seen(gradients: list[torch.Tensor]) -> Sequence[torch.Tensor]:

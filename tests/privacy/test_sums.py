@@ -1,5 +1,4 @@
-"""Sums over rows: moments, sums by stratum and of products. Equal to pandas, no row beyond the
-sensitivity, noise of the stated scale."""
+"""Moments, sums by stratum and of products: equal to pandas, their sensitivity and noise."""
 
 from __future__ import annotations
 

@@ -176,9 +176,7 @@ def test_each_is_charged_by_itself_and_has_its_own_receipt(scene: Scene) -> None
 
 
 def test_noise_is_drawn_for_each(scene: Scene) -> None:
-    """Two looks differ in each value: the chance that a table's or sums' noise is the same twice,
-    of at least three numbers of deviation 30 or more, is below 1e-5.
-    """
+    """Noise of at least three numbers of deviation 30 is the same twice below 1e-5."""
     found = packed(scene.session(Streams.fresh()).release_together(PLANNED))
     tables = tables_for(table_of(scene.passes, "arrow"), list(PLANNED.values()))
     for (purpose, mechanism), table in zip(PLANNED.items(), tables, strict=True):

@@ -61,9 +61,7 @@ def format_of_the_first_date(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def columns_without_numbers(raw: pd.DataFrame) -> pd.DataFrame:
-    """As a reader that infers types: one value that is no number makes a text of the whole
-    column.
-    """
+    """As a reader that infers types: one value that is no number makes texts of all."""
     if pd.to_numeric(raw["pay"], errors="coerce").isna().sum() > raw["pay"].isna().sum():
         raw["pay"] = "text"
     return raw
@@ -177,9 +175,7 @@ def text_if_all_are(cells: list[Any]) -> Any:
 
 
 def equal_keys(cells: list[Any]) -> Any:
-    """A dictionary of values seen: 1, 1.0 and True are one key, and the first of them stands for
-    all.
-    """
+    """A dictionary of values seen: 1, 1.0 and True are one key, whose first stands for all."""
     seen: dict[Any, Any] = {}
     return pd.Series(
         [seen.setdefault(v, v) if isinstance(v, bool | int | float) else v for v in cells],

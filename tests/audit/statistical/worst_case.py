@@ -284,10 +284,7 @@ class TableGame:
 
 @dataclass(frozen=True)
 class GradientGame:
-    """A unit of gradients of the clipping norm along one direction, against none, or the opposite.
-
-    The score is the ratio without a secret sample, with which the ratio on one grows.
-    """
+    """Gradients of the clipping norm along one direction, against none or the opposite ones."""
 
     settings: DpSgd
     rows: int

@@ -203,9 +203,7 @@ def test_a_tie_that_another_id_breaks_is_seen(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_row_of_an_id_is_as_likely_to_stay() -> None:
-    """Nine equal rows and another: the other stays as one of ten does. With these keys: 108 of
-    1,000.
-    """
+    """Nine equal rows and another: it stays as one of ten does; with these keys 108 of 1,000."""
     ids, codes = np.array(["u"] * 10, dtype=object), np.array([[0]] * 9 + [[1]], dtype=np.uint16)
     stayed = [kept_rows(ids, codes, max_rows=1, key=f"{key:032x}")[9] for key in range(1000)]
     assert 70 <= sum(stayed) <= 130
@@ -218,9 +216,7 @@ def test_places_and_coins_are_those_that_statements_ask_for() -> None:
 
 
 def test_a_sample_takes_units_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At rate .4 of 120 units: 20 to 75 of them, out of which a binomial falls with probability
-    below 1e-6; the coins are fixed by their key.
-    """
+    """At rate .4 of 120 units, 20 to 75: outside with probability below 1e-6; coins are fixed."""
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
     table, reading = people(900, ids=120), reading_of(DOMAIN, "id", 3)
     write(table, tmp_path)

@@ -176,9 +176,7 @@ def test_numbers_of_32_bits_are_those_of_their_digits(
 
 
 def test_no_row_leaves_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its own log: each statement that reads the table is grouped, or one row of sums, or takes
-    no row.
-    """
+    """By its own log: what reads the table is grouped, or one row of sums, or takes no row."""
     table = counts.people(900, ids=120)
     columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
     url = filled(server, "t", columns, table.to_pylist())

@@ -107,9 +107,7 @@ def sampled_in(dialect: Dialect, id_column: str | None) -> tuple[str, list[Any]]
 
 @pytest.mark.parametrize("id_column", [None, "id"])
 def test_no_key_of_a_sample_is_said_to_postgresql(id_column: str | None) -> None:
-    """A server's log has statements and what is bound to them, and so who is in the sample. It
-    draws the key itself, once a statement: in a subquery that asks nothing of a row.
-    """
+    """A log has statements and what is bound: the server draws the key itself, once for all."""
     text, bound = sampled_in(POSTGRESQL, id_column)
     assert SECRET not in text and SECRET not in bound
     assert re.findall(r"gen_random_uuid\(\)", text) == ["gen_random_uuid()"]

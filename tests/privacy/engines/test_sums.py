@@ -181,9 +181,7 @@ def test_units_are_held_out_by_their_own_coins(tmp_path: Path) -> None:
 
 
 def test_rows_are_held_out_by_their_places(tmp_path: Path) -> None:
-    """The same ones at each pass, each by a coin of chance .3: of 900 rows 184 to 356, out of which
-    a binomial falls with probability below 1e-9.
-    """
+    """The same at each pass, by coins of .3: outside 184 to 356 of 900 with chance below 1e-9."""
     table, own = paid(900, ids=120), replace(reading_of(DOMAIN), **HELD)
     write(table, tmp_path, files=4)
     parts, whole = find_parts(".", tmp_path), in_memory(DOMAIN, table)
@@ -198,9 +196,7 @@ def test_rows_are_held_out_by_their_places(tmp_path: Path) -> None:
 
 
 def test_each_row_is_drawn_as_often_as_another(tmp_path: Path) -> None:
-    """100 draws of 30 of 90 rows: each 33.3 times on average, with a deviation of 4.7. Outside of
-    5 to 65 one of the 90 rows falls with probability below 1e-8.
-    """
+    """100 draws of 30 of 90 rows: outside of 5 to 65 one of them falls with chance below 1e-8."""
     domain = Domain.from_spec({"n": Integer(type="integer", lower=0, upper=89, bins=90)})
     table = pa.table({"n": pa.array(range(90)), "id": pa.array(np.arange(90) % 40)})
     write(table, tmp_path, files=3)

@@ -1,8 +1,4 @@
-"""Ways in which a column of values comes to the kernel: who wrote it, how, and who reads it.
-
-Each way stores cells of a type under several declared columns and reads them through the kernel's
-front (`read_private`), as a release does.
-"""
+"""Ways in which a column of values comes to the kernel: who wrote it, how, and who reads it."""
 
 from __future__ import annotations
 
