@@ -1,4 +1,4 @@
-"""Examples of every mechanism of the kernel, for any domain: a new one gets a line in `EXAMPLES`."""
+"""Examples of every mechanism of the kernel, for any domain; new ones get a line in `EXAMPLES`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict of an audit: limits that cover, false alarms below 5%, a curve not too low or high."""
+"""The verdict of an audit: limits that cover, false alarms below 5%, a curve that is right."""
 
 from __future__ import annotations
 

@@ -26,15 +26,17 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.query import read_query
 from synthdp.privacy.table import count_tables
 from synthdp.spec.model import Categorical, SqlSource
+from tests.builders import build_spec
 from tests.fire.postgres import Server
 from tests.privacy.engines import test_counts as counts
 from tests.privacy.engines.tables import (
     COLUMNS,
     DOMAIN,
+    NUMBER,
     ROW,
     ROWS,
     SPEC,
-    number,
+    coded,
     reading_of,
     rows,
     same,
@@ -43,22 +45,12 @@ from tests.privacy.engines.test_values import LONG
 
 pytestmark = pytest.mark.check
 
-TYPES = {
-    "string": "text",
-    "large_string": "varchar",
-    "bool": "boolean",
-    "int64": "bigint",
-    "int32": "integer",
-    "uint8": "smallint",
-    "float": "real",
-    "double": "double precision",
-    "date32[day]": "date",
-    "timestamp[us]": "timestamp",
-    "timestamp[ms]": "timestamp",
-    "decimal128(20, 2)": "numeric(20, 2)",
-}
+TYPES = {"string": "text", "large_string": "varchar", "bool": "boolean", "int64": "bigint"}
+TYPES |= {"int32": "integer", "uint8": "smallint", "float": "real", "double": "double precision"}
+TYPES |= {"date32[day]": "date", "timestamp[us]": "timestamp", "timestamp[ms]": "timestamp"}
+TYPES |= {"decimal128(20, 2)": "numeric(20, 2)"}
 EXACT = "exact"
-OWN = Domain.from_spec({**SPEC, EXACT: number(missing_codes=("0.1",))})
+OWN = Domain.from_spec({**SPEC, EXACT: build_spec({"n": coded(NUMBER, "0.1")}).columns["n"]})
 JOINED = Domain((DOMAIN[ROW], *OWN.columns))
 
 
