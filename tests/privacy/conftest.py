@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import math
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -240,3 +242,48 @@ class EvenLatents(Streams):
 @pytest.fixture
 def even_latents() -> Streams:
     return EvenLatents.fresh()
+
+
+@dataclass(frozen=True)
+class Noiseless(Streams):
+    """Every row in every batch, at given places with given normals; rounded sums without noise."""
+
+    normals: npt.NDArray[np.float32] | None = None
+    spots: npt.NDArray[np.intp] | None = None
+    sums: list[Floats] = field(default_factory=list)
+    forward_passes: list[int] = field(default_factory=list)
+
+    def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
+        return np.arange(rows)
+
+    def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
+        return np.arange(rows) if self.spots is None else self.spots
+
+    def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
+        self.forward_passes.append(rows)
+        constant = np.full((rows, width), 0.5, dtype=np.float32)
+        return constant if self.normals is None else self.normals
+
+    def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
+        self.sums.append(np.rint(values.astype(np.float64) / spacing) * spacing)
+        return self.sums[-1]
+
+
+Train = Callable[..., Noiseless]
+
+
+@pytest.fixture
+def train() -> Train:
+    """DP-SGD on `rows` from the weights of `module`, which stays as it is; what was drawn."""
+
+    def run(
+        module: Any, rows: Codes, settings: Any, normals: Any = None, spots: Any = None
+    ) -> Noiseless:
+        from synthdp.privacy.dpsgd.training import Training
+
+        drawn = Noiseless(**vars(Streams.fresh()), normals=normals, spots=spots)
+        own = Training(settings, copy.deepcopy(module), lambda done, total: None, None)
+        own.run(make_table(make_domain(*module.architecture.sizes), rows), drawn)
+        return drawn
+
+    return run
