@@ -189,6 +189,16 @@ def fit_p_value(samples: Integers, law: Callable[[Integers, float], Floats], sig
     return float(stats.chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue)
 
 
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Exact delta of a Gaussian mechanism of sensitivity over noise `mu`."""
+    above, below = (stats.norm.cdf(side * mu / 2 - epsilon / mu) for side in (1, -1))
+    return float(above - math.exp(epsilon) * below)
+
+
+def hockey_stick(one: Floats, other: Floats, epsilon: float) -> float:
+    return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
+
+
 def order_law(scores: Any, scale: float, told: int) -> dict[tuple[int, ...], float]:
     """Of the first of noisy scores: exponential mechanisms in a row, each among what is left."""
     weights = np.exp((np.asarray(scores) - max(scores)) / scale)

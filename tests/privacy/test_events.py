@@ -13,6 +13,7 @@ from scipy import stats
 from synthdp.privacy import accounting
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
+from tests.privacy.conftest import hockey_stick
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
 
@@ -62,10 +63,6 @@ def test_sparse_vector_is_not_below_its_exact_law(
 def softmax(scores: tuple[int, ...], scale: float) -> np.ndarray:
     weights = np.exp((np.array(scores) - max(scores)) / scale)
     return np.asarray(weights / weights.sum())
-
-
-def hockey_stick(one: np.ndarray, other: np.ndarray, epsilon: float) -> float:
-    return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
 
 
 @pytest.mark.parametrize(
@@ -140,7 +137,7 @@ def randomised_response_delta(pure: float, count: int, epsilon: float) -> float:
     right = math.exp(pure) / (1 + math.exp(pure))
     i = np.arange(count + 1)
     one, other = stats.binom.pmf(i, count, right), stats.binom.pmf(i, count, 1 - right)
-    return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
+    return hockey_stick(one, other, epsilon)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
