@@ -23,7 +23,8 @@ from synthdp.model import ancestral
 from synthdp.model.ancestral import column_samplers, levels_of
 from synthdp.model.architecture import Architecture
 from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
+from synthdp.model.synthesizer import arrays
+from tests.model.conftest import generator, synthesizer_of
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
@@ -62,14 +63,14 @@ def network(
         Architecture(
             tuple(int(s) for s in rng.integers(2, 4, len(names))), parents, reached, 8, direct
         ),
-        generator=torch.Generator().manual_seed(1),
+        generator=generator(1),
     )
     with torch.no_grad():
         for i, p in enumerate(vae.parameters()):
-            p.normal_(0, spread, generator=torch.Generator().manual_seed(100 * seed + i))
+            p.normal_(0, spread, generator=generator(100 * seed + i))
         if direct:
             table = vae.get_buffer("direct")
-            table.normal_(0, spread, generator=torch.Generator().manual_seed(seed))
+            table.normal_(0, spread, generator=generator(seed))
     return vae
 
 
@@ -108,9 +109,7 @@ def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None
     reached = torch.zeros(columns, columns, dtype=torch.bool)
     for _ in range(4):
         codes = torch.tensor([int(rng.integers(s)) for s in own.sizes])
-        z = torch.randn(
-            1, vae.latent, generator=torch.Generator().manual_seed(int(rng.integers(1000)))
-        )
+        z = torch.randn(1, vae.latent, generator=generator(int(rng.integers(1000))))
         one_hot = torch.nn.functional.one_hot(codes, levels).float()
         exact = vae.logits(codes.unsqueeze(0), z)[0]
         relaxed = relaxed_logits(vae, one_hot, z)
@@ -232,10 +231,7 @@ def check_independences(
 
 
 def drawn(vae: CausalVae, graph: CausalGraph, rows: int = 60_000) -> npt.NDArray[np.uint16]:
-    weights = arrays(vae.state_dict())
-    return Synthesizer(graph.nodes, vae.architecture, weights).sample(
-        rows, rng=np.random.default_rng(5)
-    )
+    return synthesizer_of(vae, graph.nodes).sample(rows, rng=np.random.default_rng(5))
 
 
 @pytest.mark.check

@@ -15,30 +15,19 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
 from synthdp.spec.model import ReleaseSpec
-from tests.builders import skeleton
+from tests.builders import build_spec
 
+WHOLE = {"type": "integer", "lower": 0, "upper": 99}
+REAL = {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1}
+DAY = {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "bins": 2}
 COLUMNS: dict[str, Any] = {
-    "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
-    "worked": {
-        "type": "integer",
-        "lower": 0,
-        "upper": 99,
-        "bins": 2,
-        "missing": True,
-        "spikes": [0],
-    },
+    "age": WHOLE | {"bins": 4},
+    "worked": WHOLE | {"bins": 2, "missing": True, "spikes": [0]},
     "civil-status": {"type": "categorical", "categories": ["single", "married"]},
-    "low": {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1},
-    "high": {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1},
-    "admitted": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "bins": 2},
-    "left": {
-        "type": "datetime",
-        "lower": "2020-01-01",
-        "upper": "2020-12-31",
-        "bins": 2,
-        "missing": True,
-        "resolution": "hour",
-    },
+    "low": REAL,
+    "high": REAL,
+    "admitted": DAY,
+    "left": DAY | {"missing": True, "resolution": "hour"},
 }
 NUMBERS = ("age", "worked")
 TEXTS = (
@@ -50,13 +39,7 @@ TEXTS = (
 
 
 def release(*texts: str) -> ReleaseSpec:
-    return ReleaseSpec.model_validate(
-        {
-            **skeleton(),
-            "columns": COLUMNS,
-            "constraints": texts,
-        }
-    )
+    return build_spec(COLUMNS, constraints=texts)
 
 
 def constraints(*texts: str) -> Constraints:

@@ -20,6 +20,7 @@ from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.checks import check
 from synthdp.spec.model import Graph, ReleaseSpec, Shares
 from tests.builders import dp_sgd, skeleton
+from tests.model.conftest import quiet
 
 ROWS = 3000
 
@@ -86,12 +87,10 @@ def fitted(graph: Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
     wanted = release(graph)
     domain = Domain.from_spec(wanted.columns)
     rehearsal = Rehearsal(table(), domain, nearly_noiseless(domain))
-    result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
+    result = fit(rehearsal, wanted, domain, progress=quiet)
     return (
         result,
-        sample(
-            result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
-        ).value,
+        sample(result, wanted, rng=np.random.default_rng(4), progress=quiet).value,
     )
 
 
@@ -154,13 +153,9 @@ def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "pairs", "train"]
     plan = nearly_noiseless(domain)
     plan = replace(plan, pairs=NoisyMarginals(domain, (("b", "a"),), 0.5))
-    result = fit(
-        Rehearsal(table(), domain, plan), wanted, domain, progress=lambda done, total: None
-    )
+    result = fit(Rehearsal(table(), domain, plan), wanted, domain, progress=quiet)
     assert [t.columns for t in result.tables.value] == [("a",), ("b",), ("c",), ("d",), ("b", "a")]
-    codes = sample(
-        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
-    ).value
+    codes = sample(result, wanted, rng=np.random.default_rng(4), progress=quiet).value
     assert agreement(codes) > 0.9
 
 
@@ -190,10 +185,8 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
         i for i in range(4) if len(arrows) == 1 or i != domain.index("b")
     ]
     rehearsal = Rehearsal(table(), domain, replace(plan, targets=stage))
-    result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
-    codes = sample(
-        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
-    ).value
+    result = fit(rehearsal, wanted, domain, progress=quiet)
+    codes = sample(result, wanted, rng=np.random.default_rng(4), progress=quiet).value
     assert rehearsal._used == {"measure", "train"} | ({"targets"} if len(arrows) == 2 else set())
     assert agreement(codes) > 0.88 or len(arrows) == 1
     latent = result.synthesizer.value.weights["decode_latent.weight"].reshape(4, 8, -1)[

@@ -25,6 +25,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import dp_sgd, skeleton
+from tests.model.conftest import quiet
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
 ROWS, BATCH = 60_000, 1024
@@ -125,7 +126,7 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
         Rehearsal(simulated(network), domain, plan),
         wanted,
         domain,
-        progress=lambda done, total: None,
+        progress=quiet,
     ).synthesizer.value
 
 

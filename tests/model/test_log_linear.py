@@ -20,11 +20,12 @@ from synthdp.model.fit import architecture_for, assemble, build_start
 from synthdp.model.log_linear import LogLinear, fit_log_linear
 from synthdp.model.network import CausalVae
 from synthdp.model.row_selection import LITTLE, pairs_to_follow
-from synthdp.model.synthesizer import Synthesizer, arrays
+from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
 from synthdp.privacy.session import Rehearsal
 from tests.builders import build_spec
+from tests.model.conftest import generator, shares, synthesizer_of
 
 Floats = npt.NDArray[np.float64]
 SIZES, NAMES = (3, 4, 2, 5), ("a", "b", "c", "d")
@@ -94,12 +95,11 @@ def fitted(
 
 def synthesizer(shape: Architecture, start: LogLinear) -> Synthesizer:
     """A network that says what the log-linear model says, and nothing else."""
-    vae = CausalVae(shape, generator=torch.Generator().manual_seed(0))
+    vae = CausalVae(shape, generator=generator(0))
     vae.start_from_tables(start.direct, start.biases)
     with torch.no_grad():
         vae.decode_levels.weight.zero_()
-    weights = arrays(vae.state_dict())
-    return Synthesizer(NAMES, shape, weights)
+    return synthesizer_of(vae, NAMES)
 
 
 def tables_of(codes: npt.NDArray[np.uint16]) -> Iterator[tuple[int, int, Floats]]:
@@ -252,7 +252,7 @@ def test_without_any_arrow_there_are_no_direct_rows() -> None:
     assert made.weights["direct"].shape == (0, 5) and made._whole()
     codes = made.sample(50_000, rng=np.random.default_rng(3), threads=1)
     for column in range(4):
-        share = np.bincount(codes[:, column], minlength=SIZES[column]) / len(codes)
+        share = shares(codes, column, SIZES[column])
         np.testing.assert_allclose(share, onto(joint, column), atol=0.015)
 
 
@@ -275,9 +275,9 @@ def test_a_causal_model_whose_arrows_are_measured_starts_from_them() -> None:
         assert np.abs(share - np.outer(share.sum(1), share.sum(0))).sum() / 2 < 0.03
     forced = made.sample(100_000, rng=np.random.default_rng(4), threads=1, do={"b": 0})
     wanted = onto(joint, 1, 2)[0] / onto(joint, 1)[0]
-    share = np.bincount(forced[:, 2], minlength=SIZES[2]) / len(forced)
+    share = shares(forced, 2, SIZES[2])
     np.testing.assert_allclose(share, wanted, atol=0.03, err_msg="an effect follows")
-    share = np.bincount(forced[:, 0], minlength=SIZES[0]) / len(forced)
+    share = shares(forced, 0, SIZES[0])
     np.testing.assert_allclose(share, onto(joint, 0), atol=0.02, err_msg="a cause does not")
 
 

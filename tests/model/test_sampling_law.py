@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from synthdp.model.raking import rake
 from synthdp.model.synthesizer import Synthesizer, arrays, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical
+from tests.model.conftest import generator, synthesizer_of
 
 # a -> b -> d, a -> c -> d, and e alone; b and c share no latent cause.
 SIZES, PARENTS = (2, 3, 2, 4, 5), ((), (0,), (0,), (1, 2), ())
@@ -34,10 +36,6 @@ DOMAIN = Domain.from_spec(
 )
 EVERYWHERE = (tuple(range(5)),) * 2
 NOWHERE = ((4,),) * 2  # z reaches e alone: b, c, d depend through arrows only
-
-
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def model(
@@ -62,7 +60,7 @@ def synthesizer(
     latent_of: tuple[tuple[int, ...], ...] = NOWHERE, *, seed: int = 2, direct: bool = False
 ) -> Synthesizer:
     vae = model(latent_of, seed=seed, direct=direct)
-    return Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict()))
+    return synthesizer_of(vae, NAMES)
 
 
 def mutual_information(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> float:
@@ -446,61 +444,45 @@ def _spoil_json(folder: Path, change: object) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "pickle",
-        "cut",
-        "empty",
-        "shapes",
-        "parents",
-        "cycle",
-        "columns",
-        "range",
-        "list",
-        "sizes",
-        "text",
-        "gone",
-    ],
-)
+def _spoilt(**change: object) -> Callable[[Path], object]:
+    return lambda folder: _spoil_json(folder, {"architecture": ARCHITECTURE | change})
+
+
+def _weights(content: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        path.write_bytes(content(path.read_bytes()))
+
+    return damage
+
+
+ARCHITECTURE: dict[str, object] = {"sizes": SIZES, "parents": PARENTS, "latent_of": NOWHERE}
+ARCHITECTURE |= {"hidden": 12}
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "pickle": lambda folder: torch.save({"x": Bomb()}, folder / "model.safetensors"),
+    "cut": _weights(lambda content: content[:-40]),
+    "empty": _weights(lambda content: b""),
+    "shapes": lambda folder: _spoil_json(folder, {"shapes": {}}),
+    "parents": _spoilt(parents=[[], [], [], [], []]),
+    "cycle": _spoilt(parents=[[1], [0], [0], [1, 2], []]),
+    "range": _spoilt(parents=[[], [7], [0], [1, 2], []]),
+    "columns": lambda folder: _spoil_json(folder, {"columns": ["a", "b"]}),
+    "list": lambda folder: _spoil_json(folder, [1, 2]),
+    "sizes": _spoilt(sizes=[10**9, 3, 2, 4, 5]),
+    "text": lambda folder: (folder / "model.json").write_text("{"),
+    "gone": lambda folder: (folder / "model.safetensors").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_corrupt_or_malicious_model_is_refused_and_nothing_in_it_runs(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     synthesizer().save(tmp_path)
-    weights = tmp_path / "model.safetensors"
-    architecture = json.loads((tmp_path / "model.json").read_text())["architecture"]
-    match damage:
-        case "pickle":
-            torch.save({"x": Bomb()}, weights)
-        case "cut":
-            weights.write_bytes(weights.read_bytes()[:-40])
-        case "empty":
-            weights.write_bytes(b"")
-        case "shapes":
-            _spoil_json(tmp_path, {"shapes": {}})
-        case "parents":
-            _spoil_json(
-                tmp_path, {"architecture": {**architecture, "parents": [[], [], [], [], []]}}
-            )
-        case "cycle":
-            _spoil_json(
-                tmp_path, {"architecture": {**architecture, "parents": [[1], [0], [0], [1, 2], []]}}
-            )
-        case "range":
-            _spoil_json(
-                tmp_path, {"architecture": {**architecture, "parents": [[], [7], [0], [1, 2], []]}}
-            )
-        case "columns":
-            _spoil_json(tmp_path, {"columns": ["a", "b"]})
-        case "list":
-            _spoil_json(tmp_path, [1, 2])
-        case "sizes":
-            _spoil_json(tmp_path, {"architecture": {**architecture, "sizes": [10**9, 3, 2, 4, 5]}})
-        case "text":
-            (tmp_path / "model.json").write_text("{")
-        case "gone":
-            weights.unlink()
+    _spoilt()(tmp_path)
+    Synthesizer.load(tmp_path)
+    DAMAGES[damage](tmp_path)
     with pytest.raises(VerifyError):
         Synthesizer.load(tmp_path)
     assert not (tmp_path / "exploded").exists()

@@ -20,6 +20,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from tests.builders import dp_sgd
+from tests.model.conftest import generator, quiet
 
 # a, b -> y; a -> b; a, b, y -> x. The targets are y and x.
 EDGES = tuple(float(e) for e in range(8))
@@ -36,10 +37,6 @@ DOMAIN = Domain(
 WHOLE = Architecture(DOMAIN.sizes, ((), (0,), (0, 1), (2, 0, 1)), (tuple(range(4)),) * 2, hidden=5)
 TARGETS = (2, 3)
 MARGINS = [np.full(s, 1 / s) for s in DOMAIN.sizes]
-
-
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def shaken(module: torch.nn.Module, seed: int) -> torch.nn.Module:
@@ -196,7 +193,7 @@ def test_the_stage_learns_what_targets_depend_on() -> None:
         checkpoint_every=300,
     )
     regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
-    training = Training(settings, regression, lambda done, total: None, None)
+    training = Training(settings, regression, quiet, None)
     plan = ReleasePlan(1e9, 1e-5, "add_remove", 1, targets=settings)
     weights = (
         Rehearsal(codes.astype(np.uint16), DOMAIN, plan).release(training, purpose="targets").value
