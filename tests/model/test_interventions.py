@@ -23,8 +23,7 @@ from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.model import ReleaseSpec
-from tests.builders import dp_sgd, skeleton
+from tests.builders import build_spec, dp_sgd
 from tests.model.conftest import quiet
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
@@ -91,43 +90,23 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
     """With noise that no accountant would accept; without `arrows` the plain VAE."""
     graph = network.graph()
     edges = tuple(f"{a} -> {b}" for a, b in graph.directed) if arrows else ()
-    wanted = ReleaseSpec.model_validate(
-        {
-            **skeleton(rows=ROWS),
-            "columns": {
-                n: {"type": "categorical", "categories": values}
-                for n, values in network.levels.items()
-            },
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "graph": {"mode": "given", "edges": edges} if arrows else {"mode": "none"},
-            "synthesizer": {"steps": steps, "batch": BATCH, "hidden": 32, "latent": 2},
-        }
+    wanted = build_spec(
+        {n: {"type": "categorical", "categories": v} for n, v in network.levels.items()},
+        rows=ROWS,
+        privacy={"epsilon": 1.0, "delta": 1e-6},
+        graph={"mode": "given", "edges": edges} if arrows else {"mode": "none"},
+        synthesizer={"steps": steps, "batch": BATCH, "hidden": 32, "latent": 2},
     )
     domain = network.domain()
     training = dp_sgd(
-        rate=BATCH / ROWS,
-        steps=steps,
-        expected_batch=BATCH,
-        clip=30.0,
-        noise_multiplier=1e-4,
-        learning_rate=0.02,
-        ema=0.99,
+        **{"rate": BATCH / ROWS, "steps": steps, "expected_batch": BATCH, "clip": 30.0},
+        **{"noise_multiplier": 1e-4, "learning_rate": 0.02, "ema": 0.99},
         checkpoint_every=10_000,
     )
-    plan = ReleasePlan(
-        1e6,
-        1e-6,
-        "add_remove",
-        1,
-        measure=NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5),
-        train=training,
-    )
-    return fit(
-        Rehearsal(simulated(network), domain, plan),
-        wanted,
-        domain,
-        progress=quiet,
-    ).synthesizer.value
+    margins = NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5)
+    plan = ReleasePlan(1e6, 1e-6, "add_remove", 1, measure=margins, train=training)
+    rehearsal = Rehearsal(simulated(network), domain, plan)
+    return fit(rehearsal, wanted, domain, progress=quiet).synthesizer.value
 
 
 def counted(network: BayesianNetwork) -> BayesianNetwork:
