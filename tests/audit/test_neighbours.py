@@ -7,7 +7,7 @@ import pytest
 
 from synthdp.audit.mechanisms.calls import Pair, neighbours
 from synthdp.data.domain import Domain
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 
 BATCH, MAX_ROWS = 8, 3
 

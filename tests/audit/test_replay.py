@@ -25,8 +25,8 @@ from synthdp.model.architecture import Architecture
 from synthdp.model.fit import target_regression
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget

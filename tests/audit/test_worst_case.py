@@ -14,10 +14,10 @@ from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim
 from synthdp.audit.mechanisms.directions import Scores
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan

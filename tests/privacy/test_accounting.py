@@ -18,7 +18,7 @@ from scipy import stats
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.composition import discrete_gaussian_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import (

@@ -22,7 +22,7 @@ from dp_accounting import rdp
 from scipy import stats
 
 from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.gaussian import RELATION, unit_sampled_gaussian
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from tests.privacy.conftest import Floats, gaussian_delta

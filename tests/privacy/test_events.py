@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from tests.privacy.conftest import hockey_stick
 

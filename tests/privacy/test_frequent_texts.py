@@ -17,8 +17,8 @@ from scipy.stats import norm
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_domain_plan
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent, ThresholdedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, TextBudget, threshold_for

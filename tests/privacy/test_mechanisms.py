@@ -17,7 +17,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy import accounting
-from synthdp.privacy import table as counting
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import (
     EPSILON_TOLERANCE,
     _scales,
@@ -27,7 +27,6 @@ from synthdp.privacy.calibration import (
     make_search_plan,
 )
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms.marginals import (
@@ -39,7 +38,7 @@ from synthdp.privacy.mechanisms.marginals import (
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.privacy.table import Table, count_tables
+from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Integer, ReleaseSpec
 from tests.builders import skeleton
 from tests.privacy.conftest import Silent
@@ -51,43 +50,6 @@ TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("a", "b"), ("a", "c"))
 def codes_of(domain: Domain, rows: int, seed: int = 0) -> Codes:
     rng = np.random.default_rng(seed)
     return np.column_stack([rng.integers(0, s, rows) for s in domain.sizes]).astype(np.uint16)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 50, 257])
-def test_counts_equal_a_loop(
-    rows: int, domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(counting, "CHUNK_ROWS", 64)  # several blocks
-    domain = domain_of(3, 1, 5)
-    codes = codes_of(domain, rows)
-    for columns, counted in zip(TABLES, count_tables(codes, domain, TABLES), strict=True):
-        expected = np.zeros([domain[c].levels for c in columns], dtype=np.int64)
-        for row in codes:
-            expected[tuple(row[domain.index(c)] for c in columns)] += 1
-        assert np.array_equal(counted, expected)
-        assert counted.dtype == np.int64
-
-
-def test_blocks_of_any_size_and_type_count_alike(domain_of: MakeDomain) -> None:
-    domain = domain_of(3, 200, 5)
-    codes = codes_of(domain, 1_000)
-    blocks = (codes[i : i + 137].astype(np.uint8) for i in range(0, 1_000, 137))
-    for whole, streamed in zip(
-        count_tables(codes, domain, TABLES), count_tables(blocks, domain, TABLES), strict=True
-    ):
-        assert np.array_equal(whole, streamed)
-
-
-def test_cells_of_the_widest_levels_do_not_overflow(domain_of: MakeDomain) -> None:
-    domain = domain_of(4096, 1000)
-    codes = np.array([[4095, 999], [4095, 999], [0, 999]], dtype=np.uint16)
-    (counted,) = count_tables(codes, domain, [("a", "b")])
-    assert counted[4095, 999] == 2 and counted[0, 999] == 1 and counted.sum() == 3
-
-
-def test_tables_too_wide_are_refused(domain_of: MakeDomain) -> None:
-    with pytest.raises(ValueError, match="at most"):
-        count_tables(np.zeros((1, 2), dtype=np.uint16), domain_of(4096, 4096), [("a", "b")])
 
 
 def test_held_out_rows_are_not_counted(

@@ -16,7 +16,7 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms import pair_screen
 from synthdp.privacy.mechanisms.pair_screen import (

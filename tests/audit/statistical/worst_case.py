@@ -35,9 +35,9 @@ from synthdp.audit.mechanisms.directions import (
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator

@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from synthdp.data.basis import Basis
 from synthdp.data.column_domain import id_text
@@ -236,33 +235,6 @@ def test_rows_that_are_not_ordered_by_their_numbers_are_seen(
     assert same_sums(engine, staying(table, 64))
     monkeypatch.setattr(on_arrow, "numbers_of", lambda domain, values: None)
     assert not same_sums(engine, staying(table, 64))
-
-
-THREE = st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from([0.0, 1.5, 2.0]))
-LEVELS = st.lists(THREE, max_size=24)
-
-
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(LEVELS, LEVELS, st.randoms(use_true_random=False))
-def test_what_stays_of_one_id_is_a_function_of_its_own_rows(
-    others: list[tuple[int, int, float]], own: list[tuple[int, int, float]], order: Any
-) -> None:
-    """With their numbers: a unit more changes nothing of others, and adds at most `max_rows`."""
-
-    def stays(listed: list[tuple[str, int, float]]) -> Counter[tuple[str, int, float]]:
-        ids = np.array([u for u, _, _ in listed], dtype=object)
-        codes = np.array([[level] for _, level, _ in listed], dtype=np.uint16).reshape(-1, 1)
-        numbers = np.array([[x] for _, _, x in listed]).reshape(-1, 1)
-        kept = kept_rows(ids, codes, max_rows=2, key=KEY, numbers=numbers)
-        return Counter(row for row, stay in zip(listed, kept, strict=True) if stay)
-
-    shared = [(f"u{u}", level, x) for u, level, x in others]
-    more = [*shared, *(("new", level, x) for _, level, x in own)]
-    order.shuffle(more)
-    before, after = stays(shared), stays(more)
-    assert Counter({row: n for row, n in after.items() if row[0] != "new"}) == before
-    assert sum(n for row, n in after.items() if row[0] == "new") == min(2, len(own))
-    assert after == stays(sorted(more))
 
 
 def test_scores_are_counted_by_the_engine(tmp_path: Path) -> None:
