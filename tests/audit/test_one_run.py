@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from itertools import product
 
-import dp_accounting
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -18,6 +17,7 @@ from synthdp.audit.mechanisms.canaries import (
     epsilon_p_value,
     right_guesses,
 )
+from tests.audit.conftest import gaussian_claim
 
 
 def curve_p_value(claim: CurveClaim, *, canaries: int, guesses: int, right: int) -> float:
@@ -36,12 +36,6 @@ def curve_p_value(claim: CurveClaim, *, canaries: int, guesses: int, right: int)
 
 def pure_claim(epsilon: float, delta: float = 0.0) -> CurveClaim:
     return CurveClaim(epsilon, delta, ((epsilon, delta),))
-
-
-def gaussian_claim(mu: float) -> CurveClaim:
-    return CurveClaim.of(
-        [dp_accounting.GaussianDpEvent(1 / mu)], delta=1e-5, adjacency="add_remove"
-    )
 
 
 @pytest.mark.parametrize(
@@ -109,14 +103,8 @@ def oracle(claim: CurveClaim, canaries: int, guesses: int, right: int) -> float:
         for epsilon, delta in claim.profile:
             rows += [hit - math.exp(epsilon) * miss, hit - math.exp(-epsilon) * miss]
             bounds += [delta, 1 - math.exp(-epsilon) * (1 - delta)]
-    answer = linprog(
-        -(j >= right).astype(float),
-        A_ub=rows,
-        b_ub=bounds,
-        A_eq=[np.ones(guesses + 1)],
-        b_eq=[1.0],
-        bounds=(0, 1),
-    )
+    whole = {"A_eq": [np.ones(guesses + 1)], "b_eq": [1.0], "bounds": (0, 1)}
+    answer = linprog(-(j >= right).astype(float), A_ub=rows, b_ub=bounds, **whole)
     assert answer.success
     return float(-answer.fun)
 
