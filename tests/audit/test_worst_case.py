@@ -23,7 +23,6 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMargina
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.load.loader import load_spec
-from tests.audit.statistical import worst_case
 from tests.audit.statistical.f_curve import judge
 from tests.audit.statistical.worst_case import (
     BatchGame,
@@ -32,8 +31,10 @@ from tests.audit.statistical.worst_case import (
     TableGame,
     audit_game,
     audit_plan,
+    audit_sized,
     games_of,
     power,
+    powerful,
     unaudited,
 )
 from tests.builders import dp_sgd, mostly_trained
@@ -279,10 +280,12 @@ def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(
     audits = {fault: 0 for fault in faults}
     alarms = true = below = 0
     for game in adult_games():
+        sized = powerful(game, delta=1e-5, adjacency="add_remove", runs=5000)
         for _ in range(10):
-            found[game.fault] += audit(game, runs=5000, fresh=faults[game.fault]).refuted
+            broken = audit_sized(sized, runs=5000, fresh=faults[game.fault])
+            found[game.fault] += broken.refuted
             audits[game.fault] += 1
-            honest = audit(game, runs=5000)
+            honest = audit_sized(sized, runs=5000)
             alarms, true = alarms + honest.refuted, true + 1
             below += honest.epsilon_lower <= honest.epsilon
     assert found[HALF_NOISE] >= 0.8 * audits[HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
@@ -310,7 +313,7 @@ def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(
             if not games:  # the replay covers published scores
                 continue
             how: Any = {"delta": 1e-5, "adjacency": "add_remove", "runs": 5000}
-            sized, claim, _ = worst_case._powerful(games[0], **how)
+            sized, claim, _ = powerful(games[0], **how)
             # All repeats of one call share a pool of simulated runs, which moves them together: of
             # two whole runs of this test one had .88 for one of 20 mechanisms, the other 1.0.
             pools = [power(sized, claim, runs=5000, repeats=400) for _ in range(3)]

@@ -25,6 +25,7 @@ the true epsilon with probability at most 5%. Whenever it exceeds the claimed on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,13 @@ def _limits(out: Scores, inside: Scores, thresholds: Scores) -> tuple[Scores, Sc
     """Upper limits of the false-positive and false-negative rates of "in if score > threshold"."""
     positives = len(out) - np.searchsorted(np.sort(out), thresholds, side="right")
     negatives = np.searchsorted(np.sort(inside), thresholds, side="right")
-    return upper_limit(positives, len(out)), upper_limit(negatives, len(inside))
+    return _upper_limits(len(out))[positives], _upper_limits(len(inside))[negatives]
+
+
+@cache
+def _upper_limits(trials: int) -> Scores:
+    """Upper limits for 0 to `trials` mistakes: repeated audits ask for the same ones."""
+    return upper_limit(np.arange(trials + 1), trials)
 
 
 def _halves(scores: Scores) -> tuple[Scores, Scores]:

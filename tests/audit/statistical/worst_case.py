@@ -116,7 +116,19 @@ def audit_game(
     played: Callable[[int], None] = lambda more: None,
 ) -> Audit:
     """Grow the unit until the fault would be detected, play, and judge."""
-    game, claim, power_of_game = _powerful(game, delta=delta, adjacency=adjacency, runs=runs)
+    sized = powerful(game, delta=delta, adjacency=adjacency, runs=runs)
+    return audit_sized(sized, runs=runs, fresh=fresh, played=played)
+
+
+def audit_sized(
+    sized: Sized,
+    *,
+    runs: int,
+    fresh: Fresh = Streams.fresh,
+    played: Callable[[int], None] = lambda more: None,
+) -> Audit:
+    """Play and judge a game whose unit has been grown; many audits may share one."""
+    game, claim, power_of_game = sized
     out = game.play(0, runs // 2, fresh, played)
     inside = game.play(1, runs // 2, fresh, played)
     verdict = judge(out, inside, claim)
@@ -126,9 +138,9 @@ def audit_game(
         unit_rows=game.rows,
         runs=2 * (runs // 2),
         epsilon=claim.epsilon if math.isfinite(claim.epsilon) else None,
-        delta=delta,
+        delta=claim.delta,
         epsilon_lower=verdict.epsilon_lower,
-        epsilon_provable=provable_epsilon(runs, delta=delta),
+        epsilon_provable=provable_epsilon(runs, delta=claim.delta),
         fault=game.fault,
         power=power_of_game,
         refuted=verdict.alarm,
@@ -141,11 +153,9 @@ def power(game: MechanismGame, claim: CurveClaim, *, runs: int, repeats: int = R
     return detection_rate(out, inside, claim, runs=runs, repeats=repeats)
 
 
-def _powerful(
-    game: MechanismGame, *, delta: float, adjacency: Adjacency, runs: int
-) -> tuple[MechanismGame, CurveClaim, float]:
+def powerful(game: MechanismGame, *, delta: float, adjacency: Adjacency, runs: int) -> Sized:
     """The game with the smallest unit that has the wanted power, or else with the most power."""
-    best: tuple[MechanismGame, CurveClaim, float] | None = None
+    best: Sized | None = None
     for sized in _growing(game, adjacency):
         claim = CurveClaim.of([sized.event()], delta=delta, adjacency=adjacency)
         detected = power(sized, claim, runs=runs)
@@ -207,6 +217,9 @@ class MechanismGame(Protocol):
 
     def simulate_fault(self, world: int, runs: int) -> Scores:
         """Scores of a mechanism with that fault, from its model and without its code."""
+
+
+Sized = tuple[MechanismGame, CurveClaim, float]  # with its claim and the probability to detect
 
 
 @dataclass(frozen=True)
