@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from synthdp.bundle.audit_record import Audit, AuditRecord, DeclaredAttack, Membership
+from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.spec.model import ReleaseSpec, Shares
 
 
@@ -109,6 +110,13 @@ def mostly_trained(spec: ReleaseSpec) -> ReleaseSpec:
             "synthesizer": spec.synthesizer.model_copy(update={"steps": 800}),
         }
     )
+
+
+def dp_sgd(**changes: Any) -> DpSgd:
+    """Settings of a small training with some of them changed."""
+    usual = {"rate": 0.5, "steps": 3, "expected_batch": 8.0, "clip": 0.7, "noise_multiplier": 1.1}
+    usual |= {"learning_rate": 0.01, "ema": 0.9, "checkpoint_every": 2}
+    return DpSgd(**usual | changes)
 
 
 @cache

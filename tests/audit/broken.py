@@ -1,6 +1,4 @@
-"""Kernels broken on purpose, for audits to find: each differs from the real streams or settings in
-one way.
-"""
+"""Kernels broken on purpose, for audits to find: each differs from the real one in one way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Examples of every mechanism of the kernel, for any domain, and the list of all mechanisms.
-
-A new mechanism gets one function and one line in `EXAMPLES`.
-"""
+"""Examples of every mechanism of the kernel, for any domain; new ones get a line in `EXAMPLES`."""
 
 from __future__ import annotations
 
@@ -37,7 +34,6 @@ from synthdp.data.domain import ColumnDomain, Domain, level_features
 from synthdp.data.level_groups import LevelGroups
 from synthdp.model.estimands import Design
 from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms.anm import (
     SCORES,
@@ -62,6 +58,7 @@ from synthdp.privacy.mechanisms.ranks import RankTest
 from synthdp.privacy.mechanisms.scores import ScoreBudget, ScoreCounts
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums, StratumSums
 from synthdp.spec.expressions.parsed import Expression, Values
+from tests.builders import dp_sgd
 
 MAX_INDICATORS = 4  # of a column whose indicators are multiplied
 
@@ -180,16 +177,7 @@ def _halves(domain: Domain) -> LevelGroups:
 
 
 def _trainings(domain: Domain) -> tuple[Training, ...]:
-    usual = DpSgd(
-        rate=0.5,
-        steps=STEPS,
-        expected_batch=BATCH,
-        clip=0.7,
-        noise_multiplier=1.1,
-        learning_rate=0.01,
-        ema=0.9,
-        checkpoint_every=2,
-    )
+    usual = dp_sgd(steps=STEPS, expected_batch=BATCH)
     settings = (
         usual,
         replace(usual, rate=1.0, ema=0.0),
@@ -346,18 +334,12 @@ def unregistered() -> set[type]:
 
 
 class SmallModel(PerExampleLoss):
-    """A model with every kind of layer that can be clipped.
-
-    Each column depends on the one before it and on two latents.
-    """
+    """Every kind of layer that can be clipped; each column depends on the one before and on z."""
 
     latent = 2
 
     def __init__(self, domain: Domain, *, scale: float = 1.0, ordered: bool = False) -> None:
-        """`scale` multiplies starting weights: large ones clip every example, tiny ones none.
-
-        `ordered` gives levels their features, as in a release.
-        """
+        """`scale` multiplies starting weights: large ones clip every example, tiny ones none."""
         super().__init__()
         columns, width = len(domain), 3
         features = None

@@ -1,6 +1,4 @@
-"""One-run audits of real trainings: the true kernel passes, broken ones do not, and other rows may
-be in the table.
-"""
+"""One-run audits of real trainings: the true kernel passes, also among rows; broken ones do not."""
 
 from __future__ import annotations
 
@@ -22,28 +20,21 @@ from synthdp.audit.mechanisms.canaries import (
     judge_canaries,
     right_guesses,
 )
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.domain import Domain
 from synthdp.privacy.calibration import make_plan
-from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.spec.load.loader import load_spec
 from tests.audit.mechanism_examples import SmallModel
-from tests.builders import mostly_trained
+from tests.builders import dp_sgd, mostly_trained
 from tests.chance import fails_so_often
+from tests.privacy.conftest import make_domain
 
 from .broken import HalfNoise
 
 SPECS = Path(__file__).parents[2] / "specs"
-SETTINGS = DpSgd(
-    rate=0.05,
-    steps=50,
-    expected_batch=60.0,
-    clip=0.5,
-    noise_multiplier=1.5,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=5,
+SETTINGS = dp_sgd(
+    rate=0.05, steps=50, expected_batch=60.0, clip=0.5, noise_multiplier=1.5, checkpoint_every=5
 )
 
 
@@ -71,21 +62,14 @@ def test_half_the_noise_is_found() -> None:
 
 
 @pytest.mark.check
-def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    norms = layers.NodeLinear.norms
-    monkeypatch.setattr(
-        layers.NodeLinear,
-        "norms",
-        lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()},
-    )
+@pytest.mark.usefixtures("half_norms")
+def test_twice_the_clip_is_found() -> None:
     assert not fails_so_often(lambda: audit_canaries(SETTINGS, canaries=8000).refuted, 6)
 
 
 @pytest.mark.check
 def test_canaries_among_rows_that_train_a_model() -> None:
-    domain = Domain(
-        tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd")
-    )
+    domain = make_domain(3, 3, 3, 3)
     rows = np.random.default_rng(0).integers(0, 3, (300, 4)).astype(np.uint16)
     module, ticks = SmallModel(domain), list[tuple[int, int]]()
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
@@ -93,14 +77,8 @@ def test_canaries_among_rows_that_train_a_model() -> None:
     def found() -> bool:
         ticks.clear()
         progress = lambda done, total: ticks.append((done, total))  # noqa: E731
-        return audit_canaries(
-            SETTINGS,
-            canaries=8000,
-            rows=rows,
-            module=module,
-            progress=progress,
-            fresh=HalfNoise.fresh,
-        ).refuted
+        own = {"rows": rows, "module": module, "progress": progress, "fresh": HalfNoise.fresh}
+        return audit_canaries(SETTINGS, canaries=8000, **own).refuted
 
     assert not fails_so_often(found, 6)
     assert any(not p.equal(before[name]) for name, p in module.named_parameters())
@@ -125,9 +103,7 @@ def test_right_guesses_are_counted_at_both_ends() -> None:
 
 
 def test_either_statement_raises_the_alarm() -> None:
-    """All canaries recognised: each of the two bounds refutes the claim where the other has no
-    guess to go by.
-    """
+    """All canaries recognised: each bound refutes the claim where the other has no guess."""
     coins, claim = np.arange(1000) % 2 == 0, claim_of(SETTINGS)
     scores = coins.astype(float)
     assert judge_canaries(scores, coins, claim, Guesses(bound=1000, curve=0))[1]
@@ -141,10 +117,8 @@ def test_false_alarms_and_bounds_of_simulated_audits(figure: Callable[..., None]
     honest, faulty = (SimulatedCanaries.of(SETTINGS, noise_factor=factor) for factor in (1.0, 0.5))
     guesses = choose_guesses(claim, 1000, honest=honest, faulty=faulty)
     verdicts = [judge_canaries(*honest.draw(1000), claim, guesses) for _ in range(repeats)]
-    below, quiet = (
-        sum(lower <= claim.epsilon for lower, _ in verdicts),
-        sum(not alarm for _, alarm in verdicts),
-    )
+    below = sum(lower <= claim.epsilon for lower, _ in verdicts)
+    quiet = sum(not alarm for _, alarm in verdicts)
     assert min(below, quiet) >= binom.ppf(1e-7, repeats, 0.95)
     figure("canaries: simulated audits of true noise without an alarm", quiet, repeats)
     figure("canaries: simulated audits whose lower bound is at most the claim", below, repeats)
@@ -164,16 +138,10 @@ def test_real_one_run_audits_with_the_settings_of_adult(figure: Callable[..., No
     honest = [audit_canaries(train, delta=plan.delta) for _ in range(5)]
     half = [audit_canaries(train, delta=plan.delta, fresh=HalfNoise.fresh) for _ in range(5)]
     assert np.mean([r.power for r in half]) >= 0.7  # about .8 of each, which is itself simulated
-    below, found = (
-        sum(r.epsilon_lower <= r.epsilon for r in honest),
-        sum(r.refuted for r in half),
-    )
+    below, found = sum(r.epsilon_lower <= r.epsilon for r in honest), sum(r.refuted for r in half)
     assert below == len(honest)
     assert sum(r.refuted for r in honest) <= 1
     assert found >= 2  # at that power fewer in one of 150 runs; of true noise so many in one of 150
-    figure(
-        "canaries: one-run audits of true noise whose lower bound is at most the claim",
-        below,
-        len(honest),
-    )
     figure("canaries: one-run audits that detect noise/2, 5000 canaries", found, len(half))
+    at_most = "canaries: one-run audits of true noise whose lower bound is at most the claim"
+    figure(at_most, below, len(honest))

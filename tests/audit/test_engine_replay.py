@@ -1,7 +1,4 @@
-"""Record and replay over an engine: the rows of a unit move its own counts, and nothing else.
-
-The tables of each pair are written to files, with an id for each row, and counted shard by shard.
-"""
+"""Replay over an engine, on files counted shard by shard: a unit moves its own counts alone."""
 
 from __future__ import annotations
 
@@ -89,10 +86,7 @@ class Together:
 
 @dataclass(frozen=True, eq=False)
 class OnEngine(Pair):
-    """A pair whose tables lie in files; the unit `new` may have more rows than stay.
-
-    `most` rows of an id stay: `MOST`, but in a falsifier.
-    """
+    """A pair whose tables lie in files; the unit `new` may have more rows than stay, `most`."""
 
     folder: Path = field(default_factory=Path)
     most: int = MOST
@@ -195,9 +189,7 @@ def test_a_cell_that_counts_rows_twice_in_one_pass_is_seen(
 def test_rows_that_stay_by_the_order_in_which_they_come_are_seen(
     ordered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows come in an order that hangs on how many there are. Falsifier: without their numbers,
-    which of a unit's rows of the same levels stays hangs on another unit.
-    """
+    """The order hangs on how many there are. Falsifier: without numbers another unit decides."""
     true_joined = on_arrow.Shard.joined
 
     def shuffled(some: Any) -> on_arrow.Shard:

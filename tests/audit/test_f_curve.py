@@ -1,19 +1,17 @@
-"""The verdict of an audit: limits that cover, false alarms below 5%, and a curve that is neither
-too low nor too high.
-"""
+"""The verdict of an audit: limits that cover, false alarms below 5%, a curve that is right."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-import dp_accounting
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
 from synthdp.audit.mechanisms.canaries import CurveClaim
 from synthdp.audit.mechanisms.directions import Scores
+from tests.audit.conftest import gaussian_claim
 from tests.audit.statistical.f_curve import (
     detection_rate,
     epsilon_bound,
@@ -26,12 +24,6 @@ from tests.audit.statistical.f_curve import (
 DELTA = 1e-5
 PER_LIMIT = 0.05 / 4  # two thresholds with two limits each
 Draw = Callable[[np.random.Generator, int], tuple[Scores, Scores]]
-
-
-def gaussian_claim(mu: float) -> CurveClaim:
-    return CurveClaim.of(
-        [dp_accounting.GaussianDpEvent(1 / mu)], delta=DELTA, adjacency="add_remove"
-    )
 
 
 def pure_claim(epsilon: float) -> CurveClaim:
@@ -72,9 +64,8 @@ def test_the_curve_of_a_gaussian_is_its_own_trade_off() -> None:
     assert on_curve.max() <= 1e-9
     assert on_curve[10:20].min() >= -2e-3  # the grid of the profile costs little
     assert excess(claim, norm.sf(cuts), norm.cdf(cuts - 1.05 * mu)).max() > 0.005
-    assert (
-        excess(claim, norm.cdf(cuts - 1.05 * mu), norm.sf(cuts)).max() > 0.005
-    )  # with the roles of the errors swapped
+    swapped = excess(claim, norm.cdf(cuts - 1.05 * mu), norm.sf(cuts))
+    assert swapped.max() > 0.005  # the roles of the errors
 
 
 def test_rates_of_a_corner_give_back_its_epsilon() -> None:
@@ -118,10 +109,8 @@ def test_a_true_claim_is_let_pass(
 ) -> None:
     rng, repeats = np.random.default_rng(0), 400
     verdicts = [judge(*draw(rng, 400), claim) for _ in range(repeats)]
-    alarms, below = (
-        sum(v.alarm for v in verdicts),
-        sum(v.epsilon_lower <= epsilon for v in verdicts),
-    )
+    alarms = sum(v.alarm for v in verdicts)
+    below = sum(v.epsilon_lower <= epsilon for v in verdicts)
     assert alarms <= binom.ppf(1 - 1e-6, repeats, 0.05)
     assert below >= repeats - binom.ppf(1 - 1e-6, repeats, 0.05)
     assert all(v.alarm for v in verdicts if v.epsilon_lower > claim.epsilon)

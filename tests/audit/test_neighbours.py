@@ -1,6 +1,4 @@
-"""Neighbouring tables: that they are neighbours, that the corner cases are among them, and that
-they know nothing but the domain.
-"""
+"""Neighbouring tables: they are, with all corner cases, and know nothing but the domain."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import pytest
 
 from synthdp.audit.mechanisms.calls import Pair, neighbours
 from synthdp.data.domain import Domain
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 
 BATCH, MAX_ROWS = 8, 3
 

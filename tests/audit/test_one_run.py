@@ -1,13 +1,10 @@
-"""What one run proves: the papers' printed numbers, mechanisms whose tail is known exactly, and a
-linear programme as oracle.
-"""
+"""What one run proves: the papers' printed numbers, exact tails, a linear programme as oracle."""
 
 from __future__ import annotations
 
 import math
 from itertools import product
 
-import dp_accounting
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -20,6 +17,7 @@ from synthdp.audit.mechanisms.canaries import (
     epsilon_p_value,
     right_guesses,
 )
+from tests.audit.conftest import gaussian_claim
 
 
 def curve_p_value(claim: CurveClaim, *, canaries: int, guesses: int, right: int) -> float:
@@ -40,12 +38,6 @@ def pure_claim(epsilon: float, delta: float = 0.0) -> CurveClaim:
     return CurveClaim(epsilon, delta, ((epsilon, delta),))
 
 
-def gaussian_claim(mu: float) -> CurveClaim:
-    return CurveClaim.of(
-        [dp_accounting.GaussianDpEvent(1 / mu)], delta=1e-5, adjacency="add_remove"
-    )
-
-
 @pytest.mark.parametrize(
     ("canaries", "guesses", "right", "delta", "printed"),
     [
@@ -58,9 +50,7 @@ def gaussian_claim(mu: float) -> CurveClaim:
 def test_lower_bounds_printed_by_steinke_et_al(
     canaries: int, guesses: int, right: int, delta: float, printed: float
 ) -> None:
-    """arXiv:2305.08846v1, Appendix D (pages 45-46) and Section 7 (page 28); printed to three
-    places, rounded or cut.
-    """
+    """arXiv:2305.08846v1, Appendix D (pages 45-46) and Section 7 (page 28), to three places."""
     bound = epsilon_lower_bound(
         canaries=canaries, guesses=guesses, right=right, delta=delta, significance=0.05
     )
@@ -74,9 +64,7 @@ def test_p_value_printed_by_steinke_et_al() -> None:
 
 
 def test_randomised_response_attains_the_pure_bound() -> None:
-    """Its number of right guesses is Binomial(m, e^eps / (1 + e^eps)): the bound is no looser than
-    it must be.
-    """
+    """Right guesses are Binomial(m, e^eps / (1 + e^eps)): the bound is as tight as it may be."""
     for right in (5, 8, 10):
         exact = binom.sf(right - 1, 10, 1 / (1 + math.exp(-0.8)))
         assert epsilon_p_value(
@@ -85,9 +73,7 @@ def test_randomised_response_attains_the_pure_bound() -> None:
 
 
 def tail_of_leak(canaries: int, epsilon: float, delta: float, right: int) -> float:
-    """Exact P[at least `right` right] for: with chance delta all coins are told, else each by
-    randomised response.
-    """
+    """Exact P[`right` or more right]: all coins told with chance delta, else randomised."""
     truth = 1 / (1 + math.exp(-epsilon))
     tail = 0.0
     for answers in product((0, 1), repeat=canaries):
@@ -108,9 +94,7 @@ def test_a_mechanism_that_leaks_with_chance_delta_stays_below_the_bound(right: i
 
 
 def oracle(claim: CurveClaim, canaries: int, guesses: int, right: int) -> float:
-    """The largest P[C >= right] that (1) leaves possible, for all tails T and both forms of every
-    line of the curve.
-    """
+    """The largest P[C >= right] that (1) leaves possible, for all tails and both forms of lines."""
     j = np.arange(guesses + 1)
     rows, bounds = [], []
     for first in range(1, guesses + 1):
@@ -119,14 +103,8 @@ def oracle(claim: CurveClaim, canaries: int, guesses: int, right: int) -> float:
         for epsilon, delta in claim.profile:
             rows += [hit - math.exp(epsilon) * miss, hit - math.exp(-epsilon) * miss]
             bounds += [delta, 1 - math.exp(-epsilon) * (1 - delta)]
-    answer = linprog(
-        -(j >= right).astype(float),
-        A_ub=rows,
-        b_ub=bounds,
-        A_eq=[np.ones(guesses + 1)],
-        b_eq=[1.0],
-        bounds=(0, 1),
-    )
+    whole = {"A_eq": [np.ones(guesses + 1)], "b_eq": [1.0], "bounds": (0, 1)}
+    answer = linprog(-(j >= right).astype(float), A_ub=rows, b_ub=bounds, **whole)
     assert answer.success
     return float(-answer.fun)
 

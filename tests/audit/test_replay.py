@@ -1,6 +1,4 @@
-"""Record and replay of what is right: no alarm on any mechanism of the kernel, and a replay that
-would have seen one.
-"""
+"""Replay of what is right: no alarm on any mechanism, and a replay that would have seen one."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import pytest
 import torch
 
 from synthdp.audit.mechanisms.calls import Call, CoinCall, NoiseCall, Pair, neighbours
-from synthdp.audit.mechanisms.planned import BATCH, replay_plan
+from synthdp.audit.mechanisms.planned import BATCH, no_ticks, replay_plan
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.data.domain import ColumnDomain, Domain, level_features
@@ -27,33 +25,23 @@ from synthdp.model.architecture import Architecture
 from synthdp.model.fit import target_regression
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from tests.audit.mechanism_examples import EXAMPLES, mechanism_classes, unregistered
+from tests.builders import dp_sgd
+from tests.privacy.conftest import numeric_domain
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50
 # of the pairs that each configuration is replayed on; its neighbours in the list take the others
 STRIDE = 4
-SETTINGS = DpSgd(
-    rate=0.5,
-    steps=3,
-    expected_batch=BATCH,
-    clip=0.7,
-    noise_multiplier=1.1,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=2,
-)
+SETTINGS = dp_sgd(expected_batch=BATCH)
 
-Configuration = tuple[
-    Any, Domain, int, Adjacency
-]  # a mechanism, its domain, rows of a unit, adjacency
+Configuration = tuple[Any, Domain, int, Adjacency]  # with the rows of a unit
 
 
 def narrow() -> Domain:
@@ -66,31 +54,12 @@ def narrow() -> Domain:
 
 
 def numbers() -> Domain:
-    """Numbers, which mechanisms for pairs of them need: more than one pair, whose noise grows with
-    their number.
-    """
-    edges = (-1.0, -0.5, 0.0, 0.5)
-    return Domain(
-        tuple(
-            ColumnDomain(
-                n,
-                "number",
-                (*"abcd", "missing"),
-                True,
-                edges=edges,
-                stop=1.0,
-                lower=-1.0,
-                upper=1.0,
-            )
-            for n in ("u", "v", "w")
-        )
-    )
+    """Numbers, for mechanisms of pairs whose noise grows with their number: more than one."""
+    return numeric_domain("u", "v", "w", missing=True)
 
 
 def vae(domain: Domain) -> CausalVae:
-    """The product's own model, each column with the one before it as its parent, levels with their
-    features.
-    """
+    """The product's own model, each column with the one before it as its parent."""
     parents = tuple((i - 1,) if i else () for i in range(len(domain)))
     features = [torch.from_numpy(level_features(column)).float() for column in domain.columns]
     architecture = Architecture(domain.sizes, parents, (tuple(range(len(domain))), (0,)), 4)
@@ -100,12 +69,10 @@ def vae(domain: Domain) -> CausalVae:
 def regression(domain: Domain) -> TargetRegression:
     """The targets' stage of a release, for the last column."""
     last = len(domain) - 1
-    architecture = Architecture(
-        domain.sizes, ((),) * last + (tuple(range(last)),), ((0,),), max(domain.sizes)
-    )
-    module = target_regression(
-        domain, architecture, [last], [np.full(size, 1 / size) for size in domain.sizes]
-    )
+    parents = ((),) * last + (tuple(range(last)),)
+    architecture = Architecture(domain.sizes, parents, ((0,),), max(domain.sizes))
+    margins = [np.full(size, 1 / size) for size in domain.sizes]
+    module = target_regression(domain, architecture, [last], margins)
     with torch.no_grad():
         module.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
     return module
@@ -124,19 +91,10 @@ def configurations(domain: Domain) -> Iterator[Configuration]:
         # Clips that some rows meet and others do not: where all are clipped alike, what one says of
         # another's length is not seen.
         trained = ((vae(own), SETTINGS), (regression(own), replace(SETTINGS, clip=2.5)))
-        for mechanism in [
-            *examples,
-            *(
-                Training(settings, module, lambda done, total: None, None)
-                for module, settings in trained
-            ),
-        ]:
-            for rows, adjacency in (
-                (1, "add_remove"),
-                (3, "add_remove"),
-                (1, "replace_one"),
-                (3, "replace_one"),
-            ):
+        trainings = [Training(s, module, no_ticks, None) for module, s in trained]
+        adjacencies: tuple[Adjacency, ...] = ("add_remove", "replace_one")
+        for mechanism in [*examples, *trainings]:
+            for adjacency, rows in product(adjacencies, (1, 3)):
                 if accounted(mechanism, rows, adjacency):
                     yield mechanism, own, rows, adjacency
 
@@ -160,31 +118,26 @@ def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(
     assert EXAMPLES.keys() == mechanism_classes()
     moved: set[type] = set()
     for configuration in configurations(domain):
-        kind = type(configuration[0])
-        if (
-            kind not in moved
-            and run(configuration, islice(pairs_of(configuration), 1, None, 8)).largest_share > 0.05
-        ):
+        kind, some = type(configuration[0]), islice(pairs_of(configuration), 1, None, 8)
+        if kind not in moved and run(configuration, some).largest_share > 0.05:
             moved.add(kind)
     assert moved == mechanism_classes()
     figure("mechanisms replayed", len(moved), len(mechanism_classes()))
 
 
 def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> None:
-    """The examples and a plan's replay choose two pairs at once: with one, noise that does not grow
-    with their number would pass.
-    """
+    """With one pair at a time, noise that does not grow with their number would pass."""
     own = numbers()
     plan = ReleasePlan(1.0, 1e-5, "add_remove", 1, graph={"orient": OrientationBudget(own, 2.0)})
     replayed = replay_plan(plan, own, module=lambda purpose, domain: vae(domain))
     assert replayed.findings == () and replayed.largest_share > 0.99
     examples = EXAMPLES[ChosenOrientations](own)
     assert [len(chosen.models) for chosen in examples] == [2, 2]
-    for adjacency, rows in (("add_remove", 1), ("replace_one", 3)):
-        found = run(
-            (examples[1], own, rows, adjacency),
-            islice(pairs_of((examples[1], own, rows, adjacency)), 0, None, 9),
-        )
+    for configuration in (
+        (examples[1], own, 1, "add_remove"),
+        (examples[1], own, 3, "replace_one"),
+    ):
+        found = run(configuration, islice(pairs_of(configuration), 0, None, 9))
         assert found.findings == () and found.largest_share > 0.6
 
 
@@ -204,24 +157,16 @@ def test_what_is_right_raises_no_alarm_on_some_pairs(domain: Domain) -> None:
 @pytest.mark.parametrize("kind", [NoisyMarginals, ChosenMarginals, Training])
 def test_some_pair_comes_close_to_the_allowance(kind: type, domain: Domain) -> None:
     """A replay in which nothing moved would pass anything."""
-    mechanism = EXAMPLES[kind](domain)[0]
-    assert (
-        run(
-            (mechanism, domain, 1, "add_remove"),
-            islice(pairs_of((mechanism, domain, 1, "add_remove")), 12),
-        ).largest_share
-        > 0.99
-    )
+    configuration = EXAMPLES[kind](domain)[0], domain, 1, "add_remove"
+    assert run(configuration, islice(pairs_of(configuration), 12)).largest_share > 0.99
 
 
 @pytest.mark.slow
 def test_what_is_right_raises_no_alarm(domain: Domain, figure: Callable[..., None]) -> None:
     quiet, every, pairs = 0, 0, 0
     for number, configuration in enumerate(configurations(domain)):
-        done = run(
-            configuration,
-            islice(pairs_of(configuration, random_pairs=10), number % STRIDE, None, STRIDE),
-        )
+        some = islice(pairs_of(configuration, random_pairs=10), number % STRIDE, None, STRIDE)
+        done = run(configuration, some)
         every, quiet, pairs = every + 1, quiet + (not done.findings), pairs + done.pairs
     assert quiet == every and every >= CONFIGURATIONS_REQUIRED and pairs >= PAIRS_REQUIRED
     figure("correct configurations without an alarm", quiet, every)
@@ -240,9 +185,8 @@ def test_what_another_thread_prints_is_not_the_mechanisms(
 
     thread = threading.Thread(target=chatter)
     thread.start()
-    found = replay(
-        NoisyMarginals(small, (("x",),), 2.0), islice(neighbours(small, batch=8), 30), domain=small
-    )
+    some = islice(neighbours(small, batch=8), 30)
+    found = replay(NoisyMarginals(small, (("x",),), 2.0), some, domain=small)
     done.set()
     thread.join()
     assert not found.findings and "50%" in capsys.readouterr().err
@@ -253,15 +197,10 @@ def test_what_another_thread_prints_is_not_the_mechanisms(
 
 def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> ReleasePlan:
     tables = tuple((name,) for name in domain.names)
-    return ReleasePlan(
-        1.0,
-        1e-5,
-        adjacency,
-        rows,
-        measure=NoisyMarginals(domain, tables, 2.0),
-        graph={"pairs": AdaptiveMarginals(domain, 3.0)},
-        train=replace(SETTINGS, steps=1000),
-    )
+    measure, pairs = NoisyMarginals(domain, tables, 2.0), AdaptiveMarginals(domain, 3.0)
+    train = replace(SETTINGS, steps=1000)
+    own = {"measure": measure, "graph": {"pairs": pairs}, "train": train}
+    return ReleasePlan(1.0, 1e-5, adjacency, rows, **own)
 
 
 @pytest.mark.check
@@ -328,12 +267,8 @@ def verdict(
 
 
 def test_gaussians_in_a_row_are_judged_together() -> None:
-    """Two Gaussians of noise 2 allow L2 moves of sqrt(1/2) in units of the noise, however the draws
-    share them.
-    """
-    event = dp_accounting.ComposedDpEvent(
-        [dp_accounting.GaussianDpEvent(2.0), dp_accounting.GaussianDpEvent(2.0)]
-    )
+    """Two Gaussians of noise 2 allow L2 moves of sqrt(1/2) of the noise, however shared."""
+    event = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(2.0)] * 2)
     one = (noise("rounded", [0, 0], 10.0), noise("rounded", [3, 4], 10.0))
     assert verdict(event, [one, one]) == ([], pytest.approx(1.0))
     assert verdict(event, [one, one, one])[0] == ["moved"]
@@ -347,12 +282,9 @@ def test_discrete_noise_must_be_of_the_very_sigma_and_sensitivity() -> None:
     assert verdict(event, [right, right]) == ([], 1.0)
     assert verdict(event, [right])[0] == ["charged"]
     assert verdict(event, [right, right, right])[0] == ["charged"]
-    assert verdict(event, [right, (noise("rounded", [0, 0], 3.0), noise("rounded", [1, 1], 3.0))])[
-        0
-    ] == ["charged"]
-    assert verdict(
-        event, [right, (noise("discrete", [0], np.nextafter(3, 4)), noise("discrete", [0], 3.0))]
-    )[0] == ["charged"]
+    rounded = noise("rounded", [0, 0], 3.0), noise("rounded", [1, 1], 3.0)
+    other = noise("discrete", [0], np.nextafter(3, 4)), noise("discrete", [0], 3.0)
+    assert verdict(event, [right, rounded])[0] == ["charged"] == verdict(event, [right, other])[0]
     # Three counts in cells of their own are further than two, though their L2 norm is not.
     spread = (noise("discrete", [0, 0, 0], 3.0), noise("discrete", [1, 1, 1], 3.0))
     assert verdict(event, [right, spread])[0] == ["moved"]
@@ -409,28 +341,11 @@ def test_nothing(replay):
 @pytest.mark.check
 def test_the_fixture_works_in_a_project_of_third_parties(tmp_path: Path) -> None:
     (tmp_path / "test_third_party.py").write_text(THIRD_PARTY)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--rootdir",
-            str(tmp_path),
-            "-c",
-            "/dev/null",
-            str(tmp_path),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=tmp_path,
+        [*command, "--rootdir", str(tmp_path), str(tmp_path)],
+        **{"capture_output": True, "text": True, "timeout": 120, "check": False, "cwd": tmp_path},
     )
     assert "1 passed" in done.stdout and "2 failed" in done.stdout, done.stdout
-    assert (
-        "discrete Gaussian, sigma 2, on 1 table: charged" in done.stdout
-        and "no pair of neighbours" in done.stdout
-    )
+    assert "discrete Gaussian, sigma 2, on 1 table: charged" in done.stdout
+    assert "no pair of neighbours" in done.stdout

@@ -1,6 +1,4 @@
-"""Rehearsals side by side release what rehearsals one by one do: the right rows for each, and the
-same law.
-"""
+"""Rehearsals side by side release what those one by one do: the right rows, the same law."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.checks import check
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Fleet, Loky, play
-from tests.builders import dask_processes, skeleton
+from tests.builders import build_spec, dask_processes, dp_sgd
 
 ROWS = 300
 Floats = npt.NDArray[np.float64]
@@ -34,30 +32,19 @@ Floats = npt.NDArray[np.float64]
 
 def release(*, steps: int = 5, **synthesizer: object) -> ReleaseSpec:
     two = {"type": "categorical", "categories": ["n", "y"]}
-    shares = (
-        {"measure": 0.2, "targets": 0.3, "train": 0.5}
-        if synthesizer.get("targets")
-        else {"measure": 0.3, "train": 0.7}
+    shares = {"measure": 0.3, "train": 0.7}
+    if synthesizer.get("targets"):
+        shares = {"measure": 0.2, "targets": 0.3, "train": 0.5}
+    spec = build_spec(
+        {"a": two, "b": two, "c": {"type": "integer", "lower": 0, "upper": 8, "bins": 4}},
+        rows=3000,
+        privacy={"epsilon": 8.0, "delta": 1e-5, "shares": shares},
+        graph={"mode": "given", "edges": ["a -> b, c"]},
+        synthesizer={"hidden": 8, "latent": 1, "learning_rate": 0.03, **synthesizer},
+        evaluation={"enabled": False},
+        attacks={"membership": {"rows": ROWS, "pairs": 4, "steps": steps}},
     )
-    return shadow_spec(
-        check(
-            ReleaseSpec.model_validate(
-                {
-                    **skeleton(rows=3000),
-                    "columns": {
-                        "a": two,
-                        "b": two,
-                        "c": {"type": "integer", "lower": 0, "upper": 8, "bins": 4},
-                    },
-                    "privacy": {"epsilon": 8.0, "delta": 1e-5, "shares": shares},
-                    "graph": {"mode": "given", "edges": ["a -> b, c"]},
-                    "synthesizer": {"hidden": 8, "latent": 1, "learning_rate": 0.03, **synthesizer},
-                    "evaluation": {"enabled": False},
-                    "attacks": {"membership": {"rows": ROWS, "pairs": 4, "steps": steps}},
-                }
-            )
-        )
-    )
+    return shadow_spec(check(spec))
 
 
 def rows_of(share: float, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
@@ -78,27 +65,14 @@ def trainer(wanted: ReleaseSpec) -> ShadowTrainer:
 
 def plan(wanted: ReleaseSpec, domain: Domain) -> ReleasePlan:
     """A plan with some noise that no accountant has seen; only a rehearsal takes it."""
-    steps = wanted.synthesizer.steps
-    training = DpSgd(
-        rate=0.126,
-        steps=steps,
-        expected_batch=38.0,
-        clip=1.0,
-        noise_multiplier=8.0,
-        learning_rate=0.03,
-        ema=0.9,
-        checkpoint_every=1000,
+    training = dp_sgd(
+        **{"rate": 0.126, "steps": wanted.synthesizer.steps, "expected_batch": 38.0, "clip": 1.0},
+        **{"noise_multiplier": 8.0, "learning_rate": 0.03, "checkpoint_every": 1000},
     )
     targets = replace(training, clip=2.5) if wanted.synthesizer.targets else None
-    return ReleasePlan(
-        8.0,
-        1e-5,
-        "add_remove",
-        1,
-        measure=NoisyMarginals(domain, tuple((name,) for name in domain.names), 4.0),
-        targets=targets,
-        train=training,
-    )
+    margins = NoisyMarginals(domain, tuple((name,) for name in domain.names), 4.0)
+    own = {"measure": margins, "targets": targets, "train": training}
+    return ReleasePlan(8.0, 1e-5, "add_remove", 1, **own)
 
 
 def seeds(count: int) -> list[np.random.SeedSequence]:
@@ -123,9 +97,7 @@ def test_each_model_releases_a_set_of_its_own_rows(targets: tuple[str, ...], rak
 
 
 def test_each_set_is_drawn_from_the_model_of_its_rows() -> None:
-    """b is mostly a in the first table, and mostly not in the second; nothing but the weights
-    knows.
-    """
+    """b is mostly a in one table, mostly not in the other; nothing but the weights knows."""
     shadow, rows = trainer(release(steps=60)), rows_of(0.5, np.random.default_rng(0))
     other = rows.copy()
     other[:, 1] = 1 - rows[:, 1]
@@ -170,9 +142,7 @@ def smallest_p(one: Floats, other: Floats) -> float:
 
 
 def quieter(plan: ReleasePlan, factor: float) -> ReleasePlan:
-    """The plan with another noise in training: what a stacked training that is wrong in its noise
-    would be.
-    """
+    """Another noise in training: as a stacked training that is wrong in its noise."""
     return plan.map(
         lambda purpose, mechanism: (
             mechanism.scaled(factor) if isinstance(mechanism, DpSgd) else mechanism
@@ -225,17 +195,10 @@ def test_a_game_of_shadow_models_survives_the_death_of_a_worker(where: str, tmp_
 
     def played(runner: Loky | Dask) -> int:
         fleet = Fleet(folder=tmp_path / "f", runner=runner)
-        game = play(
-            rows_of(0.5, rng).astype(np.int64),
-            np.array([1, 1, 3]),
-            dying,
-            pairs=9,
-            rng=rng,
-            fleet=fleet,
-        )
-        assert len(game.shadows) + len(game.challenges) == 18 and all(
-            len(s) == ROWS for s in game.shadows
-        )
+        rows, top = rows_of(0.5, rng).astype(np.int64), np.array([1, 1, 3])
+        game = play(rows, top, dying, pairs=9, rng=rng, fleet=fleet)
+        assert len(game.shadows) + len(game.challenges) == 18
+        assert all(len(s) == ROWS for s in game.shadows)
         return game.lost
 
     if where == "loky":

@@ -1,12 +1,12 @@
-"""Worst-case audits of the real mechanisms: the true kernel passes, kernels broken on purpose do
-not.
-"""
+"""Worst-case audits of real mechanisms: the true kernel passes, those broken on purpose do not."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +16,13 @@ from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim
 from synthdp.audit.mechanisms.directions import Scores
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_plan
-from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.load.loader import load_spec
-from tests.audit.statistical import worst_case
 from tests.audit.statistical.f_curve import judge
 from tests.audit.statistical.worst_case import (
     BatchGame,
@@ -33,26 +31,21 @@ from tests.audit.statistical.worst_case import (
     TableGame,
     audit_game,
     audit_plan,
+    audit_sized,
     games_of,
     power,
+    powerful,
     unaudited,
 )
-from tests.builders import mostly_trained
+from tests.builders import dp_sgd, mostly_trained
 from tests.chance import fails_so_often, seeded
 
 from .broken import EveryoneSampled, FixedBatches, HalfNoise
 
 SPECS = Path(__file__).parents[2] / "specs"
 DOMAIN = Domain(tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd"))
-TRAINING = DpSgd(
-    rate=0.3,
-    steps=10,
-    expected_batch=30.0,
-    clip=0.5,
-    noise_multiplier=1.5,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=5,
+TRAINING = dp_sgd(
+    rate=0.3, steps=10, expected_batch=30.0, clip=0.5, noise_multiplier=1.5, checkpoint_every=5
 )
 TABLES = NoisyMarginals(DOMAIN, (("a",), ("b",)), 2.0)
 PAIRS = AdaptiveMarginals(DOMAIN, 1.4).choose([("a", "b"), ("c",), ("b", "d")])
@@ -98,9 +91,8 @@ def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: Adjacency) -> None:
     game = game_of(name, adjacency=adjacency)
-    runs = (
-        4000 if name == "chosen tables" else 2000
-    )  # replacing a row moves them less than a Gaussian of twice the distance
+    # replacing a row moves chosen tables less than a Gaussian of twice the distance
+    runs = 4000 if name == "chosen tables" else 2000
 
     def passes() -> bool:
         true = audit(game, runs=runs, adjacency=adjacency)
@@ -159,13 +151,8 @@ def test_a_secret_sample_hides_half_of_the_units_and_no_more(rows: int) -> None:
     assert judge(*played(EveryoneSampled.fresh), claim).alarm
 
 
-def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    norms = layers.NodeLinear.norms
-    monkeypatch.setattr(
-        layers.NodeLinear,
-        "norms",
-        lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()},
-    )
+@pytest.mark.usefixtures("half_norms")
+def test_twice_the_clip_is_found() -> None:
     assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).refuted, 6)
 
 
@@ -198,27 +185,14 @@ def test_the_unit_grows_until_the_fault_would_be_seen() -> None:
 
 def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=3, noise_multiplier=1e-3)
-    codes = np.array(
-        [
-            directions.row_of(0),
-            directions.row_of(2, sign=-1),
-            directions.row_of(2, sign=-1),
-            directions.ORDINARY,
-        ],
-        dtype=np.uint16,
-    )[:, None]
-    seen: list[Scores] = []
-    directions.train(
-        settings,
-        codes,
-        directions.DirectionLoss(4, clip=settings.clip),
-        Streams.fresh(),
-        seen.append,
-    )
+    back = directions.row_of(2, sign=-1)
+    rows = [directions.row_of(0), back, back, directions.ORDINARY]
+    codes, seen = np.array(rows, dtype=np.uint16)[:, None], list[Scores]()
+    loss = directions.DirectionLoss(4, clip=settings.clip)
+    directions.train(settings, codes, loss, Streams.fresh(), seen.append)
     assert len(seen) == 3
-    expected = (
-        np.array([1, 0, -2, 0]) * settings.clip / settings.sensitivity
-    )  # scores are in units of the charged sensitivity
+    # scores are in units of the charged sensitivity
+    expected = np.array([1, 0, -2, 0]) * settings.clip / settings.sensitivity
     for sums in seen:
         np.testing.assert_allclose(sums, expected, atol=0.01)
 
@@ -226,14 +200,8 @@ def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
 def test_ordinary_rows_without_a_module_pull_nowhere() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=1, noise_multiplier=1e-4)
     module = directions.DirectionLoss(2, clip=settings.clip)
-    seen: list[Scores] = []
-    directions.train(
-        settings,
-        np.full((50, 1), directions.ORDINARY, dtype=np.uint16),
-        module,
-        Streams.fresh(),
-        seen.append,
-    )
+    codes, seen = np.full((50, 1), directions.ORDINARY, dtype=np.uint16), list[Scores]()
+    directions.train(settings, codes, module, Streams.fresh(), seen.append)
     assert module.pull.bias.grad is not None
     assert abs(float(module.pull.bias.grad)) * settings.expected_batch < 0.01
     assert np.abs(seen).max() < 0.01
@@ -243,23 +211,16 @@ def test_likelihood_ratio_of_a_sampled_step() -> None:
     x = np.array([-1.0, 0.3, 2.0])
     q, s = TRAINING.rate, TRAINING.noise_multiplier
     one = np.log(1 - q + q * np.exp((2 * x - 1) / (2 * s**2)))
-    np.testing.assert_allclose(
-        directions.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one
-    )
-    np.testing.assert_allclose(
-        directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one
-    )
+    likelihood = partial(directions.log_likelihood, settings=TRAINING)
+    np.testing.assert_allclose(likelihood(x, rows=1, noise_factor=1.0), one)
+    np.testing.assert_allclose(likelihood(-x, rows=1, sign=-1, noise_factor=1.0), one)
     two = np.log(
         (1 - q) ** 2
         + 2 * q * (1 - q) * np.exp((2 * x - 1) / (2 * s**2))
         + q**2 * np.exp((4 * x - 4) / (2 * s**2))
     )
-    np.testing.assert_allclose(
-        directions.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two
-    )
-    assert not np.allclose(
-        directions.log_likelihood(x, settings=TRAINING, rows=1), one
-    )  # by default with the noise suspected
+    np.testing.assert_allclose(likelihood(x, rows=2, noise_factor=1.0), two)
+    assert not np.allclose(likelihood(x, rows=1), one)  # by default with the noise suspected
 
 
 def test_too_many_directions_are_refused() -> None:
@@ -269,15 +230,8 @@ def test_too_many_directions_are_refused() -> None:
 
 @pytest.mark.check
 def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
-    plan = ReleasePlan(
-        5.0,
-        1e-5,
-        "add_remove",
-        1,
-        measure=TABLES,
-        graph={"a": PAIRS.budget},
-        train=TRAINING,
-    )
+    own = {"measure": TABLES, "graph": {"a": PAIRS.budget}, "train": TRAINING}
+    plan = ReleasePlan(5.0, 1e-5, "add_remove", 1, **own)
     ticks: list[tuple[int, int]] = []
 
     def passes() -> bool:
@@ -300,14 +254,8 @@ def test_a_mechanism_without_a_game_is_named() -> None:
     class Strange:
         name = "strange"
 
-    plan = ReleasePlan(
-        5.0,
-        1e-5,
-        "add_remove",
-        1,
-        measure=TABLES,
-        graph={"odd": Strange()},  # type: ignore[dict-item]
-    )
+    own: Any = {"measure": TABLES, "graph": {"odd": Strange()}}
+    plan = ReleasePlan(5.0, 1e-5, "add_remove", 1, **own)
     assert unaudited(plan, DOMAIN) == ("strange",)
 
 
@@ -326,32 +274,26 @@ def adult_games() -> list[MechanismGame]:
 def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(
     figure: Callable[..., None],
 ) -> None:
-    """Real runs of the planned mechanisms, each with the fault its game looks for, and as they
-    are.
-    """
+    """Real runs of the planned mechanisms, with the fault each game looks for, and as they are."""
     faults = {HALF_NOISE: HalfNoise.fresh, "batches of fixed size": FixedBatches.fresh}
     found = {fault: 0 for fault in faults}
     audits = {fault: 0 for fault in faults}
     alarms = true = below = 0
     for game in adult_games():
+        sized = powerful(game, delta=1e-5, adjacency="add_remove", runs=5000)
         for _ in range(10):
-            found[game.fault] += audit(game, runs=5000, fresh=faults[game.fault]).refuted
+            broken = audit_sized(sized, runs=5000, fresh=faults[game.fault])
+            found[game.fault] += broken.refuted
             audits[game.fault] += 1
-            honest = audit(game, runs=5000)
-            alarms, true, below = (
-                alarms + honest.refuted,
-                true + 1,
-                below + (honest.epsilon_lower <= honest.epsilon),
-            )
+            honest = audit_sized(sized, runs=5000)
+            alarms, true = alarms + honest.refuted, true + 1
+            below += honest.epsilon_lower <= honest.epsilon
     assert found[HALF_NOISE] >= 0.8 * audits[HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
     assert found["batches of fixed size"] >= 9
     assert alarms <= 5
     figure("audits: noise/2 detected at 5000 runs", found[HALF_NOISE], audits[HALF_NOISE])
-    figure(
-        "audits: batches of fixed size detected at 5000 runs",
-        found["batches of fixed size"],
-        audits["batches of fixed size"],
-    )
+    fixed = "batches of fixed size"
+    figure(f"audits: {fixed} detected at 5000 runs", found[fixed], audits[fixed])
     figure("audits of the true kernel without an alarm", true - alarms, true)
     figure("audits whose lower bound is at most the claim", below, true)
 
@@ -364,26 +306,18 @@ def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(
     domain = Domain.from_spec(spec.columns)
     powers = []
     for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0):
-        plan = make_plan(
-            spec.model_copy(
-                update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})}
-            ),
-            domain,
-        )
+        privacy = spec.privacy.model_copy(update={"epsilon": epsilon})
+        plan = make_plan(spec.model_copy(update={"privacy": privacy}), domain)
         for spend in plan.spends:
             games = games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
             if not games:  # the replay covers published scores
                 continue
-            sized, claim, _ = worst_case._powerful(
-                games[0], delta=1e-5, adjacency="add_remove", runs=5000
-            )
+            how: Any = {"delta": 1e-5, "adjacency": "add_remove", "runs": 5000}
+            sized, claim, _ = powerful(games[0], **how)
             # All repeats of one call share a pool of simulated runs, which moves them together: of
             # two whole runs of this test one had .88 for one of 20 mechanisms, the other 1.0.
             pools = [power(sized, claim, runs=5000, repeats=400) for _ in range(3)]
             powers.append(float(np.median(pools)))
     assert min(powers) >= 0.93  # 95% less what 400 repeats may miss
-    figure(
-        "mechanisms and epsilons where noise/2 is detected with 95% at 5000 runs",
-        sum(p >= 0.95 for p in powers),
-        len(powers),
-    )
+    often = "mechanisms and epsilons where noise/2 is detected with 95% at 5000 runs"
+    figure(often, sum(p >= 0.95 for p in powers), len(powers))

@@ -24,7 +24,7 @@ from synthdp.sample.conditions import settings_of
 from synthdp.spec.model import COLUMN_TYPES, Column, ParquetSource, SqlSource
 from synthdp.spec.model.columns.types import TextCode
 from tests.audit.reading_pairs import pair_domain, replay_values
-from tests.privacy.test_source import Read, reader_in
+from tests.privacy.conftest import Read, reader_in
 
 CODES = ("I10", "E11.9", "E11.65", "E1")
 ICD = TextCode(type="text-code", codes=CODES, prefix=3, missing=True)

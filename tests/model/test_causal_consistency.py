@@ -23,7 +23,8 @@ from synthdp.model import ancestral
 from synthdp.model.ancestral import column_samplers, levels_of
 from synthdp.model.architecture import Architecture
 from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
+from synthdp.model.synthesizer import arrays
+from tests.model.conftest import generator, synthesizer_of
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
@@ -53,9 +54,7 @@ def network(
     seed: int = 0,
     direct: bool = False,
 ) -> CausalVae:
-    """A causal VAE over `graph` with random weights; with no `latent`, z reaches the first column
-    alone and binds nothing.
-    """
+    """Random weights; with no `latent`, z reaches the first column alone and binds nothing."""
     names, rng = graph.nodes, np.random.default_rng([seed, 7])
     place = {name: i for i, name in enumerate(names)}
     parents = tuple(tuple(place[p] for p in graph.parents(name)) for name in names)
@@ -64,14 +63,14 @@ def network(
         Architecture(
             tuple(int(s) for s in rng.integers(2, 4, len(names))), parents, reached, 8, direct
         ),
-        generator=torch.Generator().manual_seed(1),
+        generator=generator(1),
     )
     with torch.no_grad():
         for i, p in enumerate(vae.parameters()):
-            p.normal_(0, spread, generator=torch.Generator().manual_seed(100 * seed + i))
+            p.normal_(0, spread, generator=generator(100 * seed + i))
         if direct:
             table = vae.get_buffer("direct")
-            table.normal_(0, spread, generator=torch.Generator().manual_seed(seed))
+            table.normal_(0, spread, generator=generator(seed))
     return vae
 
 
@@ -79,9 +78,7 @@ def network(
 
 
 def relaxed_logits(vae: CausalVae, one_hot: Tensor, z: Tensor) -> Tensor:
-    """`CausalVae.logits` of one row as a function of one-hot inputs `[columns, levels]`, which may
-    be differentiated.
-    """
+    """`CausalVae.logits` of one row, differentiable in one-hot inputs `[columns, levels]`."""
     own, lookup = vae.architecture, vae.decode_parents
     assert lookup is not None
     hidden = vae.decode_latent(z).view(len(own.sizes), -1) + lookup.bias
@@ -106,17 +103,13 @@ def relaxed_logits(vae: CausalVae, one_hot: Tensor, z: Tensor) -> Tensor:
 
 
 def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None:
-    """The Jacobian of column i's logits in the one-hot input of column j is zero exactly where j is
-    no parent of i.
-    """
+    """The Jacobian of i's logits in the input of j is zero exactly where j is no parent."""
     own, rng = vae.architecture, np.random.default_rng(3)
     columns, levels = len(own.sizes), max(own.sizes)
     reached = torch.zeros(columns, columns, dtype=torch.bool)
     for _ in range(4):
         codes = torch.tensor([int(rng.integers(s)) for s in own.sizes])
-        z = torch.randn(
-            1, vae.latent, generator=torch.Generator().manual_seed(int(rng.integers(1000)))
-        )
+        z = torch.randn(1, vae.latent, generator=generator(int(rng.integers(1000))))
         one_hot = torch.nn.functional.one_hot(codes, levels).float()
         exact = vae.logits(codes.unsqueeze(0), z)[0]
         relaxed = relaxed_logits(vae, one_hot, z)
@@ -211,9 +204,7 @@ def p_value(
 def check_independences(
     graph: CausalGraph, codes: npt.NDArray[np.uint16], sizes: tuple[int, ...]
 ) -> int:
-    """Every pair that some columns d-separate is independent given them; returns how many pairs
-    were tested.
-    """
+    """Every pair that columns d-separate is independent given them; how many were tested."""
     place = {name: i for i, name in enumerate(graph.nodes)}
     claims = [
         (a, b, graph.separator(a, b))
@@ -240,10 +231,7 @@ def check_independences(
 
 
 def drawn(vae: CausalVae, graph: CausalGraph, rows: int = 60_000) -> npt.NDArray[np.uint16]:
-    weights = arrays(vae.state_dict())
-    return Synthesizer(graph.nodes, vae.architecture, weights).sample(
-        rows, rng=np.random.default_rng(5)
-    )
+    return synthesizer_of(vae, graph.nodes).sample(rows, rng=np.random.default_rng(5))
 
 
 @pytest.mark.check
@@ -275,11 +263,7 @@ def test_a_declared_latent_cause_binds_its_columns_alone() -> None:
 def test_columns_drawn_from_one_sorted_uniform_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A monotone coupling: every column's conditional shares are right, and columns that should be
-    independent are not.
-
-    A version of a well-known library of graphical models sampled so.
-    """
+    """Each column's conditional shares are right, and independent columns are not so."""
     graph = graph_named("asia")
     vae = network(graph, spread=0.6, seed=3)
     free = drawn(vae, graph)

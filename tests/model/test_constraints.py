@@ -1,6 +1,4 @@
-"""Constraints on synthetic rows: they hold on written values, the law is the model's given that
-they do, and failures name the culprit.
-"""
+"""Constraints hold on written values, the law is the model's given them, culprits are named."""
 
 from __future__ import annotations
 
@@ -17,30 +15,19 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import Constraints, ConstraintsUnmet, DrawSettings
 from synthdp.spec.model import ReleaseSpec
-from tests.builders import skeleton
+from tests.builders import build_spec
 
+WHOLE = {"type": "integer", "lower": 0, "upper": 99}
+REAL = {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1}
+DAY = {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "bins": 2}
 COLUMNS: dict[str, Any] = {
-    "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
-    "worked": {
-        "type": "integer",
-        "lower": 0,
-        "upper": 99,
-        "bins": 2,
-        "missing": True,
-        "spikes": [0],
-    },
+    "age": WHOLE | {"bins": 4},
+    "worked": WHOLE | {"bins": 2, "missing": True, "spikes": [0]},
     "civil-status": {"type": "categorical", "categories": ["single", "married"]},
-    "low": {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1},
-    "high": {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1},
-    "admitted": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "bins": 2},
-    "left": {
-        "type": "datetime",
-        "lower": "2020-01-01",
-        "upper": "2020-12-31",
-        "bins": 2,
-        "missing": True,
-        "resolution": "hour",
-    },
+    "low": REAL,
+    "high": REAL,
+    "admitted": DAY,
+    "left": DAY | {"missing": True, "resolution": "hour"},
 }
 NUMBERS = ("age", "worked")
 TEXTS = (
@@ -52,13 +39,7 @@ TEXTS = (
 
 
 def release(*texts: str) -> ReleaseSpec:
-    return ReleaseSpec.model_validate(
-        {
-            **skeleton(),
-            "columns": COLUMNS,
-            "constraints": texts,
-        }
-    )
+    return build_spec(COLUMNS, constraints=texts)
 
 
 def constraints(*texts: str) -> Constraints:
@@ -112,18 +93,14 @@ def test_constraints_hold_on_the_values_that_are_written() -> None:
 
 
 def test_levels_alone_are_not_enough() -> None:
-    """The same levels decoded anew violate what a decoding of them fulfilled: why values are drawn
-    again inside bins.
-    """
+    """The same levels decoded anew violate what a decoding of them fulfilled."""
     held = constraints("low <= high")
     codes = held.draw(Even(), 2000, rng=np.random.default_rng(2))
     assert held.violated_by(codes, held.decode_ranged(codes, np.random.default_rng(4))).any()
 
 
 def test_the_law_is_the_models_given_that_the_constraints_hold() -> None:
-    """Against plain rejection of whole rows. Keeping every row that could hold, or decoding without
-    the constraint, is another law.
-    """
+    """Against plain rejection of whole rows; keeping each that could hold is another law."""
     held = constraints("low <= high", "worked <= age")
     codes = held.draw(Even(5), 60_000, rng=np.random.default_rng(2))
     table = held.decode(codes, rng=np.random.default_rng(3))

@@ -1,6 +1,4 @@
-"""Derived columns: computed exactly from what is written, typed and bounded as declared, and
-checked again from the text.
-"""
+"""Derived columns: exact, typed and bounded as declared, and checked again from the text."""
 
 from __future__ import annotations
 
@@ -19,63 +17,33 @@ from synthdp.model.constraints import Constraints, Derived
 from synthdp.spec.checks.checks import check
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Column, ReleaseSpec
-from tests.builders import skeleton
+from tests.builders import build_spec
 
 WHOLE = {"type": "integer", "lower": 0, "upper": 20}
 REAL = {"type": "number", "lower": -5, "upper": 5, "decimals": 2}
+DAY = {"type": "datetime", "lower": "2020-01-01", "upper": "2021-12-31"}
 COLUMNS: dict[str, Any] = {
     "change": REAL,
-    "after": {
-        "type": "number",
-        "lower": -8,
-        "upper": 8,
-        "decimals": 2,
-        "derived": "before + change",
-    },
+    "after": REAL | {"lower": -8, "upper": 8, "derived": "before + change"},
     "before": REAL,
     "seen": WHOLE,
     "left": WHOLE | {"missing": True},
-    "all": {"type": "integer", "lower": 0, "upper": 30, "missing": True, "derived": "seen + left"},
-    "half": {"type": "integer", "lower": 0, "upper": 10, "derived": "seen / 2"},
-    "share": {
-        "type": "number",
-        "lower": 0,
-        "upper": 1,
-        "missing": True,
-        "derived": "left / (seen + left)",
-    },
+    "all": WHOLE | {"upper": 30, "missing": True, "derived": "seen + left"},
+    "half": WHOLE | {"upper": 10, "derived": "seen / 2"},
+    "share": {"type": "number", "lower": 0, "upper": 1, "missing": True}
+    | {"derived": "left / (seen + left)"},
     "sex": {"type": "categorical", "categories": ["Female", "Male"]},
-    "in": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31"},
-    "out": {
-        "type": "datetime",
-        "lower": "2020-01-01",
-        "upper": "2021-12-31",
-        "missing": True,
-        "derived": "`in` + left",
-    },
-    "noon": {
-        "type": "datetime",
-        "lower": "2020-01-01",
-        "upper": "2021-12-31",
-        "resolution": "hour",
-        "derived": "`in` + 0.5",
-    },
-    "days": {
-        "type": "number",
-        "lower": 0,
-        "upper": 400,
-        "decimals": 0,
-        "derived": "`in` - `in` + seen",
-    },
+    "in": DAY | {"upper": "2020-12-31"},
+    "out": DAY | {"missing": True, "derived": "`in` + left"},
+    "noon": DAY | {"resolution": "hour", "derived": "`in` + 0.5"},
+    "days": {"type": "number", "lower": 0, "upper": 400, "decimals": 0}
+    | {"derived": "`in` - `in` + seen"},
 }
 MODELLED = [name for name, column in COLUMNS.items() if "derived" not in column]
 
 
 def release(columns: dict[str, Any] | None = None, **changes: Any) -> ReleaseSpec:
-    parts = {
-        **skeleton(rows=5000),
-    }
-    return check(ReleaseSpec.model_validate({"columns": columns or COLUMNS, **parts, **changes}))
+    return check(build_spec(columns or COLUMNS, rows=5000, **changes))
 
 
 def drawn(rows: int = 4000, **changes: Any) -> tuple[Constraints, pd.DataFrame]:

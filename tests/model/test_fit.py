@@ -1,10 +1,9 @@
-"""The pipeline with next to no noise: it learns what its graph allows, and nothing that its graph
-rules out.
-"""
+"""With next to no noise the pipeline learns what its graph allows, and nothing else."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,42 +15,26 @@ from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, architecture_for, causal_vae, fit, threads_for
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import drawn_last, sample
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.checks import check
-from synthdp.spec.model import Graph, ReleaseSpec, Shares
-from tests.builders import skeleton
+from synthdp.spec.model import Graph, ReleaseSpec
+from tests.builders import build_spec, dp_sgd
+from tests.model.conftest import quiet
 
 ROWS = 3000
 
 
-def release(graph: Graph) -> ReleaseSpec:
-    two = {"type": "categorical", "categories": ["n", "y"]}
-    return check(
-        ReleaseSpec.model_validate(
-            {
-                **skeleton(rows=ROWS),
-                "columns": {
-                    "a": two,
-                    "b": two,
-                    "c": two,
-                    "d": {"type": "ordinal", "categories": ["l", "m", "h"]},
-                },
-                "synthesizer": {
-                    "steps": 150,
-                    "batch": 256,
-                    "hidden": 16,
-                    "latent": 2,
-                    "learning_rate": 0.02,
-                    "ema": 0.9,
-                },
-                "evaluation": {"enabled": False},
-                "attacks": {"membership": {"enabled": False}},
-            }
-        ).model_copy(update={"graph": graph})
-    )
+TWO = {"type": "categorical", "categories": ["n", "y"]}
+COLUMNS = {"a": TWO, "b": TWO, "c": TWO, "d": {"type": "ordinal", "categories": ["l", "m", "h"]}}
+SMALL = {"steps": 150, "batch": 256, "hidden": 16, "latent": 2, "learning_rate": 0.02, "ema": 0.9}
+
+
+def release(graph: Graph, **sections: Any) -> ReleaseSpec:
+    known = {"evaluation": {"enabled": False}, "attacks": {"membership": {"enabled": False}}}
+    own = {"synthesizer": SMALL | sections.pop("synthesizer", {})} | known | sections
+    return check(build_spec(COLUMNS, rows=ROWS, graph=graph, **own))
 
 
 def table() -> npt.NDArray[np.uint16]:
@@ -65,38 +48,22 @@ def table() -> npt.NDArray[np.uint16]:
 
 def nearly_noiseless(domain: Domain) -> ReleasePlan:
     """A plan that no accountant has seen; only a rehearsal takes it."""
-    one_way = tuple((name,) for name in domain.names)
-    training = DpSgd(
-        rate=256 / ROWS,
-        steps=150,
-        expected_batch=256,
-        clip=1.0,
-        noise_multiplier=0.01,
-        learning_rate=0.02,
-        ema=0.9,
-        checkpoint_every=1000,
+    training = dp_sgd(
+        **{"rate": 256 / ROWS, "steps": 150, "expected_batch": 256, "clip": 1.0},
+        **{"noise_multiplier": 0.01, "learning_rate": 0.02, "checkpoint_every": 1000},
     )
-    return ReleasePlan(
-        1000.0,
-        1e-5,
-        "add_remove",
-        1,
-        measure=NoisyMarginals(domain, one_way, 0.5),
-        train=training,
-    )
+    margins = NoisyMarginals(domain, tuple((name,) for name in domain.names), 0.5)
+    return ReleasePlan(1000.0, 1e-5, "add_remove", 1, measure=margins, train=training)
 
 
-def fitted(graph: Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
-    wanted = release(graph)
+def run(wanted: ReleaseSpec, **mechanisms: Any) -> tuple[Fitted, npt.NDArray[np.uint16], Rehearsal]:
+    """What is fitted to the table, rows of it, and the rehearsal."""
     domain = Domain.from_spec(wanted.columns)
-    rehearsal = Rehearsal(table(), domain, nearly_noiseless(domain))
-    result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
-    return (
-        result,
-        sample(
-            result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
-        ).value,
-    )
+    plan = replace(nearly_noiseless(domain), **mechanisms)
+    rehearsal = Rehearsal(table(), domain, plan)
+    result = fit(rehearsal, wanted, domain, progress=quiet)
+    rows = sample(result, wanted, rng=np.random.default_rng(4), progress=quiet).value
+    return result, rows, rehearsal
 
 
 def agreement(codes: npt.NDArray[np.uint16]) -> float:
@@ -109,8 +76,7 @@ APART = (("c", "d"),)  # z is for c and d alone, so a and b can only depend thro
 
 @pytest.mark.check
 def test_an_arrow_lets_a_dependence_be_learned() -> None:
-    graph = Graph(mode="given", edges=("a -> b",), latent=APART)
-    result, codes = fitted(graph)
+    result, codes, _ = run(release(Graph(mode="given", edges=("a -> b",), latent=APART)))
     assert codes.shape == (ROWS, 4) and result.graph.graph.parents("b") == ("a",)
     assert agreement(codes) > 0.88
     assert abs(agreement(codes[:, [0, 2]]) - (0.5 * 0.7 + 0.5 * 0.3)) < 0.05  # a and c stay apart
@@ -118,7 +84,7 @@ def test_an_arrow_lets_a_dependence_be_learned() -> None:
 
 @pytest.mark.check
 def test_without_the_arrow_it_cannot_be_learned() -> None:
-    _, codes = fitted(Graph(mode="given", edges=("c -> d",), latent=APART))
+    _, codes, _ = run(release(Graph(mode="given", edges=("c -> d",), latent=APART)))
     assert abs(agreement(codes) - 0.5) < 0.05
     high_where_yes, high_where_no = (
         float((codes[codes[:, 2] == v, 3] == 2).mean()) for v in (1, 0)
@@ -128,7 +94,7 @@ def test_without_the_arrow_it_cannot_be_learned() -> None:
 
 @pytest.mark.check
 def test_raked_marginals_are_the_tables_whatever_was_learned() -> None:
-    _, codes = fitted(Graph(mode="none"))
+    _, codes, _ = run(release(Graph(mode="none")))
     for column in range(4):
         true, drawn = (np.bincount(x[:, column], minlength=3) / ROWS for x in (table(), codes))
         np.testing.assert_allclose(drawn, true, atol=0.02)
@@ -140,72 +106,47 @@ def test_small_steps_use_one_thread(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     wanted = release(Graph(mode="none"))
-    wanted = wanted.model_copy(
-        update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})}
-    )
+    synthesizer = wanted.synthesizer.model_copy(update={"batch": batch})
+    wanted = wanted.model_copy(update={"synthesizer": synthesizer})
     assert threads_for(wanted, Domain.from_spec(wanted.columns)) == (8 if many else 1)
 
 
 @pytest.mark.check
 def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_know_it() -> None:
     """Without an arrow the model holds a and b apart; their measured table brings them together."""
-    wanted = release(Graph(mode="given", edges=("c -> d",), latent=APART))
-    privacy = wanted.privacy.model_copy(
-        update={"pairs": (("b", "a"),), "shares": Shares(measure=0.2, pairs=0.2, train=0.6)}
-    )
-    wanted = check(wanted.model_copy(update={"privacy": privacy}))
+    privacy = {"epsilon": 1.0, "delta": 1e-5, "pairs": [["b", "a"]]}
+    privacy |= {"shares": {"measure": 0.2, "pairs": 0.2, "train": 0.6}}
+    graph = Graph(mode="given", edges=("c -> d",), latent=APART)
+    wanted = release(graph, privacy=privacy)
     domain = Domain.from_spec(wanted.columns)
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "pairs", "train"]
-    plan = nearly_noiseless(domain)
-    plan = replace(plan, pairs=NoisyMarginals(domain, (("b", "a"),), 0.5))
-    result = fit(
-        Rehearsal(table(), domain, plan), wanted, domain, progress=lambda done, total: None
-    )
+    result, codes, _ = run(wanted, pairs=NoisyMarginals(domain, (("b", "a"),), 0.5))
     assert [t.columns for t in result.tables.value] == [("a",), ("b",), ("c",), ("d",), ("b", "a")]
-    codes = sample(
-        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
-    ).value
     assert agreement(codes) > 0.9
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("arrows", [("a -> b", "c -> d"), ("c -> d",)])
 def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple[str, ...]) -> None:
-    """Without an arrow to it, which a learned graph may not find, the network learns it as any
-    other, and its stage is left out.
-    """
-    wanted = release(Graph(mode="given", edges=("a -> b", "c -> d")))
-    shares = Shares(measure=0.2, targets=0.3, train=0.5)
-    synthesizer = wanted.synthesizer.model_copy(update={"targets": ("b",), "hidden": 8})
-    wanted = check(
-        wanted.model_copy(
-            update={
-                "privacy": wanted.privacy.model_copy(update={"shares": shares}),
-                "synthesizer": synthesizer,
-            }
-        )
+    """Without an arrow to it the network learns it as any other; its stage is left out."""
+    shares = {"measure": 0.2, "targets": 0.3, "train": 0.5}
+    wanted = release(
+        Graph(mode="given", edges=("a -> b", "c -> d")),
+        privacy={"epsilon": 1.0, "delta": 1e-5, "shares": shares},
+        synthesizer={"targets": ["b"], "hidden": 8},
     )
     wanted = wanted.model_copy(update={"graph": Graph(mode="given", edges=arrows)})
-    domain = Domain.from_spec(wanted.columns)
+    domain, both = Domain.from_spec(wanted.columns), len(arrows) == 2
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "targets", "train"]
-    plan = nearly_noiseless(domain)
-    assert plan.train is not None
-    stage = replace(plan.train, clip=2.5, learning_rate=0.02)
     network = causal_vae(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
-    assert sorted(i for group in network.groups for i in group) == [
-        i for i in range(4) if len(arrows) == 1 or i != domain.index("b")
-    ]
-    rehearsal = Rehearsal(table(), domain, replace(plan, targets=stage))
-    result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
-    codes = sample(
-        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
-    ).value
-    assert rehearsal._used == {"measure", "train"} | ({"targets"} if len(arrows) == 2 else set())
-    assert agreement(codes) > 0.88 or len(arrows) == 1
-    latent = result.synthesizer.value.weights["decode_latent.weight"].reshape(4, 8, -1)[
-        domain.index("b")
-    ]
-    assert bool((latent == 0).all()) is (len(arrows) == 2)
+    decoded = sorted(i for group in network.groups for i in group)
+    assert decoded == [i for i in range(4) if not both or i != domain.index("b")]
+    stage = replace(nearly_noiseless(domain).train, clip=2.5, learning_rate=0.02)
+    result, codes, rehearsal = run(wanted, targets=stage)
+    assert rehearsal._used == {"measure", "train"} | ({"targets"} if both else set())
+    assert agreement(codes) > 0.88 or not both
+    latent = result.synthesizer.value.weights["decode_latent.weight"].reshape(4, 8, -1)
+    assert bool((latent[domain.index("b")] == 0).all()) is both
 
 
 @pytest.mark.parametrize(
@@ -220,22 +161,18 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
 def test_targets_that_lead_to_nothing_and_that_no_constraint_reads_are_drawn_last(
     arrows: tuple[str, ...], constraints: tuple[str, ...], drawn: list[int]
 ) -> None:
-    wanted = release(Graph(mode="given", edges=arrows))
-    wanted = wanted.model_copy(
-        update={
-            "synthesizer": wanted.synthesizer.model_copy(update={"targets": ("b",)}),
-            "constraints": constraints,
-        }
+    wanted = release(Graph(mode="given", edges=arrows)).model_copy(
+        update={"constraints": constraints}
     )
+    targets = wanted.synthesizer.model_copy(update={"targets": ("b",)})
+    wanted = wanted.model_copy(update={"synthesizer": targets})
     domain = Domain.from_spec(wanted.columns)
-    architecture = architecture_for(
-        wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names)
-    )
+    graph = CausalGraph.from_spec(wanted.graph, domain.names)
+    architecture = architecture_for(wanted, domain, graph)
     constrained = Constraints.from_spec(wanted, domain)
     assert drawn_last(wanted, domain, architecture, constrained) == drawn
-    evenly = wanted.model_copy(
-        update={"sampling": wanted.sampling.model_copy(update={"even": ("d",)})}
-    )
+    evenly = wanted.sampling.model_copy(update={"even": ("d",)})
+    evenly = wanted.model_copy(update={"sampling": evenly})
     assert drawn_last(evenly, domain, architecture, constrained) == [*drawn, 3]
 
 
@@ -244,8 +181,5 @@ def test_an_unseen_cause_of_a_group_reaches_its_columns() -> None:
     wanted = release(graph)
     domain = Domain.from_spec(wanted.columns)
     network = causal_vae(wanted, domain, CausalGraph.from_spec(graph, domain.names))
-    assert {domain.names[i] for reached in network.architecture.latent_of for i in reached} == {
-        "a",
-        "b",
-        "c",
-    }
+    reached = {i for own in network.architecture.latent_of for i in own}
+    assert {domain.names[i] for i in reached} == {"a", "b", "c"}

@@ -20,12 +20,11 @@ import pytest
 from benchmarks.bif import BayesianNetwork, read_bif
 from synthdp.model.fit import fit
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.model import ReleaseSpec
-from tests.builders import skeleton
+from tests.builders import build_spec, dp_sgd
+from tests.model.conftest import quiet
 
 DATA = Path(__file__).parents[1] / "graph" / "data"
 ROWS, BATCH = 60_000, 1024
@@ -88,54 +87,30 @@ def simulated(network: BayesianNetwork) -> npt.NDArray[np.uint16]:
 
 
 def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synthesizer:
-    """The pipeline on simulated rows, with noise that no accountant would accept; without `arrows`
-    the plain VAE.
-    """
+    """With noise that no accountant would accept; without `arrows` the plain VAE."""
     graph = network.graph()
     edges = tuple(f"{a} -> {b}" for a, b in graph.directed) if arrows else ()
-    wanted = ReleaseSpec.model_validate(
-        {
-            **skeleton(rows=ROWS),
-            "columns": {
-                n: {"type": "categorical", "categories": values}
-                for n, values in network.levels.items()
-            },
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "graph": {"mode": "given", "edges": edges} if arrows else {"mode": "none"},
-            "synthesizer": {"steps": steps, "batch": BATCH, "hidden": 32, "latent": 2},
-        }
+    wanted = build_spec(
+        {n: {"type": "categorical", "categories": v} for n, v in network.levels.items()},
+        rows=ROWS,
+        privacy={"epsilon": 1.0, "delta": 1e-6},
+        graph={"mode": "given", "edges": edges} if arrows else {"mode": "none"},
+        synthesizer={"steps": steps, "batch": BATCH, "hidden": 32, "latent": 2},
     )
     domain = network.domain()
-    training = DpSgd(
-        rate=BATCH / ROWS,
-        steps=steps,
-        expected_batch=BATCH,
-        clip=30.0,
-        noise_multiplier=1e-4,
-        learning_rate=0.02,
-        ema=0.99,
+    training = dp_sgd(
+        **{"rate": BATCH / ROWS, "steps": steps, "expected_batch": BATCH, "clip": 30.0},
+        **{"noise_multiplier": 1e-4, "learning_rate": 0.02, "ema": 0.99},
         checkpoint_every=10_000,
     )
-    plan = ReleasePlan(
-        1e6,
-        1e-6,
-        "add_remove",
-        1,
-        measure=NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5),
-        train=training,
-    )
-    return fit(
-        Rehearsal(simulated(network), domain, plan),
-        wanted,
-        domain,
-        progress=lambda done, total: None,
-    ).synthesizer.value
+    margins = NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5)
+    plan = ReleasePlan(1e6, 1e-6, "add_remove", 1, measure=margins, train=training)
+    rehearsal = Rehearsal(simulated(network), domain, plan)
+    return fit(rehearsal, wanted, domain, progress=quiet).synthesizer.value
 
 
 def counted(network: BayesianNetwork) -> BayesianNetwork:
-    """The same network with tables counted on the rows that the model is fitted to: what a sample
-    of this size can say at best.
-    """
+    """With tables counted on the rows: what a sample of this size can say at best."""
     names, rows = list(network.levels), simulated(network)
     tables = {}
     for name in names:
@@ -147,18 +122,14 @@ def counted(network: BayesianNetwork) -> BayesianNetwork:
 
 
 class Errors(NamedTuple):
-    """Largest errors over all common values of all nodes: of the model's do(), of counting, and of
-    conditioning instead of intervening.
-    """
+    """Largest errors over all values of the model's do(), of counting, of conditioning."""
 
     model: float
     counting: float
     conditioning: float
 
     def check(self) -> None:
-        """Within sampling error: about what counting with the true graph is off by, and far from
-        what conditioning would say.
-        """
+        """Within sampling error, and far from what conditioning would say."""
         assert self.model < 2 * self.counting + DRAWING and self.model < self.conditioning / 2, self
 
 
@@ -214,9 +185,7 @@ def test_do_gives_the_networks_interventional_distributions(
 
 @pytest.mark.slow
 def test_a_model_without_arrows_does_not_know_what_interventions_do() -> None:
-    """The twin fits the same rows, and its do() moves nothing downstream: only the graph carries
-    effects.
-    """
+    """The twin's do() moves nothing downstream: only the graph carries effects."""
     network = read_bif(DATA / "asia.bif")
     with pytest.raises(AssertionError):
         errors(network, fitted(network, steps=1500, arrows=False)).check()

@@ -20,11 +20,12 @@ from synthdp.model.fit import architecture_for, assemble, build_start
 from synthdp.model.log_linear import LogLinear, fit_log_linear
 from synthdp.model.network import CausalVae
 from synthdp.model.row_selection import SETTINGS, pairs_to_follow
-from synthdp.model.synthesizer import Synthesizer, arrays
+from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
 from synthdp.privacy.session import Rehearsal
 from tests.builders import build_spec
+from tests.model.conftest import generator, shares, synthesizer_of
 
 Floats = npt.NDArray[np.float64]
 SIZES, NAMES = (3, 4, 2, 5), ("a", "b", "c", "d")
@@ -94,12 +95,11 @@ def fitted(
 
 def synthesizer(shape: Architecture, start: LogLinear) -> Synthesizer:
     """A network that says what the log-linear model says, and nothing else."""
-    vae = CausalVae(shape, generator=torch.Generator().manual_seed(0))
+    vae = CausalVae(shape, generator=generator(0))
     vae.start_from_tables(start.direct, start.biases)
     with torch.no_grad():
         vae.decode_levels.weight.zero_()
-    weights = arrays(vae.state_dict())
-    return Synthesizer(NAMES, shape, weights)
+    return synthesizer_of(vae, NAMES)
 
 
 def tables_of(codes: npt.NDArray[np.uint16]) -> Iterator[tuple[int, int, Floats]]:
@@ -111,9 +111,7 @@ def tables_of(codes: npt.NDArray[np.uint16]) -> Iterator[tuple[int, int, Floats]
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.check) for s in (1, 2))])
 def test_rows_of_the_model_have_the_tables_that_were_given(seed: int) -> None:
-    """Total variation below .015 for each of six tables, below .008 on average (found: .005 to .010
-    and .003 to .006); the tables of independent columns are .09 away and more.
-    """
+    """Total variation below .015, .008 on average (found .010, .006); independent: .09."""
     joint = law(seed)
     codes = synthesizer(*fitted(joint)).sample(100_000, rng=np.random.default_rng(9), threads=1)
     apart = [np.abs(t - onto(joint, i, j)).sum() / 2 for i, j, t in tables_of(codes)]
@@ -149,9 +147,7 @@ def test_a_column_without_parents_has_its_margin() -> None:
 
 
 def test_weights_that_change_nothing_do_not_grow() -> None:
-    """A parent's margin in drawn rows is not quite that of its table. Weights common to all levels
-    of a child would rise to 10 and more where the ridge stops them.
-    """
+    """A parent's margin in drawn rows is not quite its table's: the ridge holds weights."""
     shape, start = fitted(law(0))
     for column in range(1, 4):
         rows = shape.rows_of(column)
@@ -190,9 +186,7 @@ def start_of(
     mode: str = "predict",
     pairs: Sequence[tuple[str, ...]] = (),
 ) -> tuple[Synthesizer, Floats]:
-    """The untrained synthesizer of a spec, and the law behind its tables; targets, if any, have
-    their starting regression.
-    """
+    """The untrained synthesizer of a spec, and the law behind its tables."""
     joint, rows = law(5), 20_000
     spec = build_spec(
         {n: {"type": "categorical", "categories": domain_of()[n].labels} for n in NAMES},
@@ -241,9 +235,7 @@ def test_a_release_that_does_not_train_has_the_tables() -> None:
 def test_targets_with_a_stage_of_their_own_leave_the_other_columns_tables_as_they_are(
     target: str,
 ) -> None:
-    """The network that is trained has no parents of the target, and so fewer direct rows; the
-    synthesizer has all of them, and none is at another column's place.
-    """
+    """The trained network has no parents of the target, the synthesizer all of them."""
     made, joint = start_of((target,), ARROWS)
     assert {k: tuple(v.shape) for k, v in made.weights.items()} == made.architecture.shapes()
     assert made._whole()
@@ -260,7 +252,7 @@ def test_without_any_arrow_there_are_no_direct_rows() -> None:
     assert made.weights["direct"].shape == (0, 5) and made._whole()
     codes = made.sample(50_000, rng=np.random.default_rng(3), threads=1)
     for column in range(4):
-        share = np.bincount(codes[:, column], minlength=SIZES[column]) / len(codes)
+        share = shares(codes, column, SIZES[column])
         np.testing.assert_allclose(share, onto(joint, column), atol=0.015)
 
 
@@ -283,9 +275,9 @@ def test_a_causal_model_whose_arrows_are_measured_starts_from_them() -> None:
         assert np.abs(share - np.outer(share.sum(1), share.sum(0))).sum() / 2 < 0.03
     forced = made.sample(100_000, rng=np.random.default_rng(4), threads=1, do={"b": 0})
     wanted = onto(joint, 1, 2)[0] / onto(joint, 1)[0]
-    share = np.bincount(forced[:, 2], minlength=SIZES[2]) / len(forced)
+    share = shares(forced, 2, SIZES[2])
     np.testing.assert_allclose(share, wanted, atol=0.03, err_msg="an effect follows")
-    share = np.bincount(forced[:, 0], minlength=SIZES[0]) / len(forced)
+    share = shares(forced, 0, SIZES[0])
     np.testing.assert_allclose(share, onto(joint, 0), atol=0.02, err_msg="a cause does not")
 
 
@@ -315,9 +307,7 @@ def test_rows_are_held_to_smoothed_tables_where_the_model_started_from_them() ->
 def test_columns_that_are_missing_together_are_so_in_rows(
     parents: tuple[tuple[int, ...], ...],
 ) -> None:
-    """a, b and d are missing together, each at its last level. Found: none of 100,000 rows has only
-    some of them, whatever other parents say.
-    """
+    """a, b and d are missing together. Found: no row has only some of them."""
     joint = law(5, parents)
     a, b, d = (along(np.arange(SIZES[k]) == SIZES[k] - 1, k) for k in (0, 1, 3))
     joint = np.where((a == b) & (b == d), joint, 0)

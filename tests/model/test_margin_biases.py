@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from synthdp.model.architecture import Architecture
 from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
+from synthdp.model.synthesizer import Synthesizer
+from tests.model.conftest import random_network, shares, synthesizer_of
 
 SIZES, PARENTS = (3, 4, 2), ((), (0,), (0, 1))
 TARGETS = [
@@ -20,23 +20,13 @@ ROWS = 60_000
 
 
 def trained() -> Synthesizer:
-    vae = CausalVae(
-        Architecture(SIZES, PARENTS, ((0, 1, 2),), hidden=6),
-        generator=torch.Generator().manual_seed(1),
-    )
-    with torch.no_grad():
-        for i, p in enumerate(vae.parameters()):
-            p.normal_(0, 1, generator=torch.Generator().manual_seed(i))
-    return Synthesizer(
-        ("a", "b", "c"),
-        vae.architecture,
-        arrays(vae.state_dict()),
-    )
+    vae = random_network(SIZES, PARENTS, ((0, 1, 2),), hidden=6, spread=1.0)
+    return synthesizer_of(vae, "abc")
 
 
 def margins(synthesizer: Synthesizer) -> list[np.ndarray]:
     codes = synthesizer.sample(ROWS, rng=np.random.default_rng(1))
-    return [np.bincount(codes[:, i], minlength=s) / ROWS for i, s in enumerate(SIZES)]
+    return [shares(codes, i, s) for i, s in enumerate(SIZES)]
 
 
 def worst(synthesizer: Synthesizer) -> float:
@@ -56,18 +46,13 @@ def test_margins_become_the_targets() -> None:
 def test_nothing_but_biases_moves() -> None:
     before = trained()
     after = before.calibrated(TARGETS, rows=4096, rng=np.random.default_rng(2))
-    moved = {
-        name
-        for name, weight in after.weights.items()
-        if not np.array_equal(weight, before.weights[name])
-    }
+    known = before.weights
+    moved = {n for n, weight in after.weights.items() if not np.array_equal(weight, known[n])}
     assert moved == {"decode_levels.bias"}
 
 
 def test_odds_ratios_given_the_parents_stay() -> None:
-    """Biases shift log odds by the same amount for every parent: the dependence is as it was
-    learned.
-    """
+    """Biases shift log odds by the same amount for every parent."""
     before, z, codes = trained(), torch.zeros(2, 1), torch.tensor([[0, 1, 0], [2, 3, 0]])
     after = before.calibrated(TARGETS, rows=4096, rng=np.random.default_rng(2))
     ratios = []

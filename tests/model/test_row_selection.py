@@ -1,6 +1,4 @@
-"""Balanced samples: nearer to the pool's tables than independent draws, and made of the pool's
-rows.
-"""
+"""Balanced samples: nearer to the pool's tables than independent draws, of its rows."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def test_only_rows_of_the_pool_are_returned() -> None:
 
 
 def test_tables_that_are_not_held_are_not_spoiled() -> None:
-    """Three-way tables, which the search does not look at, are no further away than those of
-    independent draws.
-    """
+    """Three-way tables are no further away than those of independent draws."""
     rng = np.random.default_rng(4)
     chosen, independent = (
         balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=rng),
@@ -113,9 +109,7 @@ def test_of_many_columns_a_part_of_the_pairs_is_held(
 def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Steps grow while they help, and with them the rows that are looked at: in wide tables of many
-    rows to gigabytes, without a limit.
-    """
+    """Steps grow while they help: in wide tables to gigabytes, without a limit."""
     looked, of = list[int](), balance._Cells.of
     limited(monkeypatch, max_kept=0)
     monkeypatch.setattr(

@@ -1,10 +1,9 @@
-"""What the sampler's distribution must be: the graph and nothing but the graph, interventions,
-raking, files.
-"""
+"""The sampler's distribution: the graph and nothing but it, interventions, raking, files."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from synthdp.model.raking import rake
 from synthdp.model.synthesizer import Synthesizer, arrays, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical
+from tests.model.conftest import generator, synthesizer_of
 
 # a -> b -> d, a -> c -> d, and e alone; b and c share no latent cause.
 SIZES, PARENTS = (2, 3, 2, 4, 5), ((), (0,), (0,), (1, 2), ())
@@ -38,16 +38,10 @@ EVERYWHERE = (tuple(range(5)),) * 2
 NOWHERE = ((4,),) * 2  # z reaches e alone: b, c, d depend through arrows only
 
 
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def model(
     latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2, direct: bool = False
 ) -> CausalVae:
-    """Random weights, large enough that every arrow matters and small enough that every level is
-    drawn.
-    """
+    """Large enough that every arrow matters, small enough that every level is drawn."""
     shape = Architecture(SIZES, PARENTS, latent_of, hidden=12, direct=direct)
     vae = CausalVae(shape, generator=generator(seed))
     with torch.no_grad():
@@ -66,7 +60,7 @@ def synthesizer(
     latent_of: tuple[tuple[int, ...], ...] = NOWHERE, *, seed: int = 2, direct: bool = False
 ) -> Synthesizer:
     vae = model(latent_of, seed=seed, direct=direct)
-    return Synthesizer(NAMES, vae.architecture, arrays(vae.state_dict()))
+    return synthesizer_of(vae, NAMES)
 
 
 def mutual_information(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> float:
@@ -180,9 +174,7 @@ def test_a_row_that_was_never_trained_starts_at_the_marginals() -> None:
 
 
 def test_samples_follow_the_models_probabilities() -> None:
-    """d given its parents, cell by cell, against the softmax: a sampler that is off by one level,
-    or that uses one uniform number for several columns, fails here.
-    """
+    """d given its parents against the softmax: one off, or one uniform for all, fails."""
     made = synthesizer()
     codes = made.sample(60_000, rng=np.random.default_rng(2)).astype(np.int64)
     vae = model(NOWHERE)
@@ -205,10 +197,7 @@ def test_samples_follow_the_models_probabilities() -> None:
 
 
 def test_columns_are_independent_given_what_separates_them() -> None:
-    """b and c share the cause a alone. Drawing all columns of a row from one uniform number (a
-    monotone coupling) would keep every conditional above right and make b and c dependent given a:
-    this is what sees it.
-    """
+    """A monotone coupling (one uniform for all columns) makes b and c dependent given a."""
     codes = synthesizer().sample(40_000, rng=np.random.default_rng(3)).astype(np.int64)
     assert mutual_information(codes[:, 1], codes[:, 2]) > 0.003  # through a
     for a in range(2):
@@ -309,9 +298,7 @@ def test_noisy_tables_are_pooled_by_precision_before_they_are_normalised() -> No
 
 
 def test_every_table_that_holds_a_column_speaks_on_it_by_its_precision() -> None:
-    """The margin of two cells has twice the variance of one cell: the pair weighs half as much as
-    the column's own table.
-    """
+    """The margin of two cells has twice the variance: the pair weighs half as much."""
     own = NoisyTable(("a",), np.asarray([600.0, 400.0]), 2.0)
     pair = NoisyTable(("b", "a"), np.asarray([[300.0, 150.0], [210.0, 340.0]]), 2.0)
     (found,) = one_way_probabilities([own, pair], [DOMAIN["a"]])
@@ -368,9 +355,7 @@ def test_raking_hits_its_targets_and_returns_rows_of_the_pool_only() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 40), st.integers(1, 60))
 def test_raking_never_fails_and_never_invents_a_row(seed: int, pool_rows: int, rows: int) -> None:
-    """Targets on levels that the pool lacks, or of zero, cannot be hit; what comes back is still
-    the pool's.
-    """
+    """Targets that the pool lacks cannot be hit; what comes back is still the pool's."""
     rng = np.random.default_rng(seed)
     pool = rng.integers(0, 3, (pool_rows, 2)).astype(np.uint16)
     raked = rake(
@@ -459,61 +444,45 @@ def _spoil_json(folder: Path, change: object) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "pickle",
-        "cut",
-        "empty",
-        "shapes",
-        "parents",
-        "cycle",
-        "columns",
-        "range",
-        "list",
-        "sizes",
-        "text",
-        "gone",
-    ],
-)
+def _spoilt(**change: object) -> Callable[[Path], object]:
+    return lambda folder: _spoil_json(folder, {"architecture": ARCHITECTURE | change})
+
+
+def _weights(content: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        path.write_bytes(content(path.read_bytes()))
+
+    return damage
+
+
+ARCHITECTURE: dict[str, object] = {"sizes": SIZES, "parents": PARENTS, "latent_of": NOWHERE}
+ARCHITECTURE |= {"hidden": 12}
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "pickle": lambda folder: torch.save({"x": Bomb()}, folder / "model.safetensors"),
+    "cut": _weights(lambda content: content[:-40]),
+    "empty": _weights(lambda content: b""),
+    "shapes": lambda folder: _spoil_json(folder, {"shapes": {}}),
+    "parents": _spoilt(parents=[[], [], [], [], []]),
+    "cycle": _spoilt(parents=[[1], [0], [0], [1, 2], []]),
+    "range": _spoilt(parents=[[], [7], [0], [1, 2], []]),
+    "columns": lambda folder: _spoil_json(folder, {"columns": ["a", "b"]}),
+    "list": lambda folder: _spoil_json(folder, [1, 2]),
+    "sizes": _spoilt(sizes=[10**9, 3, 2, 4, 5]),
+    "text": lambda folder: (folder / "model.json").write_text("{"),
+    "gone": lambda folder: (folder / "model.safetensors").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_corrupt_or_malicious_model_is_refused_and_nothing_in_it_runs(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     synthesizer().save(tmp_path)
-    weights = tmp_path / "model.safetensors"
-    architecture = json.loads((tmp_path / "model.json").read_text())["architecture"]
-    match damage:
-        case "pickle":
-            torch.save({"x": Bomb()}, weights)
-        case "cut":
-            weights.write_bytes(weights.read_bytes()[:-40])
-        case "empty":
-            weights.write_bytes(b"")
-        case "shapes":
-            _spoil_json(tmp_path, {"shapes": {}})
-        case "parents":
-            _spoil_json(
-                tmp_path, {"architecture": {**architecture, "parents": [[], [], [], [], []]}}
-            )
-        case "cycle":
-            _spoil_json(
-                tmp_path, {"architecture": {**architecture, "parents": [[1], [0], [0], [1, 2], []]}}
-            )
-        case "range":
-            _spoil_json(
-                tmp_path, {"architecture": {**architecture, "parents": [[], [7], [0], [1, 2], []]}}
-            )
-        case "columns":
-            _spoil_json(tmp_path, {"columns": ["a", "b"]})
-        case "list":
-            _spoil_json(tmp_path, [1, 2])
-        case "sizes":
-            _spoil_json(tmp_path, {"architecture": {**architecture, "sizes": [10**9, 3, 2, 4, 5]}})
-        case "text":
-            (tmp_path / "model.json").write_text("{")
-        case "gone":
-            weights.unlink()
+    _spoilt()(tmp_path)
+    Synthesizer.load(tmp_path)
+    DAMAGES[damage](tmp_path)
     with pytest.raises(VerifyError):
         Synthesizer.load(tmp_path)
     assert not (tmp_path / "exploded").exists()

@@ -1,6 +1,4 @@
-"""Targets drawn evenly over rows that are alike: the chances of each row stay, those of neighbours
-even out.
-"""
+"""Targets drawn evenly over rows that are alike: chances stay, neighbours even out."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ def probabilities(count: int, seed: int = 0) -> npt.NDArray[np.float64]:
 def spread_of_stretches(
     levels: npt.NDArray[np.uint16], expected: npt.NDArray[np.float64], length: int
 ) -> float:
-    """How far the counts of levels are from what the chances add up to, root mean square over all
-    `length` rows that follow each other.
-    """
+    """Root mean square of how far counts of levels are off, over all runs of `length` rows."""
     off = np.cumsum(np.eye(3)[levels] - expected, 0)
     return float(np.sqrt(np.square(off[length:] - off[:-length]).mean()))
 
@@ -71,9 +67,7 @@ def test_each_block_has_one_number_in_each_part_of_the_unit_interval(count: int)
 
 
 def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:
-    """Numbers that are shared, or shifted, would make two targets of one order depend on each
-    other.
-    """
+    """Numbers that are shared, or shifted, would make two targets depend on each other."""
     rng, order = np.random.default_rng(4), np.random.default_rng(5).permutation(20_000)
     even = np.tile([[0.5, 0.5]], (20_000, 1))
     first, second = (stratified_draw(even, order, rng=rng) for _ in range(2))
@@ -105,9 +99,7 @@ def test_few_rows_and_rows_all_alike_have_an_order(table: npt.NDArray[np.uint16]
 
 @pytest.mark.parametrize("columns", [(0, 2), (2, 0)])
 def test_chances_follow_the_margin_and_what_was_measured(columns: tuple[int, int]) -> None:
-    """c is 0 or 1 at half of all rows; measured, nearly without noise, it is 1 where a is 7, and
-    rarer elsewhere.
-    """
+    """c is 0 or 1 at half of all rows; measured, it is 1 where a is 7, else rarer."""
     table = rows(4000)
     counts = np.full((8, 2), 400.0) + np.array([1, -1]) * 50
     counts[7] = [0, 500]
@@ -137,9 +129,7 @@ def test_without_tables_only_the_margin_is_met() -> None:
 
 
 def test_a_rare_cause_that_decides_a_target_is_believed_over_the_model() -> None:
-    """190 of 40,000 rows have the rare level; the model gives them the target's other level a
-    quarter of the time, the measured table hardly ever.
-    """
+    """The model gives 190 rare rows of 40,000 another level; the table hardly ever."""
     cause = np.zeros((40_000, 2), np.uint16)
     cause[:190, 0] = 1
     probabilities = np.where(cause[:, :1] == 1, [[0.25, 0.75]], [[0.8, 0.2]])

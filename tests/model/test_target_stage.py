@@ -1,6 +1,4 @@
-"""The targets' own stage: the network that holds the regression, its gradients, and groups of
-decoding layers.
-"""
+"""The targets' own stage: the network with the regression, gradients, groups of layers."""
 
 from __future__ import annotations
 
@@ -17,11 +15,12 @@ from synthdp.model.fit import target_regression, width_groups
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
+from tests.builders import dp_sgd
+from tests.model.conftest import generator, quiet
 
 # a, b -> y; a -> b; a, b, y -> x. The targets are y and x.
 EDGES = tuple(float(e) for e in range(8))
@@ -38,10 +37,6 @@ DOMAIN = Domain(
 WHOLE = Architecture(DOMAIN.sizes, ((), (0,), (0, 1), (2, 0, 1)), (tuple(range(4)),) * 2, hidden=5)
 TARGETS = (2, 3)
 MARGINS = [np.full(s, 1 / s) for s in DOMAIN.sizes]
-
-
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def shaken(module: torch.nn.Module, seed: int) -> torch.nn.Module:
@@ -187,28 +182,17 @@ def test_the_stage_learns_what_targets_depend_on() -> None:
     codes = rows(20_000).numpy()
     slope = codes[:, 0] - 3.5 + 2 * (codes[:, 1] == 1)
     codes[:, 2] = rng.random(len(codes)) < 1 / (1 + np.exp(-slope))
-    settings = DpSgd(
-        rate=0.05,
-        steps=300,
-        expected_batch=1000.0,
-        clip=4.0,
-        noise_multiplier=1e-3,
-        learning_rate=0.03,
-        ema=0.99,
-        checkpoint_every=300,
+    settings = dp_sgd(
+        **{"rate": 0.05, "steps": 300, "expected_batch": 1000.0, "clip": 4.0, "ema": 0.99},
+        **{"noise_multiplier": 1e-3, "learning_rate": 0.03, "checkpoint_every": 300},
     )
     regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
-    training = Training(settings, regression, lambda done, total: None, None)
+    training = Training(settings, regression, quiet, None)
     plan = ReleasePlan(1e9, 1e-5, "add_remove", 1, targets=settings)
-    weights = (
-        Rehearsal(codes.astype(np.uint16), DOMAIN, plan).release(training, purpose="targets").value
-    )
-    tables, biases = regression.tables(weights)
-    found = (
-        sum(tables[2, p][:, 1][codes[:, p]] - tables[2, p][:, 0][codes[:, p]] for p in (0, 1))
-        + biases[2][1]
-        - biases[2][0]
-    )
+    rehearsal = Rehearsal(codes.astype(np.uint16), DOMAIN, plan)
+    tables, biases = regression.tables(rehearsal.release(training, purpose="targets").value)
+    odds = [tables[2, p][:, 1] - tables[2, p][:, 0] for p in (0, 1)]
+    found = sum(own[codes[:, p]] for p, own in enumerate(odds)) + biases[2][1] - biases[2][0]
     assert isinstance(found, Tensor)
     assert float((found - torch.from_numpy(slope)).abs().mean()) < 0.35
 
@@ -243,9 +227,7 @@ def test_a_stage_that_nothing_was_measured_for_starts_at_the_margins() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_measured_table_says_where_to_start(turned: bool) -> None:
-    """Many rows and little noise: each level of a starts at its own chances of yes, all else at the
-    margins.
-    """
+    """Each level of a starts at its own chances of yes, all else at the margins."""
     probabilities = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
     counts = counted(probabilities, [10_000] * 8)
     table = NoisyTable(("y", "a"), counts.T, 1.0) if turned else NoisyTable(("a", "y"), counts, 1.0)
@@ -258,49 +240,27 @@ def test_a_measured_table_says_where_to_start(turned: bool) -> None:
 
 
 def test_a_level_without_rows_follows_its_neighbours_and_not_its_noise() -> None:
-    probabilities, rows_of = (
-        [0.05, 0.05, 0.9, 0.9, 0.1, 0.1, 0.9, 0.9],
-        [5000, 5000, 5000, 0, 0, 0, 5000, 5000],
-    )
-    counts = counted(probabilities, rows_of) + np.array(
-        [[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2
-    )
-    found = (
-        np.exp(_log_ratio(counts, np.array([0.5, 0.5]), DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
-    )
+    chances, rows_of = [0.05, 0.05, 0.9, 0.9, 0.1, 0.1, 0.9, 0.9], [5000] * 3 + [0] * 3 + [5000] * 2
+    noise = np.array([[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2)
+    counts, even = counted(chances, rows_of) + noise, np.array([0.5, 0.5])
+    found = np.exp(_log_ratio(counts, even, DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
     assert (found[3:6] > 0.87).all() and (found[:2] < 0.15).all() and (found[6:] > 0.85).all()
-    unordered = (
-        np.exp(
-            _log_ratio(
-                counts[:3] * [[1], [0], [1]], np.array([0.5, 0.5]), DOMAIN.columns[1], sigma=20.0
-            )
-        )[:, 1]
-        / 2
-    )
+    some = counts[:3] * [[1], [0], [1]]
+    unordered = np.exp(_log_ratio(some, even, DOMAIN.columns[1], sigma=20.0))[:, 1] / 2
     assert unordered[1] == pytest.approx(0.5) and unordered[0] < 0.15 < 0.85 < unordered[2]
+
+
+SPIKED = {"spikes": (0.0,), "edges": (1.0,), "stop": 2.0, "upper": 2.0}
 
 
 @pytest.mark.parametrize("sigma", [1e-3, 1.0, 1e6])
 @pytest.mark.parametrize("share", [(0.5, 0.5), (1 - 1e-6, 1e-6), (1.0,)])
 def test_any_table_gives_numbers(sigma: float, share: tuple[float, ...]) -> None:
     rng = np.random.default_rng(0)
-    for column in (
-        *DOMAIN.columns,
-        ColumnDomain(
-            "s",
-            "number",
-            ("0", "a", "missing"),
-            True,
-            spikes=(0.0,),
-            edges=(1.0,),
-            stop=2.0,
-            upper=2.0,
-        ),
-    ):
-        for counts in (
-            np.zeros((column.levels, len(share))),
-            rng.normal(0, sigma, (column.levels, len(share))),
-        ):
+    spiked = ColumnDomain("s", "number", ("0", "a", "missing"), True, **SPIKED)
+    for column in (*DOMAIN.columns, spiked):
+        shape = (column.levels, len(share))
+        for counts in (np.zeros(shape), rng.normal(0, sigma, shape)):
             assert np.isfinite(_log_ratio(counts, np.array(share), column, sigma=sigma)).all()
 
 
@@ -314,13 +274,6 @@ def test_a_rare_level_of_a_target_stays_rare_where_nothing_speaks_for_it() -> No
 def test_the_wider_the_target_the_less_is_a_level_of_noise_alone_taken_for_rows() -> None:
     rng, levels = np.random.default_rng(0), 32
     share = np.full(levels, 1 / levels)
-    quiet = [
-        bool(
-            (
-                _log_ratio(rng.normal(0, 20.0, (3, levels)), share, DOMAIN.columns[1], sigma=20.0)
-                == 0
-            ).all()
-        )
-        for _ in range(200)
-    ]
+    drawn = [rng.normal(0, 20.0, (3, levels)) for _ in range(200)]
+    quiet = [not _log_ratio(n, share, DOMAIN.columns[1], sigma=20.0).any() for n in drawn]
     assert np.mean(quiet) > 0.9

@@ -17,20 +17,17 @@ from functools import cache
 
 import dp_accounting
 import numpy as np
-import numpy.typing as npt
 import pytest
 from dp_accounting import rdp
 from scipy import stats
 
 from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.gaussian import RELATION, unit_sampled_gaussian
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
+from tests.privacy.conftest import Floats, gaussian_delta
 
-Floats = npt.NDArray[np.float64]
-Piece = tuple[
-    Floats, Floats, int
-]  # chances of each cell without and with the unit, and how often it is done
+Piece = tuple[Floats, Floats, int]  # chances without and with the unit, and how often
 
 CELLS_OF_OUTPUT = 2**17
 REACH = 64.0  # the losses of a composition are kept within +-32
@@ -53,25 +50,14 @@ class Setting:
     def events(self, *, rows: int | None = None) -> list[dp_accounting.DpEvent]:
         """What is charged, for a unit of `rows` rows."""
         rows = rows or self.rows
-        trained = (
-            [
-                unit_sampled_gaussian(
-                    noise_multiplier=self.noise, rate=self.rate, rows=rows, steps=self.steps
-                )
-            ]
-            if self.steps
-            else []
-        )
-        counted = (
-            [
-                dp_accounting.SelfComposedDpEvent(
-                    DiscreteGaussianDpEvent(self.sigma, rows), self.tables
-                )
-            ]
-            if self.tables
-            else []
-        )
-        return trained + counted
+        found: list[dp_accounting.DpEvent] = []
+        if self.steps:
+            known = {"noise_multiplier": self.noise, "rate": self.rate, "steps": self.steps}
+            found.append(unit_sampled_gaussian(rows=rows, **known))
+        if self.tables:
+            table = DiscreteGaussianDpEvent(self.sigma, rows)
+            found.append(dp_accounting.SelfComposedDpEvent(table, self.tables))
+        return found
 
     def epsilon(self) -> float:
         """What the accountant says."""
@@ -134,9 +120,7 @@ def trained(setting: Setting) -> Piece:
 
 
 def counted(setting: Setting) -> Piece:
-    """One cell of a table that the unit's rows share; a replaced row leaves one cell and enters
-    another.
-    """
+    """One cell of a table that the unit's rows share; a replaced row moves two."""
     support = np.arange(-math.ceil(15 * setting.sigma) - 15, math.ceil(15 * setting.sigma) + 16)
     without, moved = (
         np.exp(-((support - m) ** 2) / (2 * setting.sigma**2)) for m in (0, setting.rows)
@@ -159,9 +143,7 @@ def leaked(setting: Setting) -> float:
 
 
 def _leaked(pieces: list[Piece], delta: float) -> float:
-    """Largest epsilon at which the composition of `pieces` leaks more than `delta` in the direction
-    with -> without.
-    """
+    """Largest epsilon at which the composition leaks more than `delta`, with -> without."""
     times = sum(n for *_, n in pieces)
     size = 2 ** math.ceil(math.log2(REACH * times / LOST))
     width = REACH / size
@@ -192,10 +174,7 @@ def test_the_lower_bound_is_below_the_closed_form_of_a_gaussian_and_close(noise:
     steps, delta = 20, 1e-5
     mu = math.sqrt(steps) / (noise * math.sqrt(20))
     bound = leaked(Setting(1.0, noise * math.sqrt(20), steps, delta))
-    truth = stats.norm.cdf(mu / 2 - bound / mu) - math.exp(bound) * stats.norm.cdf(
-        -mu / 2 - bound / mu
-    )
-    assert delta <= truth <= 1.1 * delta
+    assert delta <= gaussian_delta(mu, bound) <= 1.1 * delta
 
 
 # --- the upper bounds ---
@@ -217,9 +196,7 @@ def prv(setting: Setting) -> float:
 
 @cache
 def renyi(setting: Setting) -> float:
-    """By Renyi divergences. The discrete Gaussian's are at most the Gaussian's [Canonne et al.,
-    arXiv:2004.00010v4, Theorem 4].
-    """
+    """The discrete Gaussian's is at most the Gaussian's [arXiv:2004.00010v4, Theorem 4]."""
     accountant = rdp.RdpAccountant(neighboring_relation=RELATION["add_remove"])
     if setting.steps:
         accountant.compose(
@@ -234,9 +211,7 @@ def renyi(setting: Setting) -> float:
 
 @cache
 def chained(setting: Setting) -> float:
-    """The generic bound from one added row: k rows are k of them, and a replaced row is one removed
-    and one added.
-    """
+    """From one added row: k rows are k of them, a replaced row is one removed and one added."""
     size = setting.rows if setting.adjacency == "add_remove" else 2
     return accounting.group_epsilon(
         setting.events(rows=1), size=size, delta=setting.delta, adjacency="add_remove"
@@ -271,6 +246,12 @@ QUICK = [
 @pytest.mark.parametrize("setting", QUICK, ids=str)
 def test_a_cell_is_within_its_bounds(setting: Setting) -> None:
     assert faults(setting, setting.epsilon()) == set()
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("setting", TRAINING, ids=str)
+def test_dp_sgd_agrees_with_opacus_prv(setting: Setting) -> None:
+    assert setting.epsilon() == pytest.approx(prv(setting), rel=0.02)
 
 
 @pytest.mark.slow

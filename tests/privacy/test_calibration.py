@@ -1,6 +1,4 @@
-"""The search for the plan's noise factor, on made-up laws of epsilon: never above the total, next
-to none left, and few plans composed.
-"""
+"""The search for the plan's noise factor, on made-up laws: below the total, by few plans."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ class Made:
 
 
 def searched(law: Callable[[float], float], **fields: Any) -> tuple[Made, int]:
-    """The plan that is found where epsilon follows `law` of the factor, and how many were
-    composed.
-    """
+    """The plan that is found where epsilon follows `law`, and how many were composed."""
     asked: list[float] = []
 
     def plan_at(factor: float) -> Any:

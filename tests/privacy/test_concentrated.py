@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy import stats
 
 from synthdp.privacy.events.concentrated import (
     JUDGED_AT,
@@ -17,30 +16,19 @@ from synthdp.privacy.events.concentrated import (
     discrete_gaussian_rho,
 )
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
+from tests.privacy.conftest import gaussian_delta
 
 WIDTH = 1e-3
 EPSILONS = np.array([-3.0, -1.0, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5, 5.0])
 
 
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Exact delta of a Gaussian mechanism of sensitivity over noise `mu`."""
-    return float(
-        stats.norm.cdf(mu / 2 - epsilon / mu)
-        - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
-    )
-
-
 @pytest.mark.parametrize("mu", [0.02, 0.3, 1.0, 3.0])
 def test_dominates_the_gaussian_of_the_same_bound(mu: float) -> None:
-    """The Gaussian meets the Rényi bound with equality at every order, so nothing smaller would do
-    for it.
-    """
+    """The Gaussian meets the Rényi bound at every order: nothing smaller would do for it."""
     bound = concentrated_pld(mu**2 / 2, width=WIDTH)
     for epsilon in EPSILONS:
-        assert (
-            bound.get_delta_for_epsilon(float(epsilon))
-            >= gaussian_delta(mu, float(epsilon)) - 1e-12
-        )
+        told = bound.get_delta_for_epsilon(float(epsilon))
+        assert told >= gaussian_delta(mu, float(epsilon)) - 1e-12
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.3, 1.0, 3.0])
@@ -81,20 +69,13 @@ def test_renyi_bound_of_the_discrete_gaussian(sigma: float, shift: int, order: f
 
 def test_convex_minorant() -> None:
     x = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    assert _convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0])).tolist() == [
-        4.0,
-        2.5,
-        1.0,
-        0.5,
-        0.0,
-    ]
+    found = _convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0]))
+    assert found.tolist() == [4.0, 2.5, 1.0, 0.5, 0.0]
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_discrete_gaussians_on_any_number_of_chosen_tables_share_one_bound(rows: int) -> None:
-    """k tables of noise m sqrt(k), each of which r rows move by r: rho is r^2 / (2 m^2) whatever k
-    is; no exact law is common to them.
-    """
+    """k tables of noise m sqrt(k), moved by r each: rho is r^2 / (2 m^2) whatever k is."""
     shared = [
         discrete_gaussian_rho(sigma=7.0 * math.sqrt(k), squared_distance=k * rows**2)
         for k in (1, 2, 9, 400)

@@ -1,6 +1,4 @@
-"""Dependence scores: equal to their textbook forms, and their sensitivities by exhaustive and
-climbing search over added rows.
-"""
+"""Dependence scores equal their textbook forms; their sensitivities by exhaustive search."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ def test_scores_equal_their_definitions(ties: bool) -> None:
 def test_no_added_row_moves_a_score_beyond_its_sensitivity_exhaustively(
     score: Score, bound: float
 ) -> None:
-    """Every permutation of up to four rows and every place of a fifth, ties with any row
-    included.
-    """
+    """Every permutation of up to four rows, every place of a fifth, ties included."""
     for m in range(5):
         for order in permutations(range(m)):
             a, b = np.arange(m, dtype=float), np.array(order, dtype=float)
@@ -104,9 +100,7 @@ def test_scores_of_few_or_equal_rows_are_zero() -> None:
 
 
 def test_each_step_of_the_proof_for_hsic_holds_and_comes_near() -> None:
-    """`dependence.hsic`: one of m rows replaced moves T by at most 4 (m - 1) / m, |T| <= m / 2, so
-    HSIC moves by at most 4 / (m - 1).
-    """
+    """One of m rows replaced moves T by 4 (m - 1) / m, |T| <= m / 2: HSIC by 4 / (m - 1)."""
     assert "4 / (m - 1)" in (hsic.__doc__ or "") and "[derived here" in (hsic.__doc__ or "")
     kernel, rng, largest, furthest = KernelGrid(0.2), np.random.default_rng(5), 0.0, 0.0
     for trial in range(400):

@@ -1,6 +1,4 @@
-"""Events of mechanisms that choose: never below what the exact law of the choice gives away, and
-not far above.
-"""
+"""Events of mechanisms that choose: not below the exact law of the choice, nor far above."""
 
 from __future__ import annotations
 
@@ -13,16 +11,15 @@ import pytest
 from scipy import stats
 
 from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
+from tests.privacy.conftest import hockey_stick
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
 
 
 def first_above(queries: tuple[int, ...], threshold_scale: float, query_scale: float) -> np.ndarray:
-    """Chance that query i is the first above, and last that none is: summed over the noise of the
-    threshold.
-    """
+    """Chance that query i is the first above, and last that none is."""
     threshold = np.arange(-600, 601)
     weight = stats.dlaplace.pmf(threshold, 1 / threshold_scale)
     below, probabilities = weight, []
@@ -34,9 +31,7 @@ def first_above(queries: tuple[int, ...], threshold_scale: float, query_scale: f
 
 
 def worst_ratio(threshold_scale: float, query_scale: float, moved: int) -> float:
-    """Largest log ratio over neighbouring answers to up to nine queries, all moves at their
-    ends.
-    """
+    """Largest log ratio over neighbouring answers to up to nine queries."""
     worst = 0.0
     for length in (1, 3, 9):
         for height in (-20, -6, 0, 6):
@@ -70,17 +65,11 @@ def softmax(scores: tuple[int, ...], scale: float) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
-def hockey_stick(one: np.ndarray, other: np.ndarray, epsilon: float) -> float:
-    return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
-
-
 @pytest.mark.parametrize(
     ("rows", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (2, "replace_one")]
 )
 def test_gumbel_max_is_not_below_its_exact_law(rows: int, adjacency: Adjacency) -> None:
-    """Over scores, moves and thresholds; and some choice comes near the charge at each
-    threshold.
-    """
+    """Over scores, moves and thresholds; some choice comes near the charge at each of them."""
     scale, moved = 6.0, rows * (2 if adjacency == "replace_one" else 1)
     profile = accounting.delta_profile(
         [GumbelMaxDpEvent(scale, 1, rows)], epsilons=(0.0, 0.05, 0.1, 0.2, 0.3), adjacency=adjacency
@@ -148,7 +137,7 @@ def randomised_response_delta(pure: float, count: int, epsilon: float) -> float:
     right = math.exp(pure) / (1 + math.exp(pure))
     i = np.arange(count + 1)
     one, other = stats.binom.pmf(i, count, right), stats.binom.pmf(i, count, 1 - right)
-    return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
+    return hockey_stick(one, other, epsilon)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -178,9 +167,7 @@ def test_parts_of_one_event_compose() -> None:
 
 
 def sampled_delta(event: SparseVectorDpEvent) -> float:
-    """Log ratio of a sampled pass whose worst outcome has the unsampled ratio: a mixture of with
-    and without the row.
-    """
+    """Log ratio of a mixture, with and without the row, of the unsampled ratio."""
     unsampled = SparseVectorDpEvent(
         event.threshold_scale, event.query_scale, event.sensitivity
     ).epsilon

@@ -97,9 +97,7 @@ def test_adaptively_chosen_reservations_leak_no_more_than_the_cap(
     runs: dict[Transcript, str] = {}
 
     def granted(past: Transcript, epsilon: float, delta: float) -> bool:
-        """Whether the ledger grants it: each course of events is a dataset of its own, with all its
-        reservations made anew.
-        """
+        """Each course of events is a dataset of its own, with all its reservations made anew."""
         dataset = runs.setdefault((*past, ("?", epsilon, delta)), f"course-{len(runs)}")
         wanted = [(e, d) for answer, e, d in past if answer != "refused"] + [(epsilon, delta)]
         try:

@@ -13,19 +13,18 @@ import pyarrow as pa
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
-from scipy.stats import chisquare, norm
+from scipy.stats import norm
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_domain_plan
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent, ThresholdedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, TextBudget, threshold_for
 from synthdp.privacy.noise import Key, Streams
 from synthdp.privacy.table import Table
-
-SIGNIFICANCE = 1e-7
+from tests.privacy.conftest import SIGNIFICANCE, fit_p_value, rounded_law
 
 
 def table(**columns: list[str]) -> Table:
@@ -79,9 +78,7 @@ def test_no_unit_has_a_key_alone_told_with_more_than_delta(
 
 
 def test_a_key_of_one_unit_is_told_as_rarely_as_stated() -> None:
-    """By simulation, at a delta that can be seen: 20,000 runs with a new key in each of 4
-    columns.
-    """
+    """At a delta that can be seen: 20,000 runs with a new key in each of 4 columns."""
     delta, runs = 0.05, 20_000
     chosen = TextBudget(2.0, delta, 1).choose({str(i): "text" for i in range(4)})
     keys = {(str(column), f"{run}"): 1 for column in range(4) for run in range(runs)}
@@ -107,36 +104,19 @@ def test_the_threshold_of_a_unit_of_more_rows_is_refused() -> None:
 # --- noise ---
 
 
-def p_value(counts: list[int], sigma: float) -> float:
-    """Chi-square of noisy zeros against the rounded Gaussian."""
-    reach = math.ceil(5 * sigma)
-    values = np.arange(-reach, reach + 1)
-    expected = norm.cdf((values + 0.5) / sigma) - norm.cdf((values - 0.5) / sigma)
-    observed = np.bincount(np.clip(counts, -reach, reach) + reach, minlength=2 * reach + 1)
-    keep = expected * len(counts) >= 10
-    rest = max(1 - expected[keep].sum(), 1e-12) * len(counts)
-    return float(
-        chisquare(
-            [*observed[keep], observed[~keep].sum()],
-            [*expected[keep] * len(counts), rest],
-            sum_check=False,
-        ).pvalue
-    )
-
-
 def test_kept_counts_have_the_noise_that_is_charged_and_no_other() -> None:
     keys = {("a", str(i)): 1000 for i in range(20_000)}
 
-    def drawn(sigma: float) -> list[int]:
+    def drawn(sigma: float) -> np.ndarray:
         kept = Streams.fresh().kept_counts(keys, sigma=sigma, threshold=-(10**6))
         assert len(kept) == len(keys)
-        return [count - 1000 for count in kept.values()]
+        return np.array(list(kept.values())) - 1000
 
     counts = drawn(6.0)
-    assert p_value(counts, 6.0) > SIGNIFICANCE
+    assert fit_p_value(counts, rounded_law, 6.0) > SIGNIFICANCE
     for wrong in (0.7, 1.3):
-        assert p_value(counts, 6.0 * wrong) < SIGNIFICANCE
-        assert p_value(drawn(6.0 * wrong), 6.0) < SIGNIFICANCE
+        assert fit_p_value(counts, rounded_law, 6.0 * wrong) < SIGNIFICANCE
+        assert fit_p_value(drawn(6.0 * wrong), rounded_law, 6.0) < SIGNIFICANCE
 
 
 def test_keys_come_in_their_own_order_and_only_above_the_threshold() -> None:
@@ -169,9 +149,7 @@ def test_texts_are_counted_as_a_loop_would_and_missing_words_never() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_unit_moves_known_keys_no_further_than_is_charged(rows: int) -> None:
-    """All ways to take the unit's rows from some texts, on a table that has some of them: the
-    longest move of keys that both tables have is the charged one, and some unit reaches it.
-    """
+    """All ways to take its rows: the longest move of known keys is charged, and is reached."""
     base = [("p", "s"), ("p", "t"), ("q", "s")]
     chosen = TextBudget(1.0, 1e-3, rows).choose({"a": "text", "b": "text"})
     allowed = rows * math.sqrt(2)
@@ -231,9 +209,7 @@ def test_the_event_costs_the_gaussian_and_the_delta(adjacency: Adjacency, times:
 
 @pytest.mark.parametrize("unit", [1, 2])
 def test_the_charge_is_not_below_the_exact_law_of_a_small_table(unit: int) -> None:
-    """One column; the unit's rows have a key of the table, or keys of their own, in all ways: the
-    hockey-stick divergence of everything that can be told, in both directions.
-    """
+    """Hockey-stick divergence of all that can be told of its own keys or the table's."""
     sigma, delta = 2.0, 0.02
     threshold = threshold_for(sigma, delta=delta, rows_per_unit=unit)
     counts = np.arange(-40, 80)

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from synthdp.privacy import noise
 from synthdp.privacy.noise import largest
+from tests.privacy.conftest import SIGNIFICANCE, order_law, order_p_value
 
-SIGNIFICANCE = 1e-7
 SCORES = np.array([0, 3, 5, 5], dtype=np.int64)
 DRAWS = 4000
-
-
-def law(scale: float, told: int) -> dict[tuple[int, ...], float]:
-    """Exponential mechanisms one after the other, each among what is left."""
-    weights = np.exp((SCORES - SCORES.max()) / scale)
-    found = {}
-    for places in permutations(range(len(weights)), told):
-        chance, left = 1.0, weights.sum()
-        for place in places:
-            chance, left = chance * weights[place] / left, left - weights[place]
-        found[places] = float(chance)
-    return found
 
 
 def p_value(
@@ -38,10 +24,7 @@ def p_value(
         tuple(largest(SCORES, scale=drawn, count=told, generator=rng).tolist())
         for _ in range(draws)
     )
-    expected = law(charged, told)
-    assert set(orders) <= set(expected)
-    seen = np.array([orders[places] for places in expected])
-    return float(stats.chisquare(seen, np.array(list(expected.values())) * draws).pvalue)
+    return order_p_value(orders, order_law(SCORES, charged, told))
 
 
 @pytest.mark.check
@@ -50,9 +33,7 @@ def p_value(
 def test_orders_have_the_law_of_their_scale(
     word: int, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With so few bits at a time that nearly every order takes more of them, too. The seed is
-    fixed; a right law is refused with chance 1e-7 over all seeds, and wrong ones fail at 1e-20.
-    """
+    """With few bits at a time, too. A right law is refused with chance 1e-7 over all seeds."""
     monkeypatch.setattr(noise, "WORD", word)
     rng = np.random.default_rng(word)
     draws = DRAWS if word == 64 else DRAWS // 8
@@ -86,9 +67,7 @@ def test_intervals_in_doubles_hold_those_in_decimals(
 def test_what_doubles_cannot_tell_apart_is_decided_by_more_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Equal words of equal scores: the bits that follow decide, the smaller ones first. They are
-    drawn until they differ.
-    """
+    """Equal words of equal scores: the bits that follow decide, drawn until they differ."""
     words = iter([[7, 7, 9], [4, 4, 4], [9, 1, 5]])
     monkeypatch.setattr(
         noise, "_drawn", lambda count, _: np.array(next(words), dtype=np.uint64)[:count]

@@ -1,45 +1,18 @@
-"""The HSIC bit: its sensitivity by search over neighbours, its level, its power, and what noise
-does to both.
-"""
+"""The HSIC bit: its sensitivity by search, its level, its power, and what noise does."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import pytest
 from scipy.stats import binom
 
 from synthdp.data.basis import KernelGrid, scatter
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import encode
 from synthdp.privacy.mechanisms.dependence import INSERTED, IndependenceBit
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.table import Table
-
-Floats = npt.NDArray[np.float64]
+from tests.privacy.conftest import Floats, encoded_table, numeric_domain
 
 KERNEL = KernelGrid(bandwidth=0.2)
-DOMAIN = Domain(
-    tuple(
-        ColumnDomain(
-            n,
-            "number",
-            tuple("abcd"),
-            False,
-            edges=tuple(np.linspace(-1, 1, 5)[:-1]),
-            stop=1.0,
-            lower=-1.0,
-            upper=1.0,
-        )
-        for n in ("x", "y")
-    )
-)
-
-
-def table_of(values: Floats) -> Table:
-    frame = pd.DataFrame(values, columns=["x", "y"])
-    return Table(encode(DOMAIN, frame)[0], frame, np.zeros(len(values), dtype=bool), {})
+DOMAIN = numeric_domain("x", "y")
 
 
 def hsic_p_value(
@@ -50,9 +23,7 @@ def hsic_p_value(
     rng: np.random.Generator,
     kernel: KernelGrid | None = None,
 ) -> float:
-    """p-value of the HSIC permutation test (Gretton et al. 2008) of two columns `[rows]` with
-    values in [-1, 1].
-    """
+    """The HSIC permutation test (Gretton et al. 2008) of two columns `[rows]` in [-1, 1]."""
     kernel = kernel or KernelGrid()
     a, b = kernel(first), kernel(second)
     shuffled = np.array([scatter(a, b[rng.permutation(len(b))]) for _ in range(permutations)])
@@ -79,9 +50,7 @@ def test_scatter_is_rows_times_the_root_of_hsic() -> None:
 
 
 def _with_one_more(first: Floats, second: Floats, at: int) -> tuple[float, float]:
-    """The shuffled statistic around the cycle 0, 1, ..., n - 1, and with the last row inserted at
-    `at` instead of left out.
-    """
+    """The shuffled statistic around a cycle, and with the last row inserted at `at`."""
     rows = len(first) - 1
     longer = np.insert(np.arange(rows), at, rows)
     return tuple(
@@ -121,9 +90,7 @@ def test_no_added_row_moves_the_statistics_further_than_stated(rows: int) -> Non
 
 
 def test_the_insertion_moves_the_sum_by_no_more_than_is_proved_and_some_come_near() -> None:
-    """`INSERTED`: over new rows, the pair that one comes between, and means anywhere between the
-    rows; three far values reach it.
-    """
+    """`INSERTED`: over new rows and the pair they come between; three far values reach it."""
     rng, most = np.random.default_rng(4), 0.0
     points = KERNEL(np.array([-1.0, 0.0, 1.0]))
     for _ in range(3000):
@@ -142,9 +109,7 @@ def test_the_insertion_moves_the_sum_by_no_more_than_is_proved_and_some_come_nea
 
 
 def test_statistic_minus_quantile_comes_within_a_factor_of_four_of_the_stated_sensitivity() -> None:
-    """All rows equal and one opposite: the statistic moves by nearly d^2 of the 2.2 d^2, the
-    shuffled ones by next to nothing.
-    """
+    """One row opposite: the statistic moves by nearly d^2 of 2.2 d^2, shuffled ones hardly."""
     mechanism = IndependenceBit(DOMAIN, "x", "y", 1.0, kernel=KERNEL)
     x = np.full(40, -1.0)
     constant, broken = KERNEL(x), KERNEL(np.append(x, 1.0))
@@ -159,7 +124,7 @@ def test_statistic_minus_quantile_comes_within_a_factor_of_four_of_the_stated_se
 def rejections(values: Floats, *, noise: float, runs: int) -> int:
     """How often the bit is set over fresh keys and noise."""
     mechanism = IndependenceBit(DOMAIN, "x", "y", noise, permutations=39)
-    return sum(mechanism.run(table_of(values), Streams.fresh()) for _ in range(runs))
+    return sum(mechanism.run(encoded_table(DOMAIN, values), Streams.fresh()) for _ in range(runs))
 
 
 @pytest.mark.check
@@ -188,7 +153,7 @@ def test_a_test_that_cannot_reject_is_refused() -> None:
 
 def test_an_empty_table_is_answered() -> None:
     assert IndependenceBit(DOMAIN, "x", "y", 1.0).run(
-        table_of(np.zeros((0, 2))), Streams.fresh()
+        encoded_table(DOMAIN, np.zeros((0, 2))), Streams.fresh()
     ) in (True, False)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +24,13 @@ from synthdp.privacy.dpsgd.layers import (
     one_hot_sums_anywhere,
     stable_sum,
 )
-from synthdp.privacy.dpsgd.settings import MAX_STRETCH, DpSgd
+from synthdp.privacy.dpsgd.settings import MAX_STRETCH
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
+from tests.builders import dp_sgd
 
 TOLERANCE = 2e-4
+ONE = dp_sgd(steps=5, clip=1.0, noise_multiplier=1.0, checkpoint_every=100)
 
 
 def generator(seed: int) -> torch.Generator:
@@ -73,9 +77,12 @@ def layers() -> Iterator[tuple[str, ClippedLayer, Tensor]]:
     yield "masked away", MaskedLinear(torch.zeros(3, 2)), torch.randn(4, 2, generator=generator(3))
 
 
-@pytest.mark.parametrize(
+each_layer = pytest.mark.parametrize(
     ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
 )
+
+
+@each_layer
 def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
     shake(layer, 5)
     g = torch.randn(layer(a).shape, generator=generator(6))
@@ -93,9 +100,7 @@ def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
         torch.testing.assert_close(sums[p], expected[p], rtol=TOLERANCE, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
-)
+@each_layer
 def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
     g = layer.received(torch.zeros(layer(a).shape))
     sums = layer.pulled_back(layer.clipped_sum(a[:0], g[:0], torch.zeros(0)))
@@ -111,9 +116,7 @@ def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
 def test_looked_up_rows_have_the_sums_of_those_that_looked(
     batch: int, precision: torch.dtype
 ) -> None:
-    """The same on a CPU and elsewhere, and example by example; the second of four nodes looks
-    nothing up, and so does the last.
-    """
+    """On a CPU and elsewhere; the second of four nodes looks nothing up, nor the last."""
     draws, owner = torch.Generator().manual_seed(1), torch.tensor([0, 0, 2])
     rows = torch.randint(0, 7, (batch, 3), generator=draws)
     values = torch.randn(batch * 4, 5, generator=draws, dtype=precision)
@@ -127,21 +130,15 @@ def test_looked_up_rows_have_the_sums_of_those_that_looked(
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
-)
+@each_layer
 def test_stable_sums_hold_each_block_apart(
     layer: ClippedLayer, a: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal to one sum of all; and, to 64 bits, to the sums of the blocks, each with nothing in the
-    others, in pieces of any number of blocks.
-    """
+    """Equal to one sum of all and, to 64 bits, to sums of the blocks, in any pieces."""
     shake(layer, 5)
     a = a.repeat(60, *[1] * (a.dim() - 1))
-    g, c = (
-        layer.received(torch.randn(layer(a).shape, generator=generator(6))),
-        torch.rand(len(a), generator=generator(7)),
-    )
+    g = layer.received(torch.randn(layer(a).shape, generator=generator(6)))
+    c = torch.rand(len(a), generator=generator(7))
     for block, piece in ((80, 4096), (24, 4096), (24, 100), (24, 10), (240, 4096)):
         monkeypatch.setattr(clipped_layer, "PIECE", piece)
         whole = stable_sum(layer, a, g, c, block)
@@ -149,26 +146,19 @@ def test_stable_sums_hold_each_block_apart(
             torch.testing.assert_close(whole[p].float(), expected, rtol=TOLERANCE, atol=1e-4)
             apart = torch.zeros_like(whole[p])
             for number in range(len(a) // block):
-                apart += stable_sum(
-                    layer, a, g, c.where(torch.arange(len(a)) // block == number, 0.0), block
-                )[p]
+                own = c.where(torch.arange(len(a)) // block == number, 0.0)
+                apart += stable_sum(layer, a, g, own, block)[p]
             assert whole[p].dtype == torch.float64
             torch.testing.assert_close(whole[p], apart, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
-)
+@each_layer
 def test_examples_that_do_not_count_add_exactly_nothing(layer: ClippedLayer, a: Tensor) -> None:
-    """Other numbers in their slots change no bit of the sum, as long as they have the weight
-    zero.
-    """
+    """Other numbers in their slots change no bit of the sum, at the weight zero."""
     shake(layer, 5)
     a = a.repeat(24, *[1] * (a.dim() - 1))
-    g, c = (
-        layer.received(torch.randn(layer(a).shape, generator=generator(6))),
-        torch.rand(len(a), generator=generator(7)),
-    )
+    g = layer.received(torch.randn(layer(a).shape, generator=generator(6)))
+    c = torch.rand(len(a), generator=generator(7))
     c[::3] = 0
     before = stable_sum(layer, a, g, c, 48)
     g[::3] *= -1e20
@@ -193,9 +183,7 @@ def random_architecture(seed: int) -> Architecture:
 
 
 def network_of(architecture: Architecture, seed: int) -> CausalVae:
-    """A network with random weights; levels of every second seed have features, and every third
-    decodes in two groups.
-    """
+    """Random weights; every second seed has features, every third decodes in two groups."""
     columns = len(architecture.sizes)
     groups = [range(0, columns, 2), range(1, columns, 2)] if columns > 1 and seed % 3 == 2 else None
     module = CausalVae(
@@ -215,7 +203,7 @@ def trainer_of(
     architecture: Architecture, latents: Streams, *, seed: int = 0, clip: float = 1.0
 ) -> _Trainer:
     module = network_of(architecture, seed)
-    return _Trainer(DpSgd(0.5, 5, 8.0, clip, 1.0, 0.01, 0.9, 100), module, latents)
+    return _Trainer(replace(ONE, clip=clip), module, latents)
 
 
 def gradient(trainer: _Trainer, batch: Tensor) -> Tensor:
@@ -228,12 +216,8 @@ def true_gradient(plain: CausalVae, example: Tensor) -> Tensor:
     loss = plain(example.unsqueeze(0), torch.full((1, plain.latent), 0.5)).sum()
     trained = [p for p in plain.parameters() if p.requires_grad]
     found = torch.autograd.grad(loss, trained, allow_unused=True)
-    return torch.cat(
-        [
-            torch.zeros_like(p).flatten() if g is None else g.flatten()
-            for p, g in zip(trained, found, strict=True)
-        ]
-    )
+    pairs = zip(trained, found, strict=True)
+    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
 
 
 @pytest.mark.check
@@ -285,9 +269,7 @@ def test_features_without_a_proof_are_refused(features: Tensor, words: str) -> N
 
 
 def test_features_of_an_output_that_may_cancel_are_refused() -> None:
-    """With one feature for all levels a gradient of (1, 0, -1) would be seen as zero, and what
-    rounding leaves of it would not be clipped.
-    """
+    """A gradient of (1, 0, -1) would be seen as zero, and its rounding not clipped."""
     with pytest.raises(BoundaryError, match=r"keep less than 0\.25"):
         NodeLinear(2, (3,), [torch.ones(3, 1)])
 
@@ -297,9 +279,8 @@ def test_features_as_long_as_allowed_stretch_by_no_more_than_is_charged() -> Non
     sums = torch.randn(16**2, 1, generator=generator(1), dtype=torch.float64)
     pulled = layer.pulled_back({layer.weight: sums})[layer.weight]
     assert pulled.norm() <= MAX_STRETCH * sums.norm()
-    even = layer.pulled_back({layer.weight: torch.ones(16**2, 1, dtype=torch.float64)})[
-        layer.weight
-    ]
+    ones = torch.ones(16**2, 1, dtype=torch.float64)
+    even = layer.pulled_back({layer.weight: ones})[layer.weight]
     assert float(even.norm()) == pytest.approx(MAX_STRETCH * 16)
 
 
@@ -307,29 +288,23 @@ def test_plain_weights_compute_the_same() -> None:
     architecture = random_architecture(5)
     module = network_of(architecture, 5)
     plain = CausalVae(architecture, generator=generator(0))
-    plain.load_state_dict(
-        module.plain({n: p for n, p in module.named_parameters() if p.requires_grad})
-    )
+    trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    plain.load_state_dict(module.plain(trained))
     rng = np.random.default_rng(5)
     codes = torch.from_numpy(np.column_stack([rng.integers(0, s, 20) for s in architecture.sizes]))
     noise = torch.randn(20, module.latent, generator=generator(1))
     torch.testing.assert_close(plain(codes, noise), module(codes, noise), rtol=1e-4, atol=1e-4)
 
 
-def test_layers_without_a_proof_are_refused() -> None:
-    module = nn.Sequential(nn.Linear(2, 2))
-    with pytest.raises(BoundaryError, match="no proved per-example norm"):
-        _Trainer(DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100), module, Streams.fresh())  # type: ignore[arg-type]
+class Doubled(MaskedLinear):
+    """A subclass of a proved layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
 
 
-def test_subclass_of_a_proved_layer_is_refused() -> None:
-    class Doubled(MaskedLinear):
-        def forward(self, x: Tensor) -> Tensor:
-            return 2 * super().forward(x)
-
-    with pytest.raises(BoundaryError, match="Doubled"):
-        _Trainer(
-            DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100),
-            nn.Sequential(Doubled(torch.ones(2, 2))),
-            Streams.fresh(),
-        )  # type: ignore[arg-type]
+@pytest.mark.parametrize("layer", [nn.Linear(2, 2), Doubled(torch.ones(2, 2))])
+def test_layers_without_a_proof_are_refused(layer: Any) -> None:
+    told = "no proved per-example norm"
+    with pytest.raises(BoundaryError, match=rf"{type(layer).__name__}.* has {told}"):
+        _Trainer(ONE, nn.Sequential(layer), Streams.fresh())  # type: ignore[arg-type]

@@ -6,8 +6,10 @@ import inspect
 import math
 import secrets
 import types
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,92 +21,54 @@ from scipy import stats
 from synthdp.privacy import noise, session, source
 from synthdp.privacy.dpsgd import settings as dpsgd_settings
 from synthdp.privacy.dpsgd import training
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms import marginals
 from synthdp.privacy.noise import Streams
+from tests.builders import dp_sgd
+from tests.privacy.conftest import (
+    SIGNIFICANCE,
+    discrete_law,
+    fit_p_value,
+    order_law,
+    order_p_value,
+    rounded_law,
+)
 
 Ints = npt.NDArray[np.int64]
-SIGNIFICANCE = 1e-7  # of a true scale; wrong ones are refused with near certainty
 
 
-def discrete_law(support: Ints, sigma: float) -> npt.NDArray[np.float64]:
-    weights = np.exp(-(support.astype(float) ** 2) / (2 * sigma**2))
-    return weights / weights.sum()
-
-
-def rounded_law(support: Ints, sigma: float) -> npt.NDArray[np.float64]:
-    law: npt.NDArray[np.float64] = stats.norm.cdf(support + 0.5, 0, sigma) - stats.norm.cdf(
-        support - 0.5, 0, sigma
-    )
+def laplace_law(support: Ints, scale: float) -> npt.NDArray[np.float64]:
+    law: npt.NDArray[np.float64] = stats.dlaplace.pmf(support, 1 / scale)
     return law
 
 
-def fit_p_value(
-    samples: Ints, law: Callable[[Ints, float], npt.NDArray[np.float64]], sigma: float
-) -> float:
-    """Chi-square of whole-number samples against a law, cells of less than 10 expected pooled into
-    the tails.
-    """
-    reach = math.ceil(8 * sigma) + 8
-    support = np.arange(-reach, reach + 1)
-    expected = law(support, sigma) * len(samples)
-    observed = np.bincount(np.clip(samples, -reach, reach) + reach, minlength=len(support)).astype(
-        float
-    )
-    keep = expected >= 10
-    tail = [observed[~keep].sum()], [max(expected[~keep].sum(), 1e-9)]
-    observed, expected = (
-        np.concatenate([observed[keep], tail[0]]),
-        np.concatenate([expected[keep], tail[1]]),
-    )
-    return float(stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue)
+LAWS = {"Discrete": discrete_law, "Laplace": laplace_law}
+
+
+def added(kind: str, counts: Ints, sigma: float) -> Ints:
+    """Counts with fresh noise of a kind."""
+    streams = Streams.fresh()
+    if kind == "Laplace":
+        return streams.discrete_laplace(counts, scale=sigma)
+    draw = streams.discrete_gaussian if kind == "Discrete" else streams.rounded_gaussian
+    return draw(counts, sigma=sigma)
 
 
 @dataclass(frozen=True)
-class Discrete:
-    """OpenDP's discrete Gaussian."""
+class Noise:
+    """Noise of a kind; on a lattice it told in steps, if fine a Gaussian like any other."""
 
+    kind: str
     sigma: float
+    spacing: float = 1.0
+
+    def __str__(self) -> str:
+        spacing = f", spacing={self.spacing}" if self.kind == "Lattice" else ""
+        return f"{self.kind}(sigma={self.sigma}{spacing})"
 
     def draw(self, count: int, factor: float = 1.0) -> Ints:
-        """Noise of `factor` times this scale, on zeros."""
-        return Streams.fresh().discrete_gaussian(
-            np.zeros(count, dtype=np.int64), sigma=self.sigma * factor
-        )
-
-    def p_value(self, samples: Ints, factor: float = 1.0) -> float:
-        """Of `samples` under `factor` times this scale."""
-        return fit_p_value(samples, discrete_law, self.sigma * factor)
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """The Gaussian rounded to whole numbers."""
-
-    sigma: float
-
-    def draw(self, count: int, factor: float = 1.0) -> Ints:
-        """Noise of `factor` times this scale, on zeros."""
-        return Streams.fresh().rounded_gaussian(
-            np.zeros(count, dtype=np.int64), sigma=self.sigma * factor
-        )
-
-    def p_value(self, samples: Ints, factor: float = 1.0) -> float:
-        """Of `samples` under `factor` times this scale."""
-        return fit_p_value(samples, rounded_law, self.sigma * factor)
-
-
-@dataclass(frozen=True)
-class Lattice:
-    """The Gaussian on a lattice, told in steps of it; on a fine lattice a Gaussian like any
-    other.
-    """
-
-    sigma: float
-    spacing: float
-
-    def draw(self, count: int, factor: float = 1.0) -> Ints:
-        """Noise of `factor` times this scale, on values that round to zero."""
+        """Noise of `factor` times this scale, on zeros, or on values that round to zero."""
+        if self.kind != "Lattice":
+            return added(self.kind, np.zeros(count, dtype=np.int64), self.sigma * factor)
         noisy = noisy_gradient(
             np.full(count, self.spacing / 5), deviation=self.sigma * factor, spacing=self.spacing
         )
@@ -115,19 +79,13 @@ class Lattice:
     def p_value(self, samples: Ints, factor: float = 1.0) -> float:
         """Of `samples` under `factor` times this scale."""
         scale = self.sigma * factor / self.spacing
-        return (
-            float(stats.kstest(samples, "norm", args=(0, scale)).pvalue)
-            if scale > 2000
-            else fit_p_value(samples, rounded_law, scale)
-        )
+        if scale > 2000:
+            return float(stats.kstest(samples, "norm", args=(0, scale)).pvalue)
+        return fit_p_value(samples, LAWS.get(self.kind, rounded_law), scale)
 
 
-def verdicts(
-    noise_of: Discrete | Rounded | Lattice, count: int, wrong: Sequence[float]
-) -> tuple[bool, list[bool]]:
-    """Whether the true scale is accepted, and whether each wrong one is rejected: first by the law,
-    then by what is drawn.
-    """
+def verdicts(noise_of: Noise, count: int, wrong: Sequence[float]) -> tuple[bool, list[bool]]:
+    """Whether the true scale is accepted, and each wrong one rejected: by law and by draw."""
     samples = noise_of.draw(count)
     rejected = [noise_of.p_value(samples, factor) < SIGNIFICANCE for factor in wrong]
     rejected += [noise_of.p_value(noise_of.draw(count, factor)) < SIGNIFICANCE for factor in wrong]
@@ -135,17 +93,18 @@ def verdicts(
 
 
 QUICK = [
-    *(kind(sigma) for kind in (Discrete, Rounded) for sigma in (0.7, 3.0, 25.0)),
+    *(Noise(kind, sigma) for kind in ("Discrete", "Rounded") for sigma in (0.7, 3.0, 25.0)),
+    *(Noise("Laplace", scale) for scale in (0.4, 3.0, 40.0)),
     *(
-        Lattice(sigma, spacing)
+        Noise("Lattice", sigma, spacing)
         for sigma, spacing in ((3.0, 1.0), (0.8, 2**-4), (0.8, 2**-20), (30.0, 2**-10))
     ),
 ]
 MILLION = [
-    *(Discrete(sigma) for sigma in (0.8, 6.0, 40.0)),
-    *(Rounded(sigma) for sigma in (0.4, 0.8, 6.0, 40.0, 300.0)),
+    *(Noise("Discrete", sigma) for sigma in (0.8, 6.0, 40.0)),
+    *(Noise("Rounded", sigma) for sigma in (0.4, 0.8, 6.0, 40.0, 300.0)),
     *(
-        Lattice(sigma, spacing)
+        Noise("Lattice", sigma, spacing)
         for sigma in (0.05, 1.3, 40.0)
         for spacing in (sigma, sigma / 20, 2**-20, 2**-30)
     ),
@@ -154,7 +113,7 @@ MILLION = [
 
 @pytest.mark.check
 @pytest.mark.parametrize("noise_of", QUICK, ids=str)
-def test_noise_has_its_scale_and_no_other(noise_of: Discrete | Rounded | Lattice) -> None:
+def test_noise_has_its_scale_and_no_other(noise_of: Noise) -> None:
     accepted, rejected = verdicts(noise_of, 20_000, (0.7, 1.3))
     assert accepted
     assert all(rejected), rejected
@@ -173,14 +132,14 @@ def test_a_million_samples_tell_a_scale_from_a_tenth_more_or_less(
     figure("noise fits: 0.9x and 1.1x rejected", sum(rejected), len(rejected))
 
 
-@pytest.mark.parametrize("kind", ["discrete", "rounded"])
+@pytest.mark.parametrize("kind", ["discrete", "rounded", "laplace"])
 def test_noise_does_not_depend_on_the_counts(kind: str) -> None:
     counts = np.tile(np.array([0, 7, 10**9], dtype=np.int64), 7000)
-    noisy = getattr(Streams.fresh(), f"{kind}_gaussian")(counts, sigma=4.0)
+    noisy = added(kind.title(), counts, 4.0)
     assert noisy.dtype == np.int64
-    law = discrete_law if kind == "discrete" else rounded_law
     for start in range(3):
-        assert fit_p_value((noisy - counts)[start::3], law, 4.0) > SIGNIFICANCE
+        drawn = (noisy - counts)[start::3]
+        assert fit_p_value(drawn, LAWS.get(kind.title(), rounded_law), 4.0) > SIGNIFICANCE
 
 
 def independent(cells: npt.NDArray[Any]) -> bool:
@@ -209,26 +168,58 @@ def test_shared_noise_is_not_taken_for_independent() -> None:
     )
 
 
+KINDS: dict[str, Callable[[Ints, float], npt.NDArray[Any]]] = {
+    **{kind: partial(added, kind) for kind in ("Discrete", "Rounded", "Laplace")},
+    "lattice": lambda x, s: noisy_gradient(x.astype(float), deviation=s, spacing=0.5),
+    "spacing": lambda x, s: noisy_gradient(x.astype(float), deviation=2.0, spacing=s),
+    "maximum": lambda x, s: np.full(1, Streams.fresh().noisy_max(x, scale=s)),
+}
+
+
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
-def test_no_noise_without_a_scale(sigma: float) -> None:
-    zero, streams = np.zeros(3, dtype=np.int64), Streams.fresh()
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_noise_without_a_scale(kind: str, sigma: float) -> None:
     with pytest.raises(ValueError, match="scale"):
-        streams.discrete_gaussian(zero, sigma=sigma)
-    with pytest.raises(ValueError, match="scale"):
-        streams.rounded_gaussian(zero, sigma=sigma)
-    with pytest.raises(ValueError, match="scale"):
-        streams.lattice_gaussian(zero.astype(float), sigma=sigma, spacing=1.0)
-    with pytest.raises(ValueError, match="scale"):
-        streams.lattice_gaussian(zero.astype(float), sigma=1.0, spacing=sigma)
+        KINDS[kind](np.zeros(3, dtype=np.int64), sigma)
 
 
-def test_shapes_are_kept_and_empty_tables_stay_empty() -> None:
-    streams = Streams.fresh()
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "maximum"])
+def test_shapes_are_kept_and_empty_tables_stay_empty(kind: str) -> None:
     for shape in ((0,), (1,), (2, 0), (3, 4, 5)):
-        counts = np.zeros(shape, dtype=np.int64)
-        assert streams.discrete_gaussian(counts, sigma=2.0).shape == shape
-        assert streams.rounded_gaussian(counts, sigma=2.0).shape == shape
-        assert streams.lattice_gaussian(counts.astype(float), sigma=2.0, spacing=0.5).shape == shape
+        assert KINDS[kind](np.zeros(shape, dtype=np.int64), 2.0).shape == shape
+
+
+# --- the noisy maximum ---
+
+
+SCORES = np.array([0, 3, 5, 5], dtype=np.int64)
+
+
+def chosen(count: int, scale: float) -> Counter[tuple[int, ...]]:
+    streams = Streams.fresh()
+    return Counter((streams.noisy_max(SCORES, scale=scale),) for _ in range(count))
+
+
+@pytest.mark.check
+def test_choice_has_its_scale_and_no_other() -> None:
+    """The law of Gumbel noise, whose bounded range is what is charged."""
+    counts = chosen(8000, 3.0)
+    assert order_p_value(counts, order_law(SCORES, 3.0, 1)) > SIGNIFICANCE
+    for wrong in (2.1, 3.9):
+        assert order_p_value(counts, order_law(SCORES, wrong, 1)) < SIGNIFICANCE
+        assert order_p_value(chosen(8000, wrong), order_law(SCORES, 3.0, 1)) < SIGNIFICANCE
+
+
+def test_exponential_noise_of_that_scale_is_refused() -> None:
+    """Of permute and flip: its range is not bounded, and it costs more."""
+    drawn = np.random.default_rng(0).exponential(3.0, (8000, len(SCORES)))
+    chosen = Counter((place,) for place in (SCORES + drawn).argmax(1).tolist())
+    assert order_p_value(chosen, order_law(SCORES, 3.0, 1)) < SIGNIFICANCE
+
+
+def test_the_best_wins_where_noise_is_small() -> None:
+    far = np.array([-(10**12), 4, 900, 10**12], dtype=np.int64)
+    assert Streams.fresh().noisy_max(far, scale=2.0) == 3
 
 
 # --- DP-SGD's lattice ---
@@ -248,23 +239,8 @@ def test_outputs_lie_on_the_lattice_for_both_neighbours(spacing: float) -> None:
         assert np.array_equal(steps, np.round(steps))
 
 
-def settings(**changes: float) -> DpSgd:
-    values = {
-        "rate": 0.1,
-        "steps": 3,
-        "expected_batch": 50.0,
-        "clip": 1.0,
-        "noise_multiplier": 1.0,
-        "learning_rate": 0.01,
-        "ema": 0.9,
-    }
-    return DpSgd(**{**values, "checkpoint_every": 100, **changes})  # type: ignore[arg-type]
-
-
 def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
-    """Noise of next to nothing rounds to zeros of both signs, as sums do that are a little below
-    zero.
-    """
+    """Noise of next to nothing rounds to zeros of both signs, as sums below zero do."""
     sums = np.tile([-0.0, -1e-9, 0.0, 1e-9], 100)
     noisy = Streams.fresh().lattice_gaussian(sums, sigma=1e-6, spacing=1.0)
     assert not noisy.any() and not np.signbit(noisy).any()
@@ -275,10 +251,8 @@ def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
 def test_rounding_to_the_lattice_fits_in_the_sensitivity(
     noise_multiplier: float, dimension: int
 ) -> None:
-    """Two sums clip apart stay within the sensitivity after each is rounded, whatever the noise and
-    the size.
-    """
-    own = settings(noise_multiplier=noise_multiplier, clip=0.3)
+    """Two sums clip apart stay within the sensitivity after each is rounded."""
+    own = dp_sgd(noise_multiplier=noise_multiplier, clip=0.3)
     assert own.lattice_spacing(dimension) > 0
     assert (
         own.clip + own.lattice_spacing(dimension) * math.sqrt(dimension)
@@ -337,9 +311,7 @@ Drawn = npt.NDArray[np.bool_]  # [draws, rows]
 
 
 def departures(drawn: Drawn) -> set[str]:
-    """In what the batches depart from independent coins of chance `RATE`; each by chance less than
-    once in a million.
-    """
+    """In what batches depart from coins of chance `RATE`; by chance less than 1e-6 each."""
     sizes, law = drawn.sum(1), ROWS * RATE * (1 - RATE)
 
     def rare(together: int, pairs: int) -> bool:
@@ -417,9 +389,7 @@ WRONG_SAMPLERS: dict[str, tuple[Callable[[np.random.Generator], Drawn], set[str]
 
 @pytest.mark.parametrize("wrong", WRONG_SAMPLERS)
 def test_batches_by_any_other_law_are_told_apart(wrong: str) -> None:
-    """Shuffled batches of a fixed size have no variance, and those of random sizes never draw a row
-    twice running.
-    """
+    """Batches of a fixed size have no variance; shuffled ones draw no row twice running."""
     draw, seen = WRONG_SAMPLERS[wrong]
     assert departures(draw(np.random.default_rng(7))) >= seen
 
@@ -443,9 +413,7 @@ def test_every_set_of_rows_has_the_chance_that_one_coin_for_each_row_gives_it(ra
 
 
 def test_a_batch_of_a_large_table_takes_no_coin_for_each_of_its_rows() -> None:
-    """Its gaps alone are drawn: the stream moves by about the rows drawn, and positions reach the
-    end of the table.
-    """
+    """Its gaps alone are drawn, and positions reach the end of the table."""
     streams, rows = Streams.fresh(), 10**9
     batches = [streams.poisson_batch(rows, rate=1e-6) for _ in range(40)]
     sizes = np.asarray([len(b) for b in batches])
@@ -472,9 +440,7 @@ def test_draws_are_independent_of_how_many_rows_follow() -> None:
 
 
 def test_a_gap_of_none_draws_no_row_twice_and_none_before_the_first() -> None:
-    """NumPy's inversion can give a gap of 0 (once in 2^53): it must neither repeat a row nor reach
-    before the first.
-    """
+    """NumPy's inversion can give a gap of 0 (once in 2^53): no row twice, none before."""
 
     class Gaps:
         def geometric(self, rate: float, size: int) -> npt.NDArray[np.int64]:

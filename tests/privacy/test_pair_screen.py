@@ -6,18 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 from typing import Any
 
 import dp_accounting
 import numpy as np
 import pytest
-from scipy import stats
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy import accounting
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms import pair_screen
 from synthdp.privacy.mechanisms.pair_screen import (
@@ -31,8 +30,8 @@ from synthdp.privacy.mechanisms.pair_screen import (
 )
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
+from tests.privacy.conftest import SIGNIFICANCE, numeric_domain, order_law, order_p_value
 
-SIGNIFICANCE = 1e-7
 MakeDomain = Callable[..., Domain]
 MakeTable = Callable[[Domain, Any], Table]
 
@@ -79,13 +78,7 @@ def test_scores_are_the_floor_of_the_norm_however_the_columns_are_cut(
 
 
 def test_scores_on_groups_are_those_of_the_coarser_columns() -> None:
-    edges = (0.0, 1.0, 2.0, 3.0)
-    domain = Domain(
-        tuple(
-            ColumnDomain(n, "number", tuple("abcd"), False, edges=edges, stop=4.0, lower=0, upper=4)
-            for n in "xy"
-        )
-    )
+    domain = numeric_domain("x", "y")
     groups = LevelGroups(domain, {"x": (0, 2)})
     codes = levels_of(domain, 50, np.random.default_rng(1))
     coarse = np.column_stack([codes[:, 0] // 2, codes[:, 1]])
@@ -133,23 +126,6 @@ def test_sums_beyond_64_bits_are_whole_and_exact() -> None:
 SCORES = np.array([0, 3, 5, 5], dtype=np.int64)
 
 
-def law(scores: Any, scale: float, told: int) -> dict[tuple[int, ...], float]:
-    """Exponential mechanisms one after the other, each among what is left."""
-    weights = np.exp((np.asarray(scores) - max(scores)) / scale)
-    found = {}
-    for places in permutations(range(len(weights)), told):
-        chance, left = 1.0, weights.sum()
-        for place in places:
-            chance, left = chance * weights[place] / left, left - weights[place]
-        found[places] = float(chance)
-    return found
-
-
-def p_value(counts: Counter[tuple[int, ...]], expected: dict[tuple[int, ...], float]) -> float:
-    seen = np.array([counts[places] for places in expected])
-    return float(stats.chisquare(seen, np.array(list(expected.values())) * seen.sum()).pvalue)
-
-
 def drawn(scale: float) -> Counter[tuple[int, ...]]:
     streams = Streams.fresh()
     return Counter(
@@ -161,10 +137,10 @@ def drawn(scale: float) -> Counter[tuple[int, ...]]:
 def test_the_largest_have_the_law_of_their_scale_and_no_other() -> None:
     """A right one is refused with chance 1e-7. Wrong ones fail at 1e-20 and below."""
     counts, scale = drawn(3.0), 3.0
-    assert p_value(counts, law(SCORES, scale, 2)) > SIGNIFICANCE
+    assert order_p_value(counts, order_law(SCORES, scale, 2)) > SIGNIFICANCE
     for wrong in (0.7, 1.3):
-        assert p_value(counts, law(SCORES, scale * wrong, 2)) < SIGNIFICANCE
-        assert p_value(drawn(scale * wrong), law(SCORES, scale, 2)) < SIGNIFICANCE
+        assert order_p_value(counts, order_law(SCORES, scale * wrong, 2)) < SIGNIFICANCE
+        assert order_p_value(drawn(scale * wrong), order_law(SCORES, scale, 2)) < SIGNIFICANCE
 
 
 @pytest.mark.check
@@ -181,7 +157,7 @@ def test_a_screen_draws_the_noise_that_it_charges(
     told = Counter((all_pairs(domain).index(screen.run(table, streams)[0]),) for _ in range(8000))
     charged = PairScreen(domain, kept=1, noise=2.0).event(1).event
     assert charged == GumbelMaxDpEvent(8.0, MOVES)
-    right = p_value(told, law(scores, charged.scale, 1)) > SIGNIFICANCE
+    right = order_p_value(told, order_law(scores, charged.scale, 1)) > SIGNIFICANCE
     assert right == (wrong == 1.0)
 
 
@@ -201,9 +177,9 @@ def test_two_that_are_told_cost_no_more_than_is_charged(
     )
     worst = dict.fromkeys(profile, 0.0)
     for scores in product((0, 30, 60), repeat=3):
-        one = np.array(list(law(scores, 36.0, 2).values()))
+        one = np.array(list(order_law(scores, 36.0, 2).values()))
         for moves in product((-moved, 0, moved), repeat=3):
-            other = law([s + m for s, m in zip(scores, moves, strict=True)], 36.0, 2)
+            other = order_law([s + m for s, m in zip(scores, moves, strict=True)], 36.0, 2)
             gap = one[None] - np.exp(list(worst))[:, None] * np.array(list(other.values()))
             found = np.maximum(gap, 0).sum(1)
             worst = {e: max(worst[e], f) for e, f in zip(worst, found, strict=True)}

@@ -1,17 +1,14 @@
-"""The two-way table of a pair: which cell a row is in, how far one row moves it, and the noise that
-hides it.
-"""
+"""The two-way table of a pair: a row's cell, how far it moves the table, its noise."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import pytest
 from scipy.stats import kstest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import encode
 from synthdp.privacy.mechanisms.anm import (
     CELLS,
     SCORES,
@@ -21,22 +18,10 @@ from synthdp.privacy.mechanisms.anm import (
     count_cells,
 )
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.table import Table
+from tests.privacy.conftest import encoded_table, numeric_domain
 
-Floats = npt.NDArray[np.float64]
-
-EDGES = tuple(np.linspace(-1, 1, 5)[:-1])
-DOMAIN = Domain(
-    tuple(
-        ColumnDomain(n, "number", tuple("abcd"), True, edges=EDGES, stop=1.0, lower=-1.0, upper=1.0)
-        for n in ("x", "y")
-    )
-)
-
-
-def table_of(values: Floats) -> Table:
-    frame = pd.DataFrame(values, columns=["x", "y"])
-    return Table(encode(DOMAIN, frame)[0], frame, np.zeros(len(values), dtype=bool), {})
+DOMAIN = numeric_domain("x", "y", missing=True)
+table_of = partial(encoded_table, DOMAIN)
 
 
 def test_one_row_moves_one_count_by_one_whatever_the_others_are() -> None:

@@ -30,26 +30,12 @@ def sealed(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize(
     "attempt",
     [
-        pickle.dumps,
-        lambda x: pickle.dumps(x, protocol=0),
-        lambda x: pickle.dumps([x]),
-        copy.copy,
-        copy.deepcopy,
-        lambda x: copy.deepcopy({"a": x}),
-        len,
-        iter,
-        list,
-        bool,
-        hash,
-        lambda x: {x},
-        lambda x: x == x,
-        lambda x: x != 1,
-        lambda x: x in [1],
-        lambda x: x[0],
-        lambda x: 2 in x,
+        *(pickle.dumps, copy.copy, copy.deepcopy, len, iter, list, bool, hash),
+        *(lambda x: pickle.dumps(x, protocol=0), lambda x: pickle.dumps([x])),
+        *(lambda x: copy.deepcopy({"a": x}), lambda x: {x}, lambda x: x == x, lambda x: x != 1),
+        *(lambda x: x in [1], lambda x: x[0], lambda x: 2 in x),
+        *(lambda x: x.__getstate__(), lambda x: x.__reduce__()),
         lambda x: setattr(x, "_open", None),
-        lambda x: x.__getstate__(),
-        lambda x: x.__reduce__(),
     ],
 )
 def test_refuses(sealed: Any, attempt: Any) -> None:
@@ -69,13 +55,7 @@ def test_gives_nothing_to_what_it_does_not_know(sealed: Any, attempt: Any) -> No
 @pytest.mark.parametrize(
     "show",
     [
-        repr,
-        str,
-        "{}".format,
-        "{:>40}".format,
-        "{!r}".format,
-        ascii,
-        lambda x: f"{x}",
+        *(repr, str, ascii, "{}".format, "{:>40}".format, "{!r}".format, lambda x: f"{x}"),
         lambda x: "%s %r" % (x, x),  # noqa: UP031
     ],
 )

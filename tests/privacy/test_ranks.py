@@ -1,12 +1,11 @@
-"""Rank statistics are what they say, and no row moves them further than is charged; adversarial
-rows come close to that.
-"""
+"""Rank statistics are what they say; no row moves them beyond the charge, some come close."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +47,9 @@ def naive(test: RankTest, x: Ints, y: Ints, *, missing: int | None = None) -> fl
     s = np.sign(x[:, None] - x[None, :]) * (there[:, None] & there[None, :])
     t = np.sign(y[:, None] - y[None, :]) * (there[:, None] & there[None, :])
     n = len(x)
-    return (
-        9 * (s * t).sum() / 2 / (2 * n + 5)
-        if test == "kendall"
-        else 3 * (s.sum(1) * t.sum(1)).sum() / (n * (n + 1))
-    )
+    if test == "kendall":
+        return 9 * (s * t).sum() / 2 / (2 * n + 5)
+    return 3 * (s.sum(1) * t.sum(1)).sum() / (n * (n + 1))
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -64,11 +61,9 @@ def test_scores_are_their_definitions(test: RankTest) -> None:
         got = measure(test, table_of(x, y, z, 3, 4, 3))
         wanted = [naive(test, x[z == k], y[z == k]) for k in range(3) if (z == k).any()]
         sizes = np.bincount(z)
-        weights = (
-            9 * sizes * (sizes - 1) / (4 * sizes + 10)
-            if test == "kendall"
-            else np.maximum(sizes - 1, 0)
-        )
+        weights = np.maximum(sizes - 1, 0)
+        if test == "kendall":
+            weights = 9 * sizes * (sizes - 1) / (4 * sizes + 10)
         assert got.score == sum(math.floor(round(STEPS * w, 9)) for w in wanted)
         assert got.weight == np.floor(np.round(STEPS * weights, 9)).sum()
 
@@ -138,11 +133,8 @@ def moves(
     more = table.copy()
     more[cell] += 1
     one, two = measure(test, table, present), measure(test, more, present)
-    return (
-        abs(two.score - one.score),
-        abs(two.weight - one.weight),
-        abs(two.variance - one.variance),
-    )
+    score, weight = abs(two.score - one.score), abs(two.weight - one.weight)
+    return score, weight, abs(two.variance - one.variance)
 
 
 def small_tables() -> Iterator[Ints]:
@@ -187,12 +179,9 @@ def test_no_row_of_a_small_table_moves_more_than_is_charged(
     for table in small_tables():
         for cell in np.ndindex(table.shape):
             for present in ((ALL, ALL), (slice(1), ALL)):
-                score, weight, variance = moves(test, table, cell, present)
-                assert (
-                    score <= own.score_moves
-                    and weight <= own.weight_moves
-                    and variance <= own.variance_moves
-                )
+                allowed = own.score_moves, own.weight_moves, own.variance_moves
+                moved = moves(test, table, cell, present)
+                assert all(by <= most for by, most in zip(moved, allowed, strict=True))
                 tried += 1
     figure(f"neighbours of small tables within {test}'s bounds", tried, tried)
 
@@ -215,24 +204,13 @@ def test_adversarial_rows_stay_below_the_charge_and_come_near(
     for part in range(3):
         for start in range(4):
             corner = (0, 3, 3) if start % 2 else (0, 1, 2)
-            reached[part] = max(
-                reached[part],
-                climb(
-                    lambda t, c=corner, p=part: moves(test, t, c)[p],
-                    rng,
-                    rows=200,
-                    levels=4,
-                    steps=300,
-                ),
-            )
+            far = partial(lambda c, p, t: moves(test, t, c)[p], corner, part)
+            reached[part] = max(reached[part], climb(far, rng, rows=200, levels=4, steps=300))
     allowed = np.array([own.score_moves, own.weight_moves, own.variance_moves])
     assert (reached <= allowed).all()
     assert (reached >= 0.9 * allowed).all()
-    figure(
-        f"{test}: largest part of the score's bound that a search reached",
-        float(reached[0]),
-        own.score_moves,
-    )
+    name = f"{test}: largest part of the score's bound that a search reached"
+    figure(name, float(reached[0]), own.score_moves)
 
 
 @pytest.mark.check
@@ -254,15 +232,8 @@ def test_levels_move_no_more_than_is_charged(test: RankTest) -> None:
         table = rng.multinomial(int(rng.integers(0, 300)), rng.dirichlet(np.full(18, 0.3))).reshape(
             2, 3, 3
         )
-        query = RankQuery(
-            "a",
-            "b",
-            ("c",),
-            critical,
-            variance_floor(test, critical),
-            float(rng.uniform(0, 50)),
-            float(rng.uniform(0, 400)),
-        )
+        ends = float(rng.uniform(0, 50)), float(rng.uniform(0, 400))
+        query = RankQuery("a", "b", ("c",), critical, variance_floor(test, critical), *ends)
         more = table.copy()
         more[tuple(rng.integers(0, 2, 1)) + tuple(rng.integers(0, 3, 2))] += 1
         one, two = (level(test, query, measure(test, t)) for t in (table, more))

@@ -27,7 +27,7 @@ from synthdp.privacy.mechanisms.scores import (
 )
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table, count_tables
-from tests.privacy.test_noise import SIGNIFICANCE, discrete_law, fit_p_value
+from tests.privacy.conftest import SIGNIFICANCE, Silent, discrete_law, fit_p_value
 
 MakeDomain = Callable[..., Domain]
 
@@ -56,13 +56,6 @@ def table_of(codes: Codes, held_out: Sequence[int] = ()) -> Table:
     return Table(codes, frame, np.isin(np.arange(len(codes)), held_out), {})
 
 
-class Quiet(Streams):
-    """No noise at all."""
-
-    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts
-
-
 def misplaced(real: Codes, synthetic: Codes, domain: Domain, tables: Sequence[Any]) -> int:
     """Of real rows that are counted in memory."""
     return mean_misplaced(lambda some: count_tables(real, domain, some), synthetic, domain, tables)
@@ -72,52 +65,39 @@ def misplaced(real: Codes, synthetic: Codes, domain: Domain, tables: Sequence[An
 
 
 def test_no_unit_moves_misplaced_rows_further_than_its_rows(domain_of: MakeDomain) -> None:
-    """Exhaustively over small tables, units of up to two rows, added and replaced; some unit moves
-    them by all its rows.
-    """
+    """Over all small tables and units of up to two rows; some unit moves them by all its rows."""
     domain = domain_of(2, 2)
     cells = list(itertools.product(range(2), range(2)))
     furthest = {1: 0, 2: 0}
+
+    def of_size(below: int) -> list[Any]:
+        each = (itertools.combinations_with_replacement(cells, size) for size in range(below))
+        return [*itertools.chain.from_iterable(each)]
+
     for synthetic in ([(0, 0)], [(0, 0), (1, 1), (1, 1)], [(0, 1), (1, 0)]):
         for tables in compared(domain).values():
-            count = {
-                rows: misplaced(
-                    np.array(rows, dtype=np.uint16).reshape(-1, 2),
-                    np.array(synthetic, dtype=np.uint16),
-                    domain,
-                    tables,
-                )
-                for size in range(5)
-                for rows in itertools.combinations_with_replacement(cells, size)
-            }
-            for shared in (rows for rows in count if len(rows) <= 2):
-                units = [
-                    u
-                    for size in range(3)
-                    for u in itertools.combinations_with_replacement(cells, size)
-                ]
-                for before, after in itertools.product(units, units):
-                    moved = abs(
-                        count[tuple(sorted((*shared, *before)))]
-                        - count[tuple(sorted((*shared, *after)))]
-                    )
-                    rows = max(len(before), len(after))
+            drawn = np.array(synthetic, dtype=np.uint16)
+            count = {}
+            for rows in of_size(5):
+                real = np.array(rows, dtype=np.uint16).reshape(-1, 2)
+                count[rows] = misplaced(real, drawn, domain, tables)
+            for shared in of_size(3):
+                for before, after in itertools.product(of_size(3), of_size(3)):
+                    both = (tuple(sorted((*shared, *unit))) for unit in (before, after))
+                    one, other = (count[rows] for rows in both)
+                    moved, rows = abs(one - other), max(len(before), len(after))
                     assert moved <= rows, (synthetic, shared, before, after)
                     furthest[rows or 1] = max(furthest[rows or 1], moved)
     assert furthest == {1: 1, 2: 2}
 
 
 def test_no_unit_moves_means_over_many_tables_further(domain_of: MakeDomain) -> None:
-    """At random, with wider tables; and what is not rounded down moves a good part of what is
-    allowed.
-    """
+    """At random, with wider tables; some move a good part of what is allowed."""
     domain, rng, most = domain_of(3, 5, 2, 4), np.random.default_rng(1), 0
     for trial in range(80):
         k = 1 + trial % 4
-        synthetic, shared = (
-            drawn(domain, 1 + trial % 9, trial),
-            drawn(domain, trial % 30, trial + 1000),
-        )
+        synthetic = drawn(domain, 1 + trial % 9, trial)
+        shared = drawn(domain, trial % 30, trial + 1000)
         before, after = (
             drawn(domain, int(rng.integers(0, k + 1)), trial + more) for more in (2000, 3000)
         )
@@ -139,7 +119,7 @@ class Broken(ScoreCounts):
     factor: int = 1
 
     def run(self, table: Table, randomness: Any) -> Scored:
-        class Times(Quiet):
+        class Times(Silent):
             def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
                 noisy: Integers = randomness.discrete_gaussian(counts * outer.factor, sigma=sigma)
                 return noisy
@@ -156,27 +136,22 @@ def test_the_replay_finds_no_fault_and_would(domain_of: MakeDomain) -> None:
     right = replay(mechanism, pairs, domain=domain, rows_per_unit=2)
     assert right.findings == () and right.largest_share == 1 and pairs[-1].held_out
     doubled = Broken(mechanism.budget, mechanism.synthetic, mechanism.scorecards, factor=2)
-    assert {f.differs for f in replay(doubled, pairs, domain=domain, rows_per_unit=2).findings} == {
-        "moved"
-    }
+    told = replay(doubled, pairs, domain=domain, rows_per_unit=2).findings
+    assert {f.differs for f in told} == {"moved"}
 
     def exact(scored: Scored, table: Table) -> Scored:
         return Scored(scored.codes, np.array([len(table.codes), 0]), scored.answers, scored.sigma)
 
     leaks = Broken(mechanism.budget, mechanism.synthetic, mechanism.scorecards, bug=exact)
-    assert {f.differs for f in replay(leaks, pairs, domain=domain, rows_per_unit=2).findings} >= {
-        "output"
-    }
+    told = replay(leaks, pairs, domain=domain, rows_per_unit=2).findings
+    assert {f.differs for f in told} >= {"output"}
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_event_is_of_each_score_and_of_the_units_rows(rows: int, domain_of: MakeDomain) -> None:
     event = event_to_json(chosen(domain_of(3, 2), ("b",), sigma=7.0).event(rows))
-    assert event == {
-        "event": "repeated",
-        "count": 3,
-        "of": {"event": "discrete_gaussian", "sigma": 7.0, "sensitivity": rows},
-    }
+    own = {"event": "discrete_gaussian", "sigma": 7.0, "sensitivity": rows}
+    assert event == {"event": "repeated", "count": 3, "of": own}
 
 
 @pytest.mark.check
@@ -185,10 +160,8 @@ def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> 
     for factor, accepted in ((1.0, True), (0.7, False), (1.3, False)):
         mechanism = chosen(domain, targets, sigma=6.0 * factor)
         table = table_of(drawn(domain, 40), held_out=range(20))
-        noise = (
-            mechanism.run(table, Streams.fresh()).answers
-            - mechanism.run(table, Quiet.fresh()).answers
-        )
+        noisy, exact = (mechanism.run(table, s.fresh()).answers for s in (Streams, Silent))
+        noise = noisy - exact
         assert (fit_p_value(noise.ravel(), discrete_law, 6.0) > SIGNIFICANCE) is accepted, factor
 
 
@@ -217,7 +190,7 @@ def test_distances_are_of_fitted_rows_and_answers_of_held_out_ones(domain_of: Ma
     domain = domain_of(2, 3)
     codes, mechanism = drawn(domain, 60, 4), chosen(domain, ("b",))
     held = np.arange(0, 60, 3)
-    whole = mechanism.run(table_of(codes, held), Quiet.fresh())
+    whole = mechanism.run(table_of(codes, held), Silent.fresh())
     fitted = np.delete(codes, held, axis=0)
     assert whole.misplaced.tolist() == [
         misplaced(fitted, mechanism.synthetic, domain, t) for t in compared(domain).values()
@@ -225,7 +198,7 @@ def test_distances_are_of_fitted_rows_and_answers_of_held_out_ones(domain_of: Ma
     points = mechanism.scorecards[0].points
     right = sum(int(np.argmax(points[0][a] + points[1][b])) == b for a, b in codes[held])
     assert whole.answers.tolist() == [[len(held) - right, right]] and 0 < right < len(held)
-    assert mechanism.run(table_of(codes), Quiet.fresh()).answers.tolist() == [[0, 0]]
+    assert mechanism.run(table_of(codes), Silent.fresh()).answers.tolist() == [[0, 0]]
 
 
 def test_an_answer_is_of_its_row_alone(domain_of: MakeDomain) -> None:
@@ -255,23 +228,14 @@ def test_counts_survive_the_journal_with_their_table_and_nothing_else_does(
     mechanism = chosen(domain, ("a",))
     value = mechanism.run(table_of(drawn(domain, 30), [1, 2, 3]), Streams.fresh())
     packed = mechanism.pack(value)
-    again = (
-        ScoreBudget(domain, ("a",), 2.0)
-        .choose(drawn(domain, 5, seed=9), cards(domain, ["a"], seed=9))
-        .unpack(packed)
-    )
-    assert (
-        np.array_equal(again.codes, mechanism.synthetic)
-        and again.misplaced.tolist() == value.misplaced.tolist()
-    )
+    budget, others = ScoreBudget(domain, ("a",), 2.0), cards(domain, ["a"], seed=9)
+    again = budget.choose(drawn(domain, 5, seed=9), others).unpack(packed)
+    assert np.array_equal(again.codes, mechanism.synthetic)
+    assert again.misplaced.tolist() == value.misplaced.tolist()
     assert again.answers.tolist() == value.answers.tolist() and again.sigma == 2.0
     shorter = {"misplaced": packed["misplaced"][:1]}
-    for wrong in (
-        {"codes": packed["codes"] + 3},
-        {"codes": packed["codes"][:2]},
-        shorter,
-        {"answers": np.zeros((1, 2))},
-    ):
+    codes = {"codes": packed["codes"] + 3}, {"codes": packed["codes"][:2]}
+    for wrong in (*codes, shorter, {"answers": np.zeros((1, 2))}):
         with pytest.raises(ValueError, match="not "):
             mechanism.unpack(packed | wrong)
 
@@ -289,17 +253,11 @@ def test_what_was_not_planned_is_refused(domain_of: MakeDomain) -> None:
 
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_counts_of_more_rows_than_sixty_four_bits_hold_are_exact(beyond: int) -> None:
-    """At rows x drawn of 2^63 - 1 and just above, and at the most rows that are read; nothing is
-    counted for shares that agree.
-    """
+    """At rows x drawn of 2^63 - 1, just above, and at the most rows that are read."""
     rows, drawn_rows = (2**63 - 1) // 7 + beyond, 7
     ours, theirs = np.array([rows, 0], dtype=np.int64), np.array([0, 7], dtype=np.int64)
     assert scores._misplaced(ours, theirs, rows, drawn_rows) == 7 * rows
     assert scores._misplaced(ours, np.array([7, 0]), rows, drawn_rows) == 0
-    most = 16 * 2_000_000_000 + 1_000_000
-    assert (
-        scores._misplaced(
-            np.array([most - 3, 3]), np.array([0, 2_000_000_000]), most, 2_000_000_000
-        )
-        == (most - 3) * 2_000_000_000
-    )
+    most, many = 16 * 2_000_000_000 + 1_000_000, 2_000_000_000
+    found = scores._misplaced(np.array([most - 3, 3]), np.array([0, many]), most, many)
+    assert found == (most - 3) * many

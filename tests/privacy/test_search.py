@@ -1,6 +1,4 @@
-"""Searches by sieve and by selection: they keep to their budget whatever the rows say, and release
-replies alone.
-"""
+"""Searches by sieve and selection keep to their budget, and release replies alone."""
 
 from __future__ import annotations
 
@@ -75,9 +73,9 @@ def sieve(
     noise: float = TINY,
     examine: float | None = TINY,
 ) -> SparseVector:
-    return SparseVectorBudget(
-        domain, "kendall", passes, rate, 2000.0, noise, noise, examine
-    ).choose(lambda: asks(questions, []))
+    scales = noise, noise, examine
+    budget = SparseVectorBudget(domain, "kendall", passes, rate, 2000.0, *scales)
+    return budget.choose(lambda: asks(questions, []))
 
 
 def test_without_noise_the_sieve_tells_the_truth(table: tuple[Domain, Table]) -> None:
@@ -99,9 +97,8 @@ def test_strata_separate(
     z = rng.integers(0, 3, 5000)
     x, y = (rng.random((2, 5000)) < 0.2 + 0.3 * z).astype(int)
     questions = [query("a", "b"), query("a", "b", "c")]
-    replies = sieve(domain, questions).run(
-        table_of(domain, np.column_stack([x, y, z])), Streams.fresh()
-    )
+    rows = table_of(domain, np.column_stack([x, y, z]))
+    replies = sieve(domain, questions).run(rows, Streams.fresh())
     assert [r.above for r in replies] == [False, True]
 
 
@@ -137,14 +134,11 @@ def test_grouping_rows_changes_no_count(domain_of: DomainOf) -> None:
     """Also where rows are too wide to be one whole number."""
     rng, wide = np.random.default_rng(2), domain_of(*[16] * 14)
     codes = rng.integers(0, 16, (500, 14)).astype(np.uint16)
-    grouped, narrow = (
-        GroupedRows.of(codes, wide),
-        GroupedRows.of(codes[:, :3], domain_of(16, 16, 16)),
-    )
+    grouped = GroupedRows.of(codes, wide)
+    narrow = GroupedRows.of(codes[:, :3], domain_of(16, 16, 16))
     assert len(grouped) == len(narrow) == 500
-    assert grouped.measure("kendall", query("a", "b", "c")) == narrow.measure(
-        "kendall", query("a", "b", "c")
-    )
+    one, other = (rows.measure("kendall", query("a", "b", "c")) for rows in (grouped, narrow))
+    assert one == other
 
 
 def test_no_rows_are_answered_too(domain_of: DomainOf, table_of: TableOf) -> None:
@@ -187,9 +181,8 @@ def selection(
     heard: list[int | None] | None = None,
 ) -> Selection:
     own = [] if heard is None else heard
-    return SelectionBudget(domain, "kendall", draws, 2000.0, noise).choose(
-        lambda: chooses(questions, own)
-    )
+    budget = SelectionBudget(domain, "kendall", draws, 2000.0, noise)
+    return budget.choose(lambda: chooses(questions, own))
 
 
 def test_without_noise_selection_tells_the_truth(table: tuple[Domain, Table]) -> None:
@@ -205,10 +198,8 @@ def test_without_noise_selection_tells_the_truth(table: tuple[Domain, Table]) ->
 def test_how_many_counts_from_none_to_all(table: tuple[Domain, Table], true: int) -> None:
     domain, rows = table
     easy, never = replace(PAIRS[1], slack=1e4, least_weight=0.0), replace(PAIRS[0], slack=-1e5)
-    (many,) = selection(domain, [easy] * true + [never] * (6 - true), draws=1).run(
-        rows, Streams.fresh()
-    )
-    assert many == true
+    asked = [easy] * true + [never] * (6 - true)
+    assert selection(domain, asked, draws=1).run(rows, Streams.fresh()) == (true,)
 
 
 def test_a_group_counts_by_its_best(table: tuple[Domain, Table]) -> None:
@@ -217,9 +208,8 @@ def test_a_group_counts_by_its_best(table: tuple[Domain, Table]) -> None:
     def asking() -> Generator[HowMany | Which, int | None, None]:
         yield HowMany(((PAIRS[0], PAIRS[1]), (PAIRS[0], PAIRS[5])))
 
-    assert SelectionBudget(domain, "kendall", 1, 2000.0, TINY).choose(asking).run(
-        rows, Streams.fresh()
-    ) == (1,)
+    budget = SelectionBudget(domain, "kendall", 1, 2000.0, TINY)
+    assert budget.choose(asking).run(rows, Streams.fresh()) == (1,)
 
 
 @pytest.mark.parametrize("draws", [0, 1, 3])
@@ -233,14 +223,10 @@ def test_draws_are_never_exceeded(table: tuple[Domain, Table], draws: int) -> No
 def test_much_noise_hides_the_rows(table: tuple[Domain, Table]) -> None:
     domain, rows = table
     streams = Streams.fresh()
-    which = [
-        selection(domain, PAIRS, draws=2, noise=HUGE).run(rows, streams)[-1] for _ in range(200)
-    ]
-    assert len(set(which)) > 3
-    firsts = [
-        sieve(domain, PAIRS, noise=HUGE, examine=None).run(rows, streams)[0].above
-        for _ in range(200)
-    ]
+    chosen = selection(domain, PAIRS, draws=2, noise=HUGE)
+    assert len({chosen.run(rows, streams)[-1] for _ in range(200)}) > 3
+    asked = sieve(domain, PAIRS, noise=HUGE, examine=None)
+    firsts = [asked.run(rows, streams)[0].above for _ in range(200)]
     assert 60 < sum(firsts) < 140
 
 
@@ -268,27 +254,15 @@ def test_neighbours_differ_by_what_is_charged(
     domain = domain_of(2, 3, 2, 4)
     mechanisms = EXAMPLES[kind](domain)
     replays = []
+    own = {"domain": domain, "rows_per_unit": rows_per_unit, "adjacency": adjacency}
+    how = {"batch": 8, "max_rows": rows_per_unit, "adjacency": adjacency, "random_pairs": 10}
     for mechanism in mechanisms:
-        pairs = neighbours(
-            domain, batch=8, max_rows=rows_per_unit, adjacency=adjacency, random_pairs=10
-        )
-        replays.append(
-            replay(
-                mechanism,
-                islice(pairs, 0, None, 2),
-                domain=domain,
-                rows_per_unit=rows_per_unit,
-                adjacency=adjacency,
-            )
-        )
+        replays.append(replay(mechanism, islice(neighbours(domain, **how), 0, None, 2), **own))
     found = merged(replays)
     assert not found.findings
     assert found.largest_share > 0.1
-    figure(
-        f"{kind.__name__}: neighbours replayed, {rows_per_unit} rows, {adjacency}",
-        found.pairs,
-        found.pairs,
-    )
+    name = f"{kind.__name__}: neighbours replayed, {rows_per_unit} rows, {adjacency}"
+    figure(name, found.pairs, found.pairs)
 
 
 @pytest.mark.check

@@ -1,6 +1,4 @@
-"""Training on a secret sample: what it costs against integration that shares nothing with the
-accountant, who is in the sample, and that nothing else of a run knows it.
-"""
+"""Training on a secret sample: its cost by integration, who is in it, and who knows."""
 
 from __future__ import annotations
 
@@ -22,7 +20,6 @@ from synthdp.audit.mechanisms.replay import Kept
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.events.concentrated import secret_sample_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
@@ -37,21 +34,12 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table
 from tests.audit.mechanism_examples import SmallModel
+from tests.builders import dp_sgd
 from tests.privacy.test_noise import DRAWS, RATE, ROWS, departures
 
 Floats = npt.NDArray[np.float64]
 EPSILONS = (0.0, 0.02, 0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
-SETTINGS = DpSgd(
-    rate=0.5,
-    steps=6,
-    expected_batch=8.0,
-    clip=0.7,
-    noise_multiplier=1.1,
-    learning_rate=0.01,
-    ema=0.9,
-    checkpoint_every=2,
-    sample=0.5,
-)
+SETTINGS = dp_sgd(steps=6, sample=0.5)
 
 
 def hockey_sticks(first: Floats, second: Floats) -> Floats:
@@ -117,9 +105,7 @@ INNERS = {
 
 
 def faults(event: dp_accounting.DpEvent, rate: float, inner: Inner) -> set[str]:
-    """In which direction the cost of `event` is not that of `inner` on a sample of `rate`, found by
-    integration: below it, or above it by more than the grid takes.
-    """
+    """Where the cost of `event` is below that of `inner` on a sample, or beyond the grid's."""
     sampled = mixed(rate, inner.without, inner.with_unit)
     pairs = {"removed": (sampled, inner.without), "added": (inner.without, sampled)}
     found = set()
@@ -156,9 +142,7 @@ def test_a_wrong_cost_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 def test_what_may_be_lost_on_a_sample_is_counted_in_both_directions(rate: float) -> None:
-    """An inner event with a delta of its own: no release has one inside a sample, and the cost is
-    that of it all the same.
-    """
+    """An inner event with a delta of its own, which no release has inside a sample."""
     inner = thresholded(2.0, 0.01)
     assert faults(SecretSampleDpEvent(rate, inner.event), rate, inner) == set()
     lost = replace(inner, event=gaussian(2.0).event)  # the falsifier: without the delta
@@ -180,9 +164,7 @@ def test_cost_grows_with_the_rate_up_to_that_of_all_units(steps: int) -> None:
 @pytest.mark.check
 @pytest.mark.parametrize("rate", [0.003, 0.1, 0.6])
 def test_it_is_the_generic_bound_of_a_sample_and_not_more(rate: float) -> None:
-    """(e, d) becomes (log(1 + q (exp(e) - 1)), q d) [Balle, Barthe and Gaboardi,
-    arXiv:1807.01647v2, Theorem 8]; for removed units that is exact.
-    """
+    """(e, d) becomes (log(1 + q (exp(e) - 1)), q d) [arXiv:1807.01647v2, Theorem 8]."""
     inner = unit_sampled_gaussian(noise_multiplier=0.9, rate=0.1, rows=1, steps=30)
     cost = accounting.compose([SecretSampleDpEvent(rate, inner)], "add_remove")
     whole = accounting.compose([inner], "add_remove")
@@ -239,9 +221,7 @@ def group_of(size: int, rate: float, noise: float) -> Inner:
 
 @pytest.mark.parametrize(("size", "rate", "noise"), [(2, 0.3, 0.9), (2, 0.1, 1.5), (6, 0.02, 2.0)])
 def test_a_group_of_units_has_a_coin_for_each(size: int, rate: float, noise: float) -> None:
-    """By integration over how many of the group are in the sample: neither below nor, as one sum of
-    Gaussians is told, above.
-    """
+    """By integration over how many of them are in the sample: not below, nor above."""
     inner = group_of(size, rate, noise)
     assert faults(inner.event, 1.0, inner) == set()
     # One coin for all of them would be too little, and one that is up where any is, too much.

@@ -56,9 +56,7 @@ class Watched:
 
 @dataclass
 class Scene:
-    """A reserved run on a small table; `session()` opens it, again and again as a resumed run
-    does.
-    """
+    """A reserved run on a small table; `session()` opens it again and again."""
 
     ledger: Ledger
     plan: ReleasePlan
@@ -271,9 +269,7 @@ def test_whoever_opens_a_run_takes_it_over_and_the_other_one_stops(scene: Scene)
 def test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used(
     scene: Scene,
 ) -> None:
-    """Both charge once and both look; the one whose value is kept goes on, the other one stops
-    before it uses its own.
-    """
+    """Both charge once and look; the one whose value is kept goes on, the other stops."""
     rival: list[Session] = []
 
     def taken_over(table: Table) -> None:
@@ -322,9 +318,7 @@ def test_another_value_under_the_right_name_is_refused(scene: Scene) -> None:
 
 
 def test_steps_after_the_checkpoint_that_is_kept_are_done_once(scene: Scene) -> None:
-    """An older checkpoint is refused, the newest one is given, and a value that is kept replaces
-    them.
-    """
+    """An older checkpoint is refused, the newest is given, a kept value replaces them."""
     session = scene.session()
     keeping = session.checkpoints("train")
     assert keeping is not None and keeping.last() is None

@@ -1,12 +1,10 @@
-"""One example more changes no bit of what the others' passes give, and moves the clipped sum by no
-more than is charged.
-"""
+"""One example more changes no bit of the others' passes, and moves the sum by its charge."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,56 +19,20 @@ from synthdp.model.architecture import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MAX_SINGLE, MAX_WEIGHT, DpSgd
 from synthdp.privacy.dpsgd.training import Training, _Trainer
-from synthdp.privacy.noise import Floats, Streams
+from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
+from tests.builders import dp_sgd
+from tests.privacy.conftest import Train
 
 Places = npt.NDArray[np.intp]
 Sum = npt.NDArray[np.float64]
-Sums = Callable[..., Sum]
 RAREST = 1e-7  # chance that a test of laws fails although they hold, by the chi-squared limit
 
 
-@dataclass(frozen=True)
-class Given(Streams):
-    """Every row in every batch, at given places with given normals; sums that are rounded to the
-    lattice, without noise.
-    """
-
-    normals: npt.NDArray[np.float32] | None = None
-    spots: Places | None = None
-    sums: list[Sum] = field(default_factory=list)
-
-    def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
-        return np.arange(rows)
-
-    def places(self, rows: int, slots: int) -> Places:
-        assert self.spots is not None
-        return self.spots
-
-    def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
-        assert self.normals is not None
-        return self.normals
-
-    def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
-        self.sums.append(np.rint(values.astype(np.float64) / spacing) * spacing)
-        return self.sums[-1]
-
-
 def settings_for(rows: float) -> DpSgd:
-    return DpSgd(
-        rate=1.0,
-        steps=1,
-        expected_batch=rows,
-        clip=1.0,
-        noise_multiplier=1.0,
-        learning_rate=0.01,
-        ema=0.9,
-        checkpoint_every=100,
+    return dp_sgd(
+        rate=1.0, steps=1, expected_batch=rows, clip=1.0, noise_multiplier=1.0, checkpoint_every=100
     )
-
-
-def slots_of(settings: DpSgd) -> int:
-    return getattr(settings, "slots", 1 << 20)
 
 
 def network(
@@ -97,29 +59,8 @@ def one_more(places: Places, slots: int, rng: np.random.Generator) -> Places:
     return np.append(np.where(places == own, free, places), own)
 
 
-@pytest.fixture
-def summed(domain_of: Callable[..., Domain], table_of: Callable[[Domain, Codes], Table]) -> Sums:
-    def run(
-        module: CausalVae,
-        rows: Codes,
-        normals: npt.NDArray[np.float32],
-        places: Places,
-        settings: DpSgd,
-    ) -> Sum:
-        given = Given(**vars(Streams.fresh()), normals=normals, spots=places)
-        weights = {name: p.detach().clone() for name, p in module.named_parameters()}
-        fresh = CausalVae(module.architecture, generator=torch.Generator())
-        fresh.load_state_dict(weights)
-        Training(settings, fresh, lambda done, total: None, None).run(
-            table_of(domain_of(*module.architecture.sizes), rows), given
-        )
-        return given.sums[0]
-
-    return run
-
-
 def check_one_more(
-    summed: Sums,
+    train: Train,
     module: CausalVae,
     rows: int,
     settings: DpSgd,
@@ -127,29 +68,27 @@ def check_one_more(
     seed: int = 0,
     moves: bool = False,
 ) -> None:
-    """A batch, and the same with one example more: one that counts, and one whose loss is not
-    finite, which adds nothing.
-    """
+    """A batch, and one example more: one that counts, and one without a finite loss."""
     rng, sizes = np.random.default_rng(seed), module.architecture.sizes
     codes = np.column_stack([rng.integers(0, size - 1, rows + 1) for size in sizes]).astype(
         np.uint16
     )
     codes[-1, 0] = sizes[0] - 1  # a level that no other example has
     normals = rng.standard_normal((rows + 1, module.latent), dtype=np.float32)
-    places = (
-        Streams.fresh().places(rows, slots_of(settings))
-        if hasattr(Streams, "places")
-        else np.arange(rows)
-    )
-    more = one_more(places, slots_of(settings), rng)
-    without = summed(module, codes[:-1], normals[:-1], places, settings)
-    alone = summed(module, codes[-1:], normals[-1:], more[-1:] % slots_of(settings), settings)
-    moved = summed(module, codes, normals, more, settings) - without
+    places = Streams.fresh().places(rows, settings.slots)
+
+    def summed(codes: Codes, normals: Any, places: Places) -> Sum:
+        return train(module, codes, settings, normals, places).sums[0]
+
+    more = one_more(places, settings.slots, rng)
+    without = summed(codes[:-1], normals[:-1], places)
+    alone = summed(codes[-1:], normals[-1:], more[-1:] % settings.slots)
+    moved = summed(codes, normals, more) - without
     assert np.linalg.norm(moved) <= settings.sensitivity
     assert np.linalg.norm(moved - alone) <= BLOCK_SLACK
     with torch.no_grad():
         module.encode_columns.weight[sizes[0] - 1] = torch.nan
-    others = summed(module, codes, normals, more, settings) - without
+    others = summed(codes, normals, more) - without
     assert np.linalg.norm(others) <= BLOCK_SLACK if moves else not others.any()
 
 
@@ -167,13 +106,11 @@ SHAPES = [
 @pytest.mark.parametrize("scale", [0.3, 3.0, 64.0])
 @pytest.mark.parametrize(("hidden", "latent", "sizes"), SHAPES)
 def test_an_example_that_adds_nothing_changes_no_bit(
-    hidden: int, latent: int, sizes: tuple[int, ...], scale: float, rows: int, summed: Sums
+    hidden: int, latent: int, sizes: tuple[int, ...], scale: float, rows: int, train: Train
 ) -> None:
-    """At odd widths and up to the largest weights; and one that counts moves the sum by what it
-    alone has.
-    """
+    """At odd widths and up to the largest weights; one that counts moves its own alone."""
     check_one_more(
-        summed, network(hidden, latent, sizes, scale=scale, seed=1), rows, settings_for(rows)
+        train, network(hidden, latent, sizes, scale=scale, seed=1), rows, settings_for(rows)
     )
 
 
@@ -189,11 +126,11 @@ def test_in_large_batches_too(
     scale: float,
     rows: int,
     seed: int,
-    summed: Sums,
+    train: Train,
 ) -> None:
     """An example that adds nothing changes no bit of what the others give."""
     check_one_more(
-        summed,
+        train,
         network(hidden, latent, sizes, scale=scale, seed=seed),
         rows,
         settings_for(rows),
@@ -204,13 +141,11 @@ def test_in_large_batches_too(
 @pytest.mark.parametrize("rows", [127, 128, 300])
 @pytest.mark.parametrize("scale", [0.3, 64.0])
 def test_in_batches_of_several_chunks_one_other_example_may_move(
-    rows: int, scale: float, summed: Sums
+    rows: int, scale: float, train: Train
 ) -> None:
-    """Far more rows than expected, so that chunks overflow: the example that changes its slot keeps
-    its numbers, to the last digits.
-    """
+    """Chunks overflow: the example that changes its slot keeps its numbers."""
     check_one_more(
-        summed,
+        train,
         network(17, 3, (7,) * 6, scale=scale, seed=1),
         rows,
         settings_for(8.0),
@@ -219,21 +154,19 @@ def test_in_batches_of_several_chunks_one_other_example_may_move(
 
 
 @pytest.mark.check
-def test_with_two_threads_too(summed: Sums) -> None:
+def test_with_two_threads_too(train: Train) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         check_one_more(
-            summed, network(17, 3, (7,) * 6, scale=3.0, seed=1), 1024, settings_for(1024.0)
+            train, network(17, 3, (7,) * 6, scale=3.0, seed=1), 1024, settings_for(1024.0)
         )
     finally:
         torch.set_num_threads(before)
 
 
 def test_the_slack_holds_for_any_order_of_additions_in_each_coordinate() -> None:
-    """Half of the terms have all their weight in one coordinate and are added first there, the
-    other half in the other: the worst order known.
-    """
+    """Half of the terms lie in one coordinate and are added first there: the worst order."""
     w, n, u = 1.0, MAX_SINGLE, 2.0**-24
     roundings = np.arange(n, 0, -1)[
         : n // 2
@@ -276,9 +209,7 @@ def test_each_way_to_place_rows_is_as_likely(rows: int, ways: int) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("last", [0, -1])
 def test_one_row_more_has_the_law_of_the_coupling(rows: int, last: int) -> None:
-    """Wherever in the table the row is: the law of all places is the same, so that which row came
-    last does not show.
-    """
+    """Wherever in the table the row is, so that which row came last does not show."""
     streams, rng = Streams.fresh(), np.random.default_rng(5)
     draws = 8_000
     coupled = Counter(
@@ -307,15 +238,8 @@ def test_noisy_weights_are_bounded_after_each_step(
     domain_of: Callable[..., Domain], table_of: Callable[[Domain, Codes], Table]
 ) -> None:
     """The slack for 32-bit norms is proved for weights of at most 64."""
-    settings = DpSgd(
-        rate=1.0,
-        steps=3,
-        expected_batch=4.0,
-        clip=1.0,
-        noise_multiplier=1.0,
-        learning_rate=500.0,
-        ema=0.0,
-        checkpoint_every=2,
+    settings = dp_sgd(
+        rate=1.0, expected_batch=4.0, clip=1.0, noise_multiplier=1.0, learning_rate=500.0, ema=0.0
     )
     module = network(5, 2, (3, 2), scale=0.3, seed=0)
     weights = Training(settings, module, lambda done, total: None, None).run(
@@ -326,15 +250,8 @@ def test_noisy_weights_are_bounded_after_each_step(
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
 def test_a_checkpoint_with_weights_that_no_step_leaves_is_refused() -> None:
-    settings = DpSgd(
-        rate=1.0,
-        steps=3,
-        expected_batch=4.0,
-        clip=1.0,
-        noise_multiplier=1.0,
-        learning_rate=0.1,
-        ema=0.0,
-        checkpoint_every=2,
+    settings = dp_sgd(
+        rate=1.0, expected_batch=4.0, clip=1.0, noise_multiplier=1.0, learning_rate=0.1, ema=0.0
     )
     trainer = _Trainer(settings, network(5, 2, (3, 2), scale=0.3, seed=0), Streams.fresh())
     trainer.step(np.zeros((4, 2), dtype=np.uint16), 0)

@@ -31,18 +31,17 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
+from tests.builders import dp_sgd
 
 MakeTable = Callable[[Domain, Codes], Table]
 SIZES = (4, 2, 3, 7)
 PARENTS = ((), (0,), (0, 1), (2,))
-SETTINGS = DpSgd(
+SETTINGS = dp_sgd(
     rate=0.15,
     steps=12,
     expected_batch=9.0,
-    clip=0.7,
     noise_multiplier=0.8,
     learning_rate=0.05,
-    ema=0.9,
     checkpoint_every=100,
 )
 LENGTHS = (60, 61, 40)
@@ -160,9 +159,7 @@ def adam(
 
 
 def rounding(settings: DpSgd, module: PerExampleLoss) -> float:
-    """How far gradients of equal sums may lie apart: sums that differ in their last bits may go to
-    neighbours on the lattice.
-    """
+    """How far gradients of equal sums may lie apart: neighbours on the lattice."""
     spacing = settings.lattice_spacing(
         sum(p.numel() for p in module.parameters() if p.requires_grad)
     )
@@ -182,9 +179,7 @@ def kept(heard: Gradients) -> Callable[[list[torch.Tensor]], Sequence[torch.Tens
 def followed(
     heard: Gradients, model: int, atol: float
 ) -> Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]:
-    """Compare the gradients of each step with those that `model` had among others, and go on with
-    the latter.
-    """
+    """Compare each step's gradients with those of `model` among others; go on with these."""
     steps: Iterator[list[torch.Tensor]] = iter(heard)
 
     def seen(gradients: list[torch.Tensor]) -> Sequence[torch.Tensor]:

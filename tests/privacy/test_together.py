@@ -22,7 +22,8 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.privacy.session import CellsOf, Joined, Rehearsal, Session, tables_for
-from synthdp.privacy.table import Integers, Table
+from synthdp.privacy.table import Table
+from tests.privacy.conftest import Silent
 from tests.privacy.engines.tables import Here, reading_of, write
 from tests.privacy.engines.test_sums import DOMAIN, HELD, in_memory, paid
 
@@ -45,16 +46,6 @@ KINDS = ["memory", "arrow", "arrow, held out", "ids"]
 
 class Killed(BaseException):
     """As a kill -9 would end the process."""
-
-
-class Silent(Streams):
-    """No noise."""
-
-    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts.copy()
-
-    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts.copy()
 
 
 class Passes:
@@ -185,9 +176,7 @@ def test_each_is_charged_by_itself_and_has_its_own_receipt(scene: Scene) -> None
 
 
 def test_noise_is_drawn_for_each(scene: Scene) -> None:
-    """Two looks differ in each value: the chance that a table's or sums' noise is the same twice,
-    of at least three numbers of deviation 30 or more, is below 1e-5.
-    """
+    """Noise of at least three numbers of deviation 30 is the same twice below 1e-5."""
     found = packed(scene.session(Streams.fresh()).release_together(PLANNED))
     tables = tables_for(table_of(scene.passes, "arrow"), list(PLANNED.values()))
     for (purpose, mechanism), table in zip(PLANNED.items(), tables, strict=True):

@@ -12,7 +12,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import TypeAdapter
 
 from synthdp.data.column_domain import category_text
 from synthdp.data.domain import Domain
@@ -30,11 +29,10 @@ from synthdp.spec.model import (
     Integer,
     Number,
     Ordinal,
-    Source,
 )
 from synthdp.spec.model.columns.types import TextCode
+from tests.privacy.conftest import domain_from, reader_in
 from tests.privacy.engines.tables import reading_of
-from tests.privacy.test_source import reader_in
 
 CODES = Ordinal(
     type="ordinal",
@@ -211,20 +209,15 @@ GERMAN = {"kind": "csv", "path": "table.csv", "delimiter": ";", "decimal": ","}
 
 
 def test_decimal_commas_are_read_in_columns_of_numbers_alone(tmp_path: Path) -> None:
-    domain = Domain.from_spec(
-        {
-            "pay": Number(type="number", lower=0, upper=9, bins=2),
-            "age": Integer(type="integer", lower=0, upper=9, bins=2),
-            "code": Categorical(type="categorical", categories=("1,5", "1.5")),
-        }
-    )
+    number, words = {"lower": 0, "upper": 9, "bins": 2}, ["1,5", "1.5"]
+    columns = {"pay": {"type": "number", **number}, "age": {"type": "integer", **number}}
+    domain = domain_from(columns | {"code": {"type": "categorical", "categories": words}})
     (tmp_path / "table.csv").write_text("pay;age;code\n1,5;2;1,5\n+2,50;3,0;1.5\n1e-1;4;1,5\n")
-    source = TypeAdapter(Source).validate_python(GERMAN)
-    table = reader_in(tmp_path)(source=source, domain=domain)
+    table = reader_in(tmp_path)(source=GERMAN, domain=domain)
     assert table.frame["pay"].tolist() == [1.5, 2.5, 0.1]
     assert table.frame["age"].tolist() == [2, 3, 4]
     assert table.frame["code"].tolist() == ["1,5", "1.5", "1,5"]
     (tmp_path / "table.csv").write_text("pay;age;code\n1.5;2;1,5\n1.000,5;2;1,5\n")
     with pytest.raises(DataError, match="in column 'pay'") as caught:
-        reader_in(tmp_path)(source=source, domain=domain)
+        reader_in(tmp_path)(source=GERMAN, domain=domain)
     assert "decimals stand behind a comma, as in 1200,5" in str(caught.value.hint)

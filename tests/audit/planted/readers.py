@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from synthdp.privacy.source import fit_table
 from synthdp.privacy.table import Table
-from synthdp.spec.model import Dataset, IdUnit
+from synthdp.spec.model import Dataset
 
 Reader = Callable[..., Table]
-
 HUGE = 2**53
 
 
@@ -32,41 +31,21 @@ def after(change: Callable[[Table], Table]) -> Reader:
     return lambda *args, **how: change(fit_table(*args, **how))
 
 
-def filled_with_the_mean(table: Table) -> Table:
-    pay = table.frame["pay"]
-    return replace(
-        table, frame=table.frame.assign(pay=pay.fillna(pay.mean() if pay.notna().any() else 0.0))
-    )
-
-
-def scaled_to_the_data(table: Table) -> Table:
-    pay = table.frame["pay"]
-    return replace(
-        table, frame=table.frame.assign(pay=(pay - pay.min()) / (1 + pay.max() - pay.min()))
-    )
-
-
-def outliers_cut(table: Table) -> Table:
-    pay = table.frame["pay"]
-    return replace(
-        table, frame=table.frame.assign(pay=pay.clip(pay.quantile(0.1), pay.quantile(0.9)))
-    )
+def paid(change: Callable[[pd.Series[float]], pd.Series[float]]) -> Reader:
+    """The numbers that were read are changed."""
+    return after(lambda t: replace(t, frame=t.frame.assign(pay=change(t.frame["pay"]))))
 
 
 def format_of_the_first_date(raw: pd.DataFrame) -> pd.DataFrame:
     """As a reader that guesses: what is not written like the first value is missing."""
     first = next((v for v in raw["day"] if isinstance(v, str)), "")
-    raw["day"] = raw["day"].where(raw["day"].str.len() == len(first), None)
-    return raw
+    return raw.assign(day=raw["day"].where(raw["day"].str.len() == len(first), None))
 
 
 def columns_without_numbers(raw: pd.DataFrame) -> pd.DataFrame:
-    """As a reader that infers types: one value that is no number makes a text of the whole
-    column.
-    """
-    if pd.to_numeric(raw["pay"], errors="coerce").isna().sum() > raw["pay"].isna().sum():
-        raw["pay"] = "text"
-    return raw
+    """As a reader that infers types: one value that is no number makes texts of all."""
+    texts = pd.to_numeric(raw["pay"], errors="coerce").isna().sum() > raw["pay"].isna().sum()
+    return raw.assign(pay="text") if texts else raw
 
 
 def levels_by_frequency(table: Table) -> Table:
@@ -78,29 +57,23 @@ def levels_by_frequency(table: Table) -> Table:
 
 def without_bound(raw: pd.DataFrame, dataset: Dataset, domain: Any, **how: Any) -> Table:
     """Every row of a unit is kept."""
-    unit = dataset.privacy_unit
-    if isinstance(unit, IdUnit):
-        dataset = dataset.model_copy(
-            update={"privacy_unit": unit.model_copy(update={"max_rows": 10_000})}
-        )
-    return fit_table(raw, dataset, domain, **how)
+    unit = dataset.privacy_unit.model_copy(update={"max_rows": 10_000})
+    return fit_table(raw, dataset.model_copy(update={"privacy_unit": unit}), domain, **how)
 
 
 def misfits_in_all(table: Table) -> Table:
     """As a report that counts the rows of a column with any misfit at all."""
-    return replace(
-        table,
-        misfits={
-            name: {kind: len(table.codes) * (n > 0) for kind, n in kinds.items()}
-            for name, kinds in table.misfits.items()
-        },
-    )
+    rows, every = len(table.codes), table.misfits.items()
+    found = {name: {k: rows * (n > 0) for k, n in kinds.items()} for name, kinds in every}
+    return replace(table, misfits=found)
 
 
 READERS: dict[str, Reader] = {
-    "missing values filled with the mean": after(filled_with_the_mean),
-    "values scaled to the data": after(scaled_to_the_data),
-    "outliers cut at quantiles": after(outliers_cut),
+    "missing values filled with the mean": paid(
+        lambda pay: pay.fillna(pay.mean() if pay.notna().any() else 0.0)
+    ),
+    "values scaled to the data": paid(lambda p: (p - p.min()) / (1 + p.max() - p.min())),
+    "outliers cut at quantiles": paid(lambda p: p.clip(p.quantile(0.1), p.quantile(0.9))),
     "levels in the order of their frequency": after(levels_by_frequency),
     "misfits counted for the whole column": after(misfits_in_all),
     "rows that are twins dropped": before(
@@ -119,72 +92,45 @@ READERS: dict[str, Reader] = {
 # --- what reads a column as a whole: each is found by a pair of values, of one kind of source ---
 
 
-def objects(raw: pd.DataFrame) -> pd.DataFrame:
-    """The cells as Python objects."""
-    held = {
-        name: [None if raw[name].dtype != object and pd.isna(v) else v for v in raw[name].tolist()]
-        for name in raw
-    }
-    return pd.DataFrame(
-        {name: pd.Series(values, index=raw.index, dtype=object) for name, values in held.items()}
-    )
+def cells_of(column: pd.Series[Any]) -> list[Any]:
+    """As Python objects."""
+    plain = column.dtype == object
+    return [None if not plain and pd.isna(v) else v for v in column.tolist()]
 
 
 def columnwise(change: Callable[[list[Any]], Any], *names: str) -> Reader:
     """`change` of each of these columns' cells is read."""
 
-    def changed(raw: pd.DataFrame) -> pd.DataFrame:
-        cells = objects(raw)
-        return pd.DataFrame(
-            {
-                n: pd.Series(change(cells[n].tolist()), index=raw.index) if n in names else cells[n]
-                for n in raw
-            }
-        )
+    def own(name: str, cells: list[Any]) -> pd.Series[Any]:
+        found = change(cells) if name in names else cells
+        return pd.Series(found, dtype=object) if isinstance(found, list) else pd.Series(found)
 
-    return before(changed)
+    return before(lambda raw: pd.DataFrame({name: own(name, cells_of(raw[name])) for name in raw}))
 
 
 def dates_by_pandas(cells: list[Any]) -> Any:
     """One unit of time for all: what reading was before."""
-    read = pd.to_datetime(
-        pd.Series(cells, dtype=object), errors="coerce", format="ISO8601", utc=True
-    )
+    texts = pd.Series(cells, dtype=object)
+    read = pd.to_datetime(texts, errors="coerce", format="ISO8601", utc=True)
     return read.dt.tz_localize(None)
 
 
-def numbers_by_pandas(cells: list[Any]) -> Any:
-    return pd.to_numeric(pd.Series(cells, dtype="str"), errors="coerce", downcast="float")
-
-
-def inferred(cells: list[Any]) -> Any:
-    """A type from the values: whole numbers beside a missing one become floating point."""
-    return pd.Series(cells)
-
-
-def through_floats(cells: list[Any]) -> Any:
+def through_floats(cells: list[Any]) -> list[Any]:
     """One missing value makes floating point of the others, as in a column of NumPy."""
-    whole = all(v is None or (type(v) is int and abs(v) < 2**63) for v in cells) and any(
-        v is None for v in cells
-    )
-    return pd.Series([None if v is None else float(v) if whole else v for v in cells], dtype=object)
+    whole = all(v is None or (type(v) is int and abs(v) < 2**63) for v in cells)
+    return [v if v is None or not (whole and None in cells) else float(v) for v in cells]
 
 
-def text_if_all_are(cells: list[Any]) -> Any:
+def text_if_all_are(cells: list[Any]) -> list[Any]:
     """As `infer_dtype` chooses between two ways to make texts of values."""
     plain = pd.api.types.infer_dtype(cells, skipna=True) == "string"
-    return pd.Series([v if plain or v is None else f"{v}".strip() for v in cells], dtype=object)
+    return [v if plain or v is None else f"{v}".strip() for v in cells]
 
 
-def equal_keys(cells: list[Any]) -> Any:
-    """A dictionary of values seen: 1, 1.0 and True are one key, and the first of them stands for
-    all.
-    """
+def equal_keys(cells: list[Any]) -> list[Any]:
+    """A dictionary of values seen: 1, 1.0 and True are one key, whose first stands for all."""
     seen: dict[Any, Any] = {}
-    return pd.Series(
-        [seen.setdefault(v, v) if isinstance(v, bool | int | float) else v for v in cells],
-        dtype=object,
-    )
+    return [seen.setdefault(v, v) if isinstance(v, bool | int | float) else v for v in cells]
 
 
 def format_guessed(cells: list[Any]) -> Any:
@@ -195,96 +141,52 @@ def format_guessed(cells: list[Any]) -> Any:
         return pd.to_datetime(texts, errors="coerce", utc=True).dt.tz_localize(None)
 
 
-def decimal_comma_guessed(cells: list[Any]) -> Any:
+def decimal_comma_guessed(cells: list[Any]) -> list[Any]:
     """A comma is the decimal point where every number with a comma has no point."""
-    commas = [v for v in cells if isinstance(v, str) and "," in v]
-    guessed = bool(commas) and not any(isinstance(v, str) and "." in v for v in cells)
-    return pd.Series(
-        [v.replace(",", ".") if guessed and isinstance(v, str) else v for v in cells], dtype=object
-    )
-
-
-def stripped_if_needed(cells: list[Any]) -> Any:
-    """White space is cut everywhere once a value has any."""
     texts = [v for v in cells if isinstance(v, str)]
-    marked = any(v != v.strip("\"' ") for v in texts)
-    return pd.Series(
-        [v.strip("\"' ").removeprefix("0") if marked and isinstance(v, str) else v for v in cells],
-        dtype=object,
-    )
+    guessed = any("," in v for v in texts) and not any("." in v for v in texts)
+    return [v.replace(",", ".") if guessed and isinstance(v, str) else v for v in cells]
+
+
+def stripped_if_needed(cells: list[Any]) -> list[Any]:
+    """White space is cut everywhere once a value has any."""
+    marked = any(v != v.strip("\"' ") for v in cells if isinstance(v, str))
+    return [
+        v.strip("\"' ").removeprefix("0") if marked and isinstance(v, str) else v for v in cells
+    ]
 
 
 def arrow_infers(cells: list[Any]) -> Any:
     """Arrow's type for the values, or text where it finds none."""
     try:
-        return pd.Series(
-            pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(cells, from_pandas=True)]))
-        )
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowTypeError,
-        pa.ArrowNotImplementedError,
-        OverflowError,
-        ValueError,
-    ):
-        return pd.Series([None if v is None else str(v) for v in cells], dtype=object)
+        found = pa.chunked_array([pa.array(cells, from_pandas=True)])
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        return [None if v is None else str(v) for v in cells]
+    return pd.arrays.ArrowExtensionArray(found)
 
 
-# name -> the reader, a way of `WAYS` by which values come, and values of which a pair shows it
+def numbers_by_pandas(cells: list[Any]) -> Any:
+    return pd.to_numeric(pd.Series(cells, dtype="str"), errors="coerce", downcast="float")
+
+
+FILE, DICTIONARY, DATABASE = "texts of a file", "texts of a dictionary", "objects of a database"
+ODD = "2015-05-05T00:00:00.0000001"
+# name -> what is done to columns, a way of `WAYS` by which values come, values that show it
 WHOLE_COLUMNS: dict[str, tuple[Reader, str, tuple[Any, ...]]] = {
-    "dates by pandas, of texts": (
-        columnwise(dates_by_pandas, "day"),
-        "texts of a file",
-        ("9999-12-31", "2015-05-05T00:00:00.0000001"),
-    ),
-    "dates by pandas, of a dictionary": (
-        columnwise(dates_by_pandas, "day"),
-        "texts of a dictionary",
-        ("1650-03-01", "2015-05-05T00:00:00.0000001"),
-    ),
-    "numbers by pandas, as narrow as they fit": (
-        columnwise(numbers_by_pandas, "real"),
-        "texts of a file",
-        ("0.1", "-1e308"),
-    ),
-    "types inferred by pandas": (
-        columnwise(inferred, "category"),
-        "whole numbers",
-        (None, HUGE + 1, HUGE + 3),
-    ),
-    "whole numbers through floating point": (
-        columnwise(through_floats, "category"),
-        "objects of a database",
-        (None, HUGE + 1),
-    ),
-    "texts chosen by infer_dtype": (
-        columnwise(text_if_all_are, "category", "flag"),
-        "objects of a database",
-        ("1 ", 1.5),
-    ),
-    "equal keys of a dictionary": (
-        columnwise(equal_keys, "category", "flag"),
-        "objects of a database",
-        (True, 1, 1.0),
-    ),
-    "the format guessed from the first date": (
-        columnwise(format_guessed, "day"),
-        "texts of a file",
-        ("2020-01-01", "2015-05-05 10:00:00"),
-    ),
-    "a decimal comma guessed": (
-        columnwise(decimal_comma_guessed, "real"),
-        "texts of a file",
-        ("1,5", "1."),
-    ),
-    "cut where any value needs it": (
-        columnwise(stripped_if_needed, "category"),
-        "texts of a file",
-        ("01", '"'),
-    ),
-    "types inferred by Arrow": (
-        columnwise(arrow_infers, "category", "real"),
-        "objects of a database",
-        (1.0, "x"),
-    ),
+    name: (columnwise(change, *columns), way, values)
+    for name, change, columns, way, values in (
+        ("dates by pandas, of texts", dates_by_pandas, ["day"], FILE, ("9999-12-31", ODD)),
+        ("dates by pandas, coded", dates_by_pandas, ["day"], DICTIONARY, ("1650-03-01", ODD)),
+        ("as narrow as they fit", numbers_by_pandas, ["real"], FILE, ("0.1", "-1e308")),
+        ("types inferred by pandas", pd.Series, ["category"], "whole numbers")
+        + ((None, HUGE + 1, HUGE + 3),),
+        ("through floating point", through_floats, ["category"], DATABASE, (None, HUGE + 1)),
+        ("texts by infer_dtype", text_if_all_are, ["category", "flag"], DATABASE, ("1 ", 1.5)),
+        ("equal keys", equal_keys, ["category", "flag"], DATABASE, (True, 1, 1.0)),
+        ("the format guessed", format_guessed, ["day"], FILE)
+        + (("2020-01-01", "2015-05-05 10:00:00"),),
+        ("a decimal comma guessed", decimal_comma_guessed, ["real"], FILE, ("1,5", "1.")),
+        ("cut where any value needs it", stripped_if_needed, ["category"], FILE, ("01", '"')),
+        ("types inferred by Arrow", arrow_infers, ["category", "real"], DATABASE, (1.0, "x")),
+    )
 }

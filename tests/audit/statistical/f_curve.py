@@ -25,6 +25,7 @@ the true epsilon with probability at most 5%. Whenever it exceeds the claimed on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,13 +50,7 @@ class CurveVerdict:
 
 
 def judge(out: Scores, inside: Scores, claim: CurveClaim) -> CurveVerdict:
-    """Test `claim`: choose thresholds on the first half of each world's scores, use the second.
-
-    `out` and `inside` are scores `[runs]` of runs on D and D', in the order of the runs.
-
-    Raises:
-        ValueError: a world has fewer than 2 runs.
-    """
+    """Test `claim` by scores `[runs]` on D and D': thresholds of the first half, on the second."""
     choose_out, judge_out = _halves(out)
     choose_in, judge_in = _halves(inside)
     candidates = _candidates(np.concatenate([choose_out, choose_in]))
@@ -107,10 +102,7 @@ def provable_epsilon(runs: int, *, delta: float) -> float:
 def detection_rate(
     out: Scores, inside: Scores, claim: CurveClaim, *, runs: int, repeats: int
 ) -> float:
-    """Share of `repeats` audits of `runs` runs that raise the alarm.
-
-    Their scores are drawn from the pools `out` and `inside`.
-    """
+    """Share of `repeats` audits of `runs` scores, drawn from both pools, that raise the alarm."""
     rng = fresh_generator()
     each, alarms = runs // 2, 0
     for _ in range(repeats):
@@ -135,11 +127,16 @@ def _limits(out: Scores, inside: Scores, thresholds: Scores) -> tuple[Scores, Sc
     """Upper limits of the false-positive and false-negative rates of "in if score > threshold"."""
     positives = len(out) - np.searchsorted(np.sort(out), thresholds, side="right")
     negatives = np.searchsorted(np.sort(inside), thresholds, side="right")
-    return upper_limit(positives, len(out)), upper_limit(negatives, len(inside))
+    return _upper_limits(len(out))[positives], _upper_limits(len(inside))[negatives]
+
+
+@cache
+def _upper_limits(trials: int) -> Scores:
+    """Upper limits for 0 to `trials` mistakes: repeated audits ask for the same ones."""
+    return upper_limit(np.arange(trials + 1), trials)
 
 
 def _halves(scores: Scores) -> tuple[Scores, Scores]:
-    """The scores of one world in two halves; raises ValueError for fewer than 2."""
     if len(scores) < 2:
         raise ValueError(
             f"{len(scores)} runs in one world; an audit needs at least 2, and about 1000 to see"

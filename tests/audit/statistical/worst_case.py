@@ -35,9 +35,9 @@ from synthdp.audit.mechanisms.directions import (
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator
@@ -50,9 +50,7 @@ POWER = 0.95  # wanted probability to detect half the noise
 SIMULATED_RUNS, REPEATS = 10_000, 200  # what that probability is estimated from
 TABLES_CHOSEN = 3
 MAX_TABLE_ROWS = 1 << 20  # of a unit in a table
-# Of a unit in DP-SGD. Its accounting takes seconds. A stage as small as Adult's targets at epsilon
-# .1 has power only there.
-MAX_GRADIENT_ROWS = 32
+MAX_GRADIENT_ROWS = 32  # of a unit in DP-SGD, where small stages at epsilon .1 first have power
 
 
 def audit_plan(
@@ -63,12 +61,7 @@ def audit_plan(
     progress: Progress = lambda done, total: None,
     fresh: Fresh = Streams.fresh,
 ) -> tuple[Audit, ...]:
-    """Audit the mechanisms of `plan`: noise and clipping, and for DP-SGD its batches too.
-
-    `unaudited` names the mechanisms that are left out. `runs` is the number of runs of each
-    mechanism, half on D and half on D'. `progress` gets the number of runs done and of all runs. No
-    row is read: D and D' are constructed on a narrow copy of `domain`.
-    """
+    """Audit noise and clipping of the plan's mechanisms, with `runs` runs of each, half on D'."""
     rows, adjacency = plan.rows_per_unit, plan.adjacency
     games: list[MechanismGame] = []
     for spend in plan.spends:
@@ -123,7 +116,19 @@ def audit_game(
     played: Callable[[int], None] = lambda more: None,
 ) -> Audit:
     """Grow the unit until the fault would be detected, play, and judge."""
-    game, claim, power_of_game = _powerful(game, delta=delta, adjacency=adjacency, runs=runs)
+    sized = powerful(game, delta=delta, adjacency=adjacency, runs=runs)
+    return audit_sized(sized, runs=runs, fresh=fresh, played=played)
+
+
+def audit_sized(
+    sized: Sized,
+    *,
+    runs: int,
+    fresh: Fresh = Streams.fresh,
+    played: Callable[[int], None] = lambda more: None,
+) -> Audit:
+    """Play and judge a game whose unit has been grown; many audits may share one."""
+    game, claim, power_of_game = sized
     out = game.play(0, runs // 2, fresh, played)
     inside = game.play(1, runs // 2, fresh, played)
     verdict = judge(out, inside, claim)
@@ -133,9 +138,9 @@ def audit_game(
         unit_rows=game.rows,
         runs=2 * (runs // 2),
         epsilon=claim.epsilon if math.isfinite(claim.epsilon) else None,
-        delta=delta,
+        delta=claim.delta,
         epsilon_lower=verdict.epsilon_lower,
-        epsilon_provable=provable_epsilon(runs, delta=delta),
+        epsilon_provable=provable_epsilon(runs, delta=claim.delta),
         fault=game.fault,
         power=power_of_game,
         refuted=verdict.alarm,
@@ -148,11 +153,9 @@ def power(game: MechanismGame, claim: CurveClaim, *, runs: int, repeats: int = R
     return detection_rate(out, inside, claim, runs=runs, repeats=repeats)
 
 
-def _powerful(
-    game: MechanismGame, *, delta: float, adjacency: Adjacency, runs: int
-) -> tuple[MechanismGame, CurveClaim, float]:
+def powerful(game: MechanismGame, *, delta: float, adjacency: Adjacency, runs: int) -> Sized:
     """The game with the smallest unit that has the wanted power, or else with the most power."""
-    best: tuple[MechanismGame, CurveClaim, float] | None = None
+    best: Sized | None = None
     for sized in _growing(game, adjacency):
         claim = CurveClaim.of([sized.event()], delta=delta, adjacency=adjacency)
         detected = power(sized, claim, runs=runs)
@@ -181,15 +184,9 @@ def _growing(game: MechanismGame, adjacency: Adjacency) -> Iterator[MechanismGam
 
 
 # --- games ---
-#
-# Games of the worst-case audit: a mechanism, two tables that differ in one unit, and a score.
-#
-# One execution of the code hosts many runs of the audit at once. Each run has a cell or a
-# direction that no other run uses. Cells and directions have independent noise, and their rows
-# independent coins, so these runs are as independent as the mechanism claims. (A mechanism that
-# shared its noise between cells would be judged on fewer runs than it seems.)
 
-
+# One execution of the code hosts many runs of the audit at once, each with a cell or a direction
+# that no other run uses: cells and directions have independent noise, and their rows coins.
 Fresh = Callable[[], Randomness]
 
 TABLE_CELLS = 32  # of one audited table; noise is drawn for each cell, so more only cost time
@@ -202,48 +199,35 @@ class MechanismGame(Protocol):
     """One mechanism, one pair of tables, one score."""
 
     @property
-    def mechanism(self) -> str:
-        """Name of the mechanism, as in the plan."""
-        ...
+    def mechanism(self) -> str: ...  # as in the plan
 
     @property
-    def method(self) -> str:
-        """What differs between D and D', and what the adversary sees."""
-        ...
+    def method(self) -> str: ...  # what differs between D and D', and what the adversary sees
 
     @property
-    def fault(self) -> str:
-        """The fault that this game looks for."""
-        ...
+    def fault(self) -> str: ...  # that it looks for
 
     @property
-    def rows(self) -> int:
-        """Rows of the unit."""
-        ...
+    def rows(self) -> int: ...  # of the unit
 
-    def event(self) -> dp_accounting.DpEvent:
-        """The claim for one run."""
-        ...
+    def event(self) -> dp_accounting.DpEvent: ...  # of one run
 
     def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
-        """Scores of `runs` real runs on D (world 0) or D' (world 1).
-
-        `played` is called with the number of runs that each execution adds.
-        """
-        ...
+        """Scores of `runs` real runs on D (world 0) or D' (world 1); `played` hears each more."""
 
     def simulate_fault(self, world: int, runs: int) -> Scores:
         """Scores of a mechanism with that fault, from its model and without its code."""
-        ...
+
+
+Sized = tuple[MechanismGame, CurveClaim, float]  # with its claim and the probability to detect
 
 
 @dataclass(frozen=True)
 class TableGame:
-    """A unit in one cell of every table, against no unit.
+    """A unit in one cell of every table against no unit, or (replace-one) in another cell.
 
-    Under replace-one it is the same unit in another cell. The noise of all tables is Gaussian. The
-    log likelihood ratio is therefore, up to an offset, the sum of the noisy counts of the unit's
-    cells, each over its noise squared. `levels` is the number of levels of each column.
+    The log likelihood ratio of Gaussian noise is, up to an offset, the sum of the noisy counts of
+    the unit's cells, each over its noise squared.
     """
 
     audited: NoisyMarginals | ChosenMarginals
@@ -270,11 +254,9 @@ class TableGame:
 
     @property
     def mechanism(self) -> str:
-        """As in the plan."""
         return self.audited.name
 
     def event(self) -> dp_accounting.DpEvent:
-        """As in the plan, for this unit."""
         return self.audited.event(self.rows)
 
     def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
@@ -292,10 +274,7 @@ class TableGame:
         return scores
 
     def _weighted_sums(self, units: npt.NDArray[np.integer], randomness: Randomness) -> Scores:
-        """Noisy counts over squared noise, summed over the tables, for each level `[levels]`.
-
-        A unit's rows have its level, one of `units`, in every column.
-        """
+        """Noisy counts over squared noise, summed over tables, `[levels]`; `units` have rows."""
         audited = self.audited
         domain = audited.domain if isinstance(audited, NoisyMarginals) else audited.budget.domain
         codes = np.repeat(units, self.rows)[:, None].repeat(len(domain), axis=1)
@@ -306,14 +285,9 @@ class TableGame:
         return total
 
     def simulate_fault(self, world: int, runs: int) -> Scores:
-        """Half the noise."""
         return self.simulate(world, runs, noise_factor=0.5)
 
     def simulate(self, world: int, runs: int, *, noise_factor: float) -> Scores:
-        """Scores as the accountant models them: a sum of Gaussians.
-
-        The noise is multiplied by `noise_factor`.
-        """
         precision = math.fsum(sigma**-2 for sigma in self.audited.sigmas)
         cells, sign = (2, 2 * world - 1) if self.adjacency == "replace_one" else (1, world)
         scale = noise_factor * math.sqrt(precision * cells)
@@ -323,12 +297,7 @@ class TableGame:
 
 @dataclass(frozen=True)
 class GradientGame:
-    """A unit whose gradients have the clipping norm along one direction, against no unit.
-
-    Under replace-one D has a unit with the opposite gradients. Rate, steps, clip, noise and the
-    rate of a secret sample are the plan's. The score is the ratio without a sample, with which the
-    ratio on one grows.
-    """
+    """Gradients of the clipping norm along one direction, against none or the opposite ones."""
 
     settings: DpSgd
     rows: int
@@ -338,11 +307,9 @@ class GradientGame:
 
     @property
     def mechanism(self) -> str:
-        """As in the plan."""
         return self.settings.name
 
     def event(self) -> dp_accounting.DpEvent:
-        """As in the plan, for this unit."""
         return self.settings.event(self.rows)
 
     def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
@@ -354,7 +321,6 @@ class GradientGame:
         return np.concatenate(scores)
 
     def _train(self, world: int, runs: int, randomness: Randomness) -> Scores:
-        """Scores `[runs]` of one training, a direction for each run."""
         there = world == 1 or self.adjacency == "replace_one"
         direction = np.repeat(np.arange(runs if there else 0), self.rows)
         codes = row_of(direction, sign=1 if world else -1)[:, None]
@@ -369,18 +335,15 @@ class GradientGame:
         return total
 
     def _ratio(self, seen: Scores) -> Scores:
-        """Log likelihood ratio of one step, D' against D."""
         ratio = log_likelihood(seen, settings=self.settings, rows=self.rows)
         if self.adjacency == "replace_one":
             ratio = ratio - log_likelihood(seen, settings=self.settings, rows=self.rows, sign=-1)
         return ratio
 
     def simulate_fault(self, world: int, runs: int) -> Scores:
-        """Half the noise."""
         return self.simulate(world, runs, noise_factor=0.5)
 
     def simulate(self, world: int, runs: int, *, noise_factor: float) -> Scores:
-        """Scores as the accountant models them, with the noise multiplied by `noise_factor`."""
         rows = self.rows if world or self.adjacency == "replace_one" else 0
         return simulate(
             self.settings,
@@ -397,11 +360,9 @@ class GradientGame:
 class BatchGame:
     """Test of Poisson sampling: one row against a crowd with the opposite gradient.
 
-    In a Poisson batch the row comes on top of the others: it moves the sum by clip. Where batches
-    have a fixed size it takes another row's place and moves the sum by twice that. Only the sampler
-    of batches is tested, so the settings are not the plan's: rate 1/2 and noise multiplier 1, where
-    a step is most informative, and no secret sample. Losses are linear, so each step of a training
-    is a one-step run.
+    A Poisson batch has the row on top of the others, which moves the sum by clip; in one of fixed
+    size it takes another's place, which moves it by twice that. Rate 1/2 and noise multiplier 1,
+    where a step tells most; losses are linear, so each step of a training is a one-step run.
     """
 
     planned: DpSgd
@@ -411,11 +372,9 @@ class BatchGame:
 
     @property
     def mechanism(self) -> str:
-        """As in the plan."""
         return self.planned.name
 
     def _settings(self, steps: int) -> DpSgd:
-        """The plan's settings with the rate and noise of this game."""
         return replace(
             self.planned,
             rate=0.5,
@@ -426,7 +385,6 @@ class BatchGame:
         )
 
     def event(self) -> dp_accounting.DpEvent:
-        """One step of a row."""
         return self._settings(1).event(self.rows)
 
     def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
@@ -442,10 +400,7 @@ class BatchGame:
         return np.concatenate(scores)
 
     def simulate_fault(self, world: int, runs: int) -> Scores:
-        """Always CROWD / 2 rows in a batch.
-
-        They are the crowd's alone, or the target's row and one fewer of the crowd's.
-        """
+        """Always CROWD / 2 rows in a batch: the crowd's, or the target's and one fewer."""
         rng = fresh_generator()
         joined = world * rng.binomial(1, 0.5, runs)
         return np.asarray(2 * joined - CROWD / 2 + rng.standard_normal(runs))

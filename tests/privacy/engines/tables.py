@@ -21,16 +21,8 @@ from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.engine import Reading
 from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.table import count_tables
-from synthdp.spec.model import (
-    Boolean,
-    Categorical,
-    Column,
-    Datetime,
-    Integer,
-    Number,
-    Ordinal,
-)
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model import Column, Integer
+from tests.builders import build_spec
 
 ROW = "row"  # a column that tells rows apart, so that counts show the level of each
 ROWS = 24
@@ -38,134 +30,80 @@ WORDS = ("a", "B", "b", "é", "7", "01", "true", 'x"y', "it's", "a:b", "%s", "�
 MANY = tuple(f"c{i}" for i in range(40))
 
 
-def number(**more: Any) -> Number:
-    return Number(
-        type="number", lower=-1.5, upper=2.5, spikes=(0.0, 2.5), bins=7, missing=True, **more
-    )
+NUMBER = {"type": "number", "lower": -1.5, "upper": 2.5, "spikes": [0, 2.5], "bins": 7}
+NUMBER |= {"missing": True}
+WHOLE = {"type": "integer", "lower": -3, "upper": 20, "spikes": [-3, 4], "bins": 5, "missing": True}
+DAY = {"type": "datetime", "lower": "2020-02-01", "upper": "2021-03-01", "bins": 4}
+DAY |= {"missing": True}
+EARLY = {"missing_codes": ["1999-09-09"]}
+HOUR = {"type": "datetime", "lower": "2020-02-01T06:00:00", "upper": "2020-02-03", "bins": 3}
+HOUR |= {"resolution": "hour"}
+MAPPED = {"a": "7", "+": "B", "é": "b", "a:b": "b"}
+DIGITS = {"1": "low", "0": "20", "-0": "20"}
+DECIMALS = ["1", "0.5", "1.00", "-3", "1E+2", "9007199254740993"]
+SHORT = ["1", "0.5", "0.10000000149011612", "0.1"]
 
 
-def whole(**more: Any) -> Integer:
-    return Integer(type="integer", lower=-3, upper=20, spikes=(-3, 4), bins=5, missing=True, **more)
+def words(*categories: str, absent: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """A column of categories, and of texts that stand for a missing one."""
+    codes = {"missing": True, "missing_codes": list(absent)} if absent else {}
+    return {"type": "categorical", "categories": list(categories), **codes, **more}
 
 
-def day(**more: Any) -> Datetime:
-    return Datetime(
-        type="datetime", lower="2020-02-01", upper="2021-03-01", bins=4, missing=True, **more
-    )
+def coded(column: dict[str, Any], *absent: str) -> dict[str, Any]:
+    return column | {"missing_codes": list(absent)}
 
 
-HOUR: Any = {"lower": "2020-02-01T06:00:00", "upper": "2020-02-03", "resolution": "hour"}
-COLUMNS: dict[str, tuple[Column, pa.DataType]] = {
-    "word": (Categorical(type="categorical", categories=WORDS), pa.string()),
-    "many": (
-        Ordinal(type="ordinal", categories=MANY, missing=True, missing_codes=("a", "c99")),
-        pa.large_string(),
-    ),
-    "mapped": (
-        Categorical(
-            type="categorical",
-            categories=("B", "b", "7"),
-            values={"a": "7", "+": "B", "é": "b", "a:b": "b"},
-            missing=True,
-            missing_codes=("-", "01"),
-        ),
-        pa.string(),
-    ),
-    "mapped digits": (
-        Ordinal(
-            type="ordinal", categories=("low", "20"), values={"1": "low", "0": "20", "-0": "20"}
-        ),
-        pa.int64(),
-    ),
-    "mapped truth": (
-        Categorical(type="categorical", categories=("x", "true"), values={"false": "true"}),
-        pa.bool_(),
-    ),
-    "flag of other texts": (Boolean(type="boolean", false="no", true="false"), pa.bool_()),
+ENTRIES: dict[str, tuple[dict[str, Any], pa.DataType]] = {
+    "word": (words(*WORDS), pa.string()),
+    "many": (words(*MANY, absent=("a", "c99"), type="ordinal"), pa.large_string()),
+    "mapped": (words("B", "b", "7", absent=("-", "01"), values=MAPPED), pa.string()),
+    "mapped digits": (words("low", "20", type="ordinal", values=DIGITS), pa.int64()),
+    "mapped truth": (words("x", "true", values={"false": "true"}), pa.bool_()),
+    "flag of other texts": ({"type": "boolean", "false": "no", "true": "false"}, pa.bool_()),
     "decimal codes": (
-        Categorical(
-            type="categorical",
-            categories=("1", "0.5", "1.00", "-3", "1E+2", "9007199254740993"),
-            values={"7": "0.5"},
-            missing=True,
-            missing_codes=("99", "-0.25"),
-        ),
+        words(*DECIMALS, absent=("99", "-0.25"), values={"7": "0.5"}),
         pa.decimal128(20, 2),
     ),
     "code": (
-        TextCode(
-            type="text-code",
-            codes=("E11.9", "E11.65", "I10", "é1"),
-            prefix=3,
-            missing=True,
-            missing_codes=("I10x",),
-        ),
+        {"type": "text-code", "codes": ["E11.9", "E11.65", "I10", "é1"], "prefix": 3}
+        | {"missing": True, "missing_codes": ["I10x"]},
         pa.string(),
     ),
-    "flag": (Boolean(type="boolean"), pa.bool_()),
-    "truth as number": (whole(), pa.bool_()),
+    "flag": ({"type": "boolean"}, pa.bool_()),
+    "truth as number": (WHOLE, pa.bool_()),
     "digits": (
-        Categorical(
-            type="categorical",
-            categories=("1", "-3", "01", "0", "9007199254740993", "+1", "1.0"),
-            missing=True,
-            missing_codes=("20",),
-        ),
+        words("1", "-3", "01", "0", "9007199254740993", "+1", "1.0", absent=("20",)),
         pa.int64(),
     ),
-    "small": (Categorical(type="categorical", categories=("1", "200", "-3", "0")), pa.uint8()),
+    "small": (words("1", "200", "-3", "0"), pa.uint8()),
     "points": (
-        Categorical(
-            type="categorical",
-            categories=("1", "0.5", "inf", "0", "-0.0", "nan", "1e+22"),
-            missing=True,
-            missing_codes=("2.5", "-3"),
-        ),
+        words("1", "0.5", "inf", "0", "-0.0", "nan", "1e+22", absent=("2.5", "-3")),
         pa.float64(),
     ),
-    "short points": (
-        Categorical(type="categorical", categories=("1", "0.5", "0.10000000149011612", "0.1")),
-        pa.float32(),
+    "short points": (words(*SHORT), pa.float32()),
+    "whole": (coded(WHOLE, "-9", "9007199254740992"), pa.int64()),
+    "whole of points": (coded(WHOLE, "-9"), pa.float64()),
+    "real": (coded(NUMBER, "99", "0.1"), pa.float64()),
+    "short real": (NUMBER, pa.float32()),
+    "real of whole": (NUMBER, pa.int32()),
+    "edged": (
+        {"type": "integer", "lower": 0, "upper": 9, "spikes": [0], "edges": [1, 4]},
+        pa.float64(),
     ),
-    "whole": (whole(missing_codes=("-9", "9007199254740992")), pa.int64()),
-    "whole of points": (whole(missing_codes=("-9",)), pa.float64()),
-    "real": (number(missing_codes=("99", "0.1")), pa.float64()),
-    "short real": (number(), pa.float32()),
-    "real of whole": (number(), pa.int32()),
-    "edged": (Integer(type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4)), pa.float64()),
-    "day": (day(missing_codes=("1999-09-09",)), pa.date32()),
-    "day of instants": (day(missing_codes=("1999-09-09",)), pa.timestamp("us")),
-    "hour": (Datetime(type="datetime", bins=3, **HOUR), pa.timestamp("ms")),
-    "hour of days": (Datetime(type="datetime", bins=3, **HOUR), pa.date32()),
+    "day": (DAY | EARLY, pa.date32()),
+    "day of instants": (DAY | EARLY, pa.timestamp("us")),
+    "hour": (HOUR, pa.timestamp("ms")),
+    "hour of days": (HOUR, pa.date32()),
 }
-SPEC = {name: column for name, (column, _) in COLUMNS.items()}
+SPEC: dict[str, Column] = dict(build_spec({n: entry for n, (entry, _) in ENTRIES.items()}).columns)
+COLUMNS = {name: (SPEC[name], kind) for name, (_, kind) in ENTRIES.items()}
 DOMAIN = Domain.from_spec(
     {ROW: Integer(type="integer", lower=0, upper=ROWS - 1, bins=ROWS), **SPEC}
 )
 NUMBERS = [
-    0.0,
-    -0.0,
-    0.5,
-    1.0,
-    -1.5,
-    2.5,
-    2.0,
-    4.0,
-    -3.0,
-    20.0,
-    21.0,
-    0.1,
-    99.0,
-    -9.0,
-    1e22,
-    3.5,
-    1e308,
-    math.inf,
-    -math.inf,
-    math.nan,
-    5e-324,
-    9007199254740992.0,
-    0.10000000149011612,
+    *(0.0, -0.0, 0.5, 1.0, -1.5, 2.5, 2.0, 4.0, -3.0, 20.0, 21.0, 0.1, 99.0, -9.0, 1e22, 3.5),
+    *(1e308, math.inf, -math.inf, math.nan, 5e-324, 9007199254740992.0, 0.10000000149011612),
 ]
 EDGES = [e for c in DOMAIN.columns if c.ranged and c.step_seconds is None for e in c.edges]
 
@@ -176,18 +114,7 @@ def cells(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.none() | st.booleans()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         strange = (
-            "",
-            " a",
-            "a ",
-            "A",
-            "I10x",
-            "I10",
-            "é1",
-            "é1x",
-            "E11.42",
-            "c99",
-            "missing",
-            "İ",
+            *("", " a", "a ", "A", "I10x", "I10", "é1", "é1x", "E11.42", "c99", "missing", "İ"),
             "e\u0301",
         )
         return (

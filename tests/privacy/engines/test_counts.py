@@ -32,6 +32,7 @@ from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.engine import (
     Engine,
     EngineTable,
+    Reading,
     check_names,
     coin,
     kept_rows,
@@ -86,6 +87,13 @@ def table_in_sqlite(table: pa.Table, file: Path, monkeypatch: pytest.MonkeyPatch
     return SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
 
 
+def sqlite_engine(
+    table: pa.Table, folder: Path, monkeypatch: pytest.MonkeyPatch, reading: Reading
+) -> SqlEngine:
+    source = table_in_sqlite(table, folder / "s.db", monkeypatch)
+    return SqlEngine(source, reading, list, Path())
+
+
 def kept(table: pa.Table, most: int) -> pa.Table:
     """The rows that stay, by the definition."""
     ids = np.array([id_text(v) for v in table.column("id").to_pylist()], dtype=object)
@@ -100,7 +108,7 @@ def test_engines_count_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     engines: list[Engine] = [
         ArrowEngine(reading, parts, threads=2),
         Here(reading, parts, 900),
-        SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()),
+        sqlite_engine(table, tmp_path, monkeypatch, reading),
     ]
     plain = LevelGroups(DOMAIN, {})
     for engine in engines:
@@ -131,7 +139,7 @@ def test_the_same_rows_of_each_id_stay(tmp_path: Path, monkeypatch: pytest.Monke
     assert 300 < wanted[0].sum() < 600
     for engine in (
         Here(reading, parts, 900),
-        SqlEngine(table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()),
+        sqlite_engine(table, tmp_path, monkeypatch, reading),
     ):
         assert same(engine.count(plain, TABLES), wanted)
     monkeypatch.setattr(on_dask, "SHARD_ROWS", 200)
@@ -147,8 +155,7 @@ def test_a_window_over_all_rows_of_an_id_is_seen_to_be_needed(
 ) -> None:
     """Falsifier: without the window's order by key, or with one by another id, counts differ."""
     table = people(900, ids=120)
-    source = table_in_sqlite(table, tmp_path / "s.db", monkeypatch)
-    engine = SqlEngine(source, reading_of(DOMAIN, "id", 3), list, Path())
+    engine = sqlite_engine(table, tmp_path, monkeypatch, reading_of(DOMAIN, "id", 3))
     wanted = expected(DOMAIN, kept(table, 3), TABLES)
     for wrong in ("CAST(j AS TEXT)", "synthdp_sha256(synthdp_l0 || synthdp_u)"):
         with monkeypatch.context() as patch:
@@ -159,24 +166,32 @@ def test_a_window_over_all_rows_of_an_id_is_seen_to_be_needed(
             assert not same(engine.count(LevelGroups(DOMAIN, {}), TABLES), wanted)
 
 
-ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=24)
+Listed = list[tuple[str, int, float]]  # ids, levels and numbers of rows
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["u", "v", "w"]), st.integers(0, 2), st.sampled_from([0.0, 1.5, 2.0])
+    ),
+    max_size=24,
+)
 
 
-@settings(max_examples=150, deadline=None)
-@given(ROWS, ROWS.map(lambda rows: [row for _, row in rows]), st.randoms(use_true_random=False))
+@pytest.mark.parametrize("with_numbers", [False, True])
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(ROWS, ROWS, st.randoms(use_true_random=False))
 def test_what_stays_of_one_id_is_a_function_of_its_own_rows(
-    others: list[tuple[int, int]], own: list[int], order: Any
+    with_numbers: bool, shared: Listed, own: Listed, order: Any
 ) -> None:
     """A unit more changes nothing of others, wherever it stands, and adds at most `max_rows`."""
 
-    def stays(rows: list[tuple[str, int]]) -> Counter[tuple[str, int]]:
-        ids = np.array([u for u, _ in rows], dtype=object)
-        codes = np.array([[level, 0] for _, level in rows], dtype=np.uint16).reshape(-1, 2)
-        kept = kept_rows(ids, codes, max_rows=2, key=KEY)
-        return Counter(row for row, stay in zip(rows, kept, strict=True) if stay)
+    def stays(rows: Listed) -> Counter[tuple[str, int, float]]:
+        ids = np.array([u for u, _, _ in rows], dtype=object)
+        codes = np.array([[level, 0] for _, level, _ in rows], dtype=np.uint16).reshape(-1, 2)
+        numbers = np.array([[x] for _, _, x in rows]).reshape(-1, 1) if with_numbers else None
+        kept = kept_rows(ids, codes, max_rows=2, key=KEY, numbers=numbers)
+        told = [row if with_numbers else (*row[:2], 0.0) for row in rows]
+        return Counter(row for row, stay in zip(told, kept, strict=True) if stay)
 
-    shared = [(f"u{u}", level) for u, level in others]
-    more = [*shared, *(("new", level) for level in own)]
+    more = [*shared, *(("new", level, x) for _, level, x in own)]
     order.shuffle(more)
     before, after = stays(shared), stays(more)
     assert Counter({row: n for row, n in after.items() if row[0] != "new"}) == before
@@ -203,9 +218,7 @@ def test_a_tie_that_another_id_breaks_is_seen(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_row_of_an_id_is_as_likely_to_stay() -> None:
-    """Nine equal rows and another: the other stays as one of ten does. With these keys: 108 of
-    1,000.
-    """
+    """Nine equal rows and another: it stays as one of ten does; with these keys 108 of 1,000."""
     ids, codes = np.array(["u"] * 10, dtype=object), np.array([[0]] * 9 + [[1]], dtype=np.uint16)
     stayed = [kept_rows(ids, codes, max_rows=1, key=f"{key:032x}")[9] for key in range(1000)]
     assert 70 <= sum(stayed) <= 130
@@ -218,9 +231,7 @@ def test_places_and_coins_are_those_that_statements_ask_for() -> None:
 
 
 def test_a_sample_takes_units_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At rate .4 of 120 units: 20 to 75 of them, out of which a binomial falls with probability
-    below 1e-6; the coins are fixed by their key.
-    """
+    """At rate .4 of 120 units, 20 to 75: outside with probability below 1e-6; coins are fixed."""
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
     table, reading = people(900, ids=120), reading_of(DOMAIN, "id", 3)
     write(table, tmp_path)
@@ -229,9 +240,7 @@ def test_a_sample_takes_units_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ids = [id_text(v) for v in stay.column("id").to_pylist()]
     drawn = stay.filter(pa.array([coin("ab" * 16, unit) < limit(0.4) for unit in ids]))
     wanted = sorted(map(tuple, levels_of(DOMAIN, drawn).tolist()))
-    sqlite = SqlEngine(
-        table_in_sqlite(table, tmp_path / "s.db", monkeypatch), reading, list, Path()
-    )
+    sqlite = sqlite_engine(table, tmp_path, monkeypatch, reading)
     for engine in (Here(reading, parts, 900), sqlite):
         assert sorted(map(tuple, engine.sample(0.4, Streams.fresh()).tolist())) == wanted
     assert 0 < len(wanted) < len(ids)

@@ -141,9 +141,7 @@ def test_nobody_else_on_this_machine_reaches_the_own_cluster(tmp_path: Path) -> 
 def test_the_own_cluster_works_in_a_folder_that_no_other_account_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dask's own has one name for all accounts, whoever made it. There workers spill rows, and this
-    process would take modules from it.
-    """
+    """Dask's own has one name for all accounts: rows spill there, and modules would be taken."""
     theirs = tmp_path / "dask-scratch-space"
     theirs.mkdir()
     theirs.chmod(0o777)

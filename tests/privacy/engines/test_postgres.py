@@ -26,15 +26,17 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.query import read_query
 from synthdp.privacy.table import count_tables
 from synthdp.spec.model import Categorical, SqlSource
+from tests.builders import build_spec
 from tests.fire.postgres import Server
 from tests.privacy.engines import test_counts as counts
 from tests.privacy.engines.tables import (
     COLUMNS,
     DOMAIN,
+    NUMBER,
     ROW,
     ROWS,
     SPEC,
-    number,
+    coded,
     reading_of,
     rows,
     same,
@@ -43,22 +45,14 @@ from tests.privacy.engines.test_values import LONG
 
 pytestmark = pytest.mark.check
 
-TYPES = {
-    "string": "text",
-    "large_string": "varchar",
-    "bool": "boolean",
-    "int64": "bigint",
-    "int32": "integer",
-    "uint8": "smallint",
-    "float": "real",
-    "double": "double precision",
-    "date32[day]": "date",
-    "timestamp[us]": "timestamp",
-    "timestamp[ms]": "timestamp",
-    "decimal128(20, 2)": "numeric(20, 2)",
-}
+TYPES = {"string": "text", "large_string": "varchar", "bool": "boolean", "int64": "bigint"}
+TYPES |= {"int32": "integer", "uint8": "smallint", "float": "real", "double": "double precision"}
+TYPES |= {"date32[day]": "date", "timestamp[us]": "timestamp", "timestamp[ms]": "timestamp"}
+TYPES |= {"decimal128(20, 2)": "numeric(20, 2)"}
 EXACT = "exact"
-OWN = Domain.from_spec({**SPEC, EXACT: number(missing_codes=("0.1",))})
+WHOLE = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
+PEOPLE = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
+OWN = Domain.from_spec({**SPEC, EXACT: build_spec({"n": coded(NUMBER, "0.1")}).columns["n"]})
 JOINED = Domain((DOMAIN[ROW], *OWN.columns))
 
 
@@ -97,8 +91,7 @@ def check(server: Server, values: dict[str, list[Any]], exact: list[Any]) -> Non
     url = filled(server, "t", kinds(), listed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_DB_URL", url)
-        source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
-        engine = SqlEngine(source, reading_of(JOINED), list, Path())
+        engine = SqlEngine(WHOLE, reading_of(JOINED), list, Path())
         tables = [(ROW, name) for name in OWN.names]
         found, survey = engine.count(LevelGroups(JOINED, {}), tables), engine.survey()
     reader = sa.create_engine(url)
@@ -176,21 +169,17 @@ def test_numbers_of_32_bits_are_those_of_their_digits(
 
 
 def test_no_row_leaves_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its own log: each statement that reads the table is grouped, or one row of sums, or takes
-    no row.
-    """
+    """By its own log: what reads the table is grouped, or one row of sums, or takes no row."""
     table = counts.people(900, ids=120)
-    columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
-    url = filled(server, "t", columns, table.to_pylist())
+    url = filled(server, "t", PEOPLE, table.to_pylist())
     monkeypatch.setenv("TEST_DB_URL", url)
-    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
     before = len(log_of(server))
     plain = LevelGroups(counts.DOMAIN, {})
-    whole = SqlEngine(source, reading_of(counts.DOMAIN), list, Path())
+    whole = SqlEngine(WHOLE, reading_of(counts.DOMAIN), list, Path())
     assert same(
         whole.count(plain, counts.TABLES), counts.expected(counts.DOMAIN, table, counts.TABLES)
     )
-    bounded = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list, Path())
+    bounded = SqlEngine(WHOLE, reading_of(counts.DOMAIN, "id", 3), list, Path())
     wanted = counts.expected(counts.DOMAIN, counts.kept(table, 3), counts.TABLES)
     assert same(bounded.count(plain, counts.TABLES), wanted) and whole.survey().rows == 900
     assert bounded.survey().without_id == 0
@@ -214,12 +203,10 @@ def log_of(server: Server) -> list[str]:
 def test_a_sample_is_of_whole_units(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Levels alone leave the server, of those units whose coins are drawn."""
     table = counts.people(300, ids=60)
-    columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
-    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, table.to_pylist()))
+    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", PEOPLE, table.to_pylist()))
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 16)
     monkeypatch.setattr(on_sql, "POSTGRESQL", replace(POSTGRESQL, fresh=None))
-    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
-    drawn = SqlEngine(source, reading_of(counts.DOMAIN, "id", 3), list, Path()).sample(
+    drawn = SqlEngine(WHOLE, reading_of(counts.DOMAIN, "id", 3), list, Path()).sample(
         0.4, Streams.fresh()
     )
     stay = counts.kept(table, 3)
@@ -235,10 +222,8 @@ def test_no_log_tells_who_is_in_a_sample(server: Server, monkeypatch: pytest.Mon
     everybody, has probability 2^-159; that all are one sample, as of one key, has 2^-140.
     """
     listed = [{"sex": "f", "age": 20, "ward": f"w{i % 20}", "id": f"p{i % 20}"} for i in range(100)]
-    columns = {"sex": "text", "age": "integer", "ward": "text", "id": "text"}
-    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", columns, listed))
-    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
-    engine = SqlEngine(source, reading_of(counts.DOMAIN, "id", 64), list, Path())
+    monkeypatch.setenv("TEST_DB_URL", filled(server, "t", PEOPLE, listed))
+    engine = SqlEngine(WHOLE, reading_of(counts.DOMAIN, "id", 64), list, Path())
     log, drawn, samples = Path(server.folder) / "log", np.zeros(20, dtype=np.int64), set()
     for _ in range(8):
         before = len(log.read_bytes())
@@ -265,9 +250,8 @@ def test_ids_are_compared_as_in_memory(server: Server, ids: list[str | None]) ->
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_DB_URL", url)
-        source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select * from t")
         counts.check_ids(
-            SqlEngine(source, reading_of(counts.WITH_ROW, "id", 1), list, Path()), ids, 1
+            SqlEngine(WHOLE, reading_of(counts.WITH_ROW, "id", 1), list, Path()), ids, 1
         )
 
 

@@ -18,7 +18,6 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.engines import opening
 from synthdp.privacy.engines.engine import Engine, EngineTable, coin, limit
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of
-from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.engines.statements import POSTGRESQL, Dialect, Statement
 from synthdp.privacy.mechanisms.sums import GRID, Arm, StratumSums
@@ -27,7 +26,7 @@ from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Compute, Dataset, Integer
 from tests.builders import skeleton
 from tests.privacy.engines.tables import Here, reading_of, write
-from tests.privacy.engines.test_counts import table_in_sqlite
+from tests.privacy.engines.test_counts import sqlite_engine
 
 UNITS = 120
 DOMAIN = Domain.from_spec(
@@ -63,18 +62,16 @@ def engine_table(engine: Engine) -> Table:
     return EngineTable(engine, {})
 
 
+def parts_of(folder: Path) -> Any:
+    return find_parts(".", folder)
+
+
 TABLES: dict[str, Callable[[Path, pytest.MonkeyPatch], Table]] = {
     "memory": in_memory,
-    "arrow": lambda folder, _: engine_table(
-        ArrowEngine(reading_of(DOMAIN), find_parts(".", folder))
-    ),
-    "dask": lambda folder, _: engine_table(
-        Here(reading_of(DOMAIN), find_parts(".", folder), UNITS)
-    ),
-    "dask, by id": lambda folder, _: engine_table(Here(BY_ID, find_parts(".", folder), UNITS)),
-    "sqlite": lambda folder, patch: engine_table(
-        SqlEngine(table_in_sqlite(TABLE, folder / "s.db", patch), BY_ID, list, Path())
-    ),
+    "arrow": lambda path, _: engine_table(ArrowEngine(reading_of(DOMAIN), parts_of(path))),
+    "dask": lambda path, _: engine_table(Here(reading_of(DOMAIN), parts_of(path), UNITS)),
+    "dask, by id": lambda path, _: engine_table(Here(BY_ID, parts_of(path), UNITS)),
+    "sqlite": lambda folder, patch: engine_table(sqlite_engine(TABLE, folder, patch, BY_ID)),
 }
 
 
@@ -107,9 +104,7 @@ def sampled_in(dialect: Dialect, id_column: str | None) -> tuple[str, list[Any]]
 
 @pytest.mark.parametrize("id_column", [None, "id"])
 def test_no_key_of_a_sample_is_said_to_postgresql(id_column: str | None) -> None:
-    """A server's log has statements and what is bound to them, and so who is in the sample. It
-    draws the key itself, once a statement: in a subquery that asks nothing of a row.
-    """
+    """A log has statements and what is bound: the server draws the key itself, once for all."""
     text, bound = sampled_in(POSTGRESQL, id_column)
     assert SECRET not in text and SECRET not in bound
     assert re.findall(r"gen_random_uuid\(\)", text) == ["gen_random_uuid()"]

@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from synthdp.data.basis import Basis
 from synthdp.data.column_domain import id_text
@@ -35,6 +34,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Integers, Side, Summands, Table
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Categorical, Column, Integer, Number
+from tests.privacy.conftest import Silent
 from tests.privacy.engines import tables
 from tests.privacy.engines.tables import ROW, ROWS, Here, arrow, reading_of, rows, write
 from tests.privacy.engines.test_counts import KEY, people, table_in_sqlite
@@ -180,9 +180,7 @@ def test_units_are_held_out_by_their_own_coins(tmp_path: Path) -> None:
 
 
 def test_rows_are_held_out_by_their_places(tmp_path: Path) -> None:
-    """The same ones at each pass, each by a coin of chance .3: of 900 rows 184 to 356, out of which
-    a binomial falls with probability below 1e-9.
-    """
+    """The same at each pass, by coins of .3: outside 184 to 356 of 900 with chance below 1e-9."""
     table, own = paid(900, ids=120), replace(reading_of(DOMAIN), **HELD)
     write(table, tmp_path, files=4)
     parts, whole = find_parts(".", tmp_path), in_memory(DOMAIN, table)
@@ -197,9 +195,7 @@ def test_rows_are_held_out_by_their_places(tmp_path: Path) -> None:
 
 
 def test_each_row_is_drawn_as_often_as_another(tmp_path: Path) -> None:
-    """100 draws of 30 of 90 rows: each 33.3 times on average, with a deviation of 4.7. Outside of
-    5 to 65 one of the 90 rows falls with probability below 1e-8.
-    """
+    """100 draws of 30 of 90 rows: outside of 5 to 65 one of them falls with chance below 1e-8."""
     domain = Domain.from_spec({"n": Integer(type="integer", lower=0, upper=89, bins=90)})
     table = pa.table({"n": pa.array(range(90)), "id": pa.array(np.arange(90) % 40)})
     write(table, tmp_path, files=3)
@@ -241,33 +237,6 @@ def test_rows_that_are_not_ordered_by_their_numbers_are_seen(
     assert not same_sums(engine, staying(table, 64))
 
 
-THREE = st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from([0.0, 1.5, 2.0]))
-LEVELS = st.lists(THREE, max_size=24)
-
-
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(LEVELS, LEVELS, st.randoms(use_true_random=False))
-def test_what_stays_of_one_id_is_a_function_of_its_own_rows(
-    others: list[tuple[int, int, float]], own: list[tuple[int, int, float]], order: Any
-) -> None:
-    """With their numbers: a unit more changes nothing of others, and adds at most `max_rows`."""
-
-    def stays(listed: list[tuple[str, int, float]]) -> Counter[tuple[str, int, float]]:
-        ids = np.array([u for u, _, _ in listed], dtype=object)
-        codes = np.array([[level] for _, level, _ in listed], dtype=np.uint16).reshape(-1, 1)
-        numbers = np.array([[x] for _, _, x in listed]).reshape(-1, 1)
-        kept = kept_rows(ids, codes, max_rows=2, key=KEY, numbers=numbers)
-        return Counter(row for row, stay in zip(listed, kept, strict=True) if stay)
-
-    shared = [(f"u{u}", level, x) for u, level, x in others]
-    more = [*shared, *(("new", level, x) for _, level, x in own)]
-    order.shuffle(more)
-    before, after = stays(shared), stays(more)
-    assert Counter({row: n for row, n in after.items() if row[0] != "new"}) == before
-    assert sum(n for row, n in after.items() if row[0] == "new") == min(2, len(own))
-    assert after == stays(sorted(more))
-
-
 def test_scores_are_counted_by_the_engine(tmp_path: Path) -> None:
     """The scores that are published, of a synthetic table of 50 rows."""
     table = paid(300, ids=50)
@@ -286,11 +255,6 @@ def test_scores_are_counted_by_the_engine(tmp_path: Path) -> None:
     assert found.misplaced.tolist() == wanted.misplaced.tolist()
     assert 0 < found.misplaced[0] < found.misplaced[1] < 300
     assert found.answers.tolist() == wanted.answers.tolist() and found.answers.sum() == held.sum()
-
-
-class Silent(Streams):
-    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return counts
 
 
 class Bits(Summands):

@@ -51,18 +51,11 @@ LONG = settings(QUICK, max_examples=1500, derandomize=False)
 
 
 KINDS: dict[str, Kind] = {
-    "string": "text",
-    "large_string": "text",
-    "bool": "truth",
-    "int64": "whole",
-    "int32": "whole",
-    "uint8": "whole",
-    "double": "real",
-    "float": "real",
-    "date32[day]": "day",
-    "timestamp[us]": "instant",
-    "timestamp[ms]": "instant",
-    "decimal128(20, 2)": "decimal",
+    **dict.fromkeys(("string", "large_string"), "text"),
+    **dict.fromkeys(("int64", "int32", "uint8"), "whole"),
+    **dict.fromkeys(("double", "float"), "real"),
+    **dict.fromkeys(("timestamp[us]", "timestamp[ms]"), "instant"),
+    **{"bool": "truth", "date32[day]": "day", "decimal128(20, 2)": "decimal"},
 }
 
 
@@ -125,20 +118,7 @@ def test_the_identity_is_seen_to_fail_where_a_step_is_off(monkeypatch: pytest.Mo
 
 
 MIXED: list[Any] = [
-    None,
-    1,
-    1.0,
-    "1",
-    "01",
-    " 1",
-    b"1",
-    0.5,
-    "a",
-    "",
-    float("inf"),
-    -0.0,
-    2**62,
-    "2020-02-01",
+    *(None, 1, 1.0, "1", "01", " 1", b"1", 0.5, "a", "", float("inf"), -0.0, 2**62, "2020-02-01")
 ]
 
 

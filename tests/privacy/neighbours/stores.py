@@ -1,8 +1,4 @@
-"""Ways in which a column of values comes to the kernel: who wrote it, how, and who reads it.
-
-Each way stores cells of a type under several declared columns and reads them through the kernel's
-front (`read_private`), as a release does.
-"""
+"""Ways in which a column of values comes to the kernel: who wrote it, how, and who reads it."""
 
 from __future__ import annotations
 
@@ -20,61 +16,32 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.privacy.source import read_private
-from synthdp.spec.model import (
-    Boolean,
-    Categorical,
-    Column,
-    Compute,
-    Dataset,
-    Datetime,
-    Integer,
-    Number,
-)
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model import Compute, Dataset
+from tests.builders import skeleton
+from tests.privacy.conftest import domain_from
 
-COLUMNS: Mapping[str, Column] = {
-    "number": Number(
-        type="number",
-        lower=-1.5,
-        upper=2.5,
-        spikes=(0.0,),
-        bins=7,
-        missing=True,
-        missing_codes=("-9",),
-    ),
-    "plain": Number(type="number", lower=0, upper=10, bins=4),
-    "integer": Integer(type="integer", lower=-3, upper=20, bins=5, missing=True),
-    "category": Categorical(
-        type="categorical",
-        categories=("1", "a", "0.5", "true", "2020-02-01", "1.00", str(2**53 + 1)),
-        missing=True,
-        missing_codes=("-9", "0"),
-    ),
-    "truth": Categorical(type="categorical", categories=("true", "b")),
-    "flag": Boolean(type="boolean"),
-    "flag of texts": Boolean(type="boolean", false="0.5", true="1", missing=True),
-    "mapped": Categorical(
-        type="categorical",
-        categories=("plus", "minus", "1"),
-        values={"1.0": "plus", "7": "plus", "-9": "minus", "0.5": "1", "é": "1", "06:00:00": "1"},
-        missing=True,
-        missing_codes=("a", "false"),
-    ),
-    "day": Datetime(
-        type="datetime",
-        lower="2020-01-01",
-        upper="2021-01-01",
-        bins=4,
-        missing=True,
-        missing_codes=("0001-01-01",),
-    ),
-    "code": TextCode(type="text-code", codes=("E11.9", "I10", "1.0"), prefix=3, missing=True),
+TEXTUAL = ["1", "a", "0.5", "true", "2020-02-01", "1.00", str(2**53 + 1)]
+VALUES = {"1.0": "plus", "7": "plus", "-9": "minus", "0.5": "1", "é": "1", "06:00:00": "1"}
+COLUMNS: Mapping[str, dict[str, Any]] = {
+    "number": {"type": "number", "lower": -1.5, "upper": 2.5, "spikes": [0], "bins": 7}
+    | {"missing": True, "missing_codes": ["-9"]},
+    "plain": {"type": "number", "lower": 0, "upper": 10, "bins": 4},
+    "integer": {"type": "integer", "lower": -3, "upper": 20, "bins": 5, "missing": True},
+    "category": {"type": "categorical", "categories": TEXTUAL}
+    | {"missing": True, "missing_codes": ["-9", "0"]},
+    "truth": {"type": "categorical", "categories": ["true", "b"]},
+    "flag": {"type": "boolean"},
+    "flag of texts": {"type": "boolean", "false": "0.5", "true": "1", "missing": True},
+    "mapped": {"type": "categorical", "categories": ["plus", "minus", "1"], "values": VALUES}
+    | {"missing": True, "missing_codes": ["a", "false"]},
+    "day": {"type": "datetime", "lower": "2020-01-01", "upper": "2021-01-01", "bins": 4}
+    | {"missing": True, "missing_codes": ["0001-01-01"]},
+    "code": {"type": "text-code", "codes": ["E11.9", "I10", "1.0"], "prefix": 3, "missing": True},
 }
 """A column of each kind, with and without missing values."""
 
@@ -132,6 +99,9 @@ CELLS: Mapping[str, pa.Array] = {
 """By type: cells that are read with care, each in one place."""
 
 
+Written = tuple[dict[str, Any], Any]
+
+
 @dataclass(frozen=True)
 class Way:
     """A way to store cells of the types `kinds`, and to read them.
@@ -141,23 +111,16 @@ class Way:
     """
 
     name: str
-    write: Callable[[str, Sequence[str], pa.Array, Path], tuple[dict[str, Any], Any]]
+    write: Callable[[str, Sequence[str], pa.Array, Path], Written]
     kinds: tuple[str, ...] = tuple(CELLS)
     compute: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self, kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> np.ndarray:
         """Rows of each level of each column, then what does not fit."""
         source, frame = self.write(kind, names, cells, folder)
-        domain = Domain.from_spec({name: COLUMNS[name] for name in names})
-        dataset = Dataset.model_validate(
-            {
-                "id": "d",
-                "source": source,
-                "privacy_unit": {"kind": "row", "meaning": "one person"},
-                "rows": {"kind": "approximate", "value": 1000},
-                "out_of_domain": "clamp",
-            }
-        )
+        domain = domain_from({name: COLUMNS[name] for name in names})
+        known = skeleton()["dataset"] | {"rows": {"kind": "approximate", "value": 1000}}
+        dataset = Dataset.model_validate(known | {"source": source, "out_of_domain": "clamp"})
         table = read_private(
             dataset,
             domain,
@@ -178,21 +141,14 @@ PARQUET = {"kind": "parquet", "path": "t.parquet"}
 WRITERS: Mapping[str, dict[str, Any]] = {
     "statistics": {"row_group_size": 50, "use_dictionary": False},
     "groups of one": {"row_group_size": 1},
-    "pages": {
-        "row_group_size": 3,
-        "data_page_size": 1,
-        "write_batch_size": 1,
-        "write_page_index": True,
-        "data_page_version": "2.0",
-    },
+    "pages": {"row_group_size": 3, "data_page_size": 1, "write_batch_size": 1}
+    | {"write_page_index": True, "data_page_version": "2.0"},
     "no statistics": {"row_group_size": 7, "write_statistics": False},
 }
 
 
-def parquet(writer: str, source: Mapping[str, Any]) -> Callable[..., tuple[dict[str, Any], None]]:
-    def write(
-        kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-    ) -> tuple[dict[str, Any], None]:
+def parquet(writer: str, source: Mapping[str, Any]) -> Callable[..., Written]:
+    def write(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
         table = pa.table({name: cells for name in names})
         pq.write_table(table, folder / "t.parquet", **WRITERS[writer])
         return {**PARQUET, **source}, None
@@ -200,9 +156,7 @@ def parquet(writer: str, source: Mapping[str, Any]) -> Callable[..., tuple[dict[
     return write
 
 
-def dictionary(
-    kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-) -> tuple[dict[str, Any], None]:
+def dictionary(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
     """Dictionaries with entries that no row uses."""
     known = CELLS[kind].drop_null().unique()
     found = {v: i for i, v in reversed(list(enumerate(known.to_pylist())))}
@@ -212,9 +166,7 @@ def dictionary(
     return dict(PARQUET), None
 
 
-def two_files(
-    kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-) -> tuple[dict[str, Any], None]:
+def two_files(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
     """The first row in a file of its own."""
     (folder / "t").mkdir(exist_ok=True)
     table = pa.table({name: cells for name in names})
@@ -223,15 +175,8 @@ def two_files(
     return {**PARQUET, "path": "t"}, None
 
 
-FAST = {
-    "float64": "float64",
-    "float32": "float32",
-    "int64": "Int64",
-    "int8": "Int8",
-    "bool": "boolean",
-    "text": "object",
-    "instant us": "datetime64[us]",
-}
+FAST = {"float64": "float64", "float32": "float32", "int64": "Int64", "int8": "Int8"}
+FAST |= {"bool": "boolean", "text": "object", "instant us": "datetime64[us]"}
 """The pandas dtype that stands for a type."""
 
 
@@ -243,9 +188,7 @@ def pandas_column(cells: pa.Array, dtype: str) -> pd.Series[Any]:
     return pd.Series(pd.array(cells.to_pylist(), dtype=dtype))  # type: ignore[call-overload]
 
 
-def fastparquet(
-    kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-) -> tuple[dict[str, Any], None]:
+def fastparquet(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
     """By another writer, which puts NaN into no statistics either, in row groups of four."""
     import fastparquet as other
 
@@ -264,9 +207,7 @@ def fastparquet(
 # --- CSV, DataFrames, SQLite ---
 
 
-def csv_with_commas(
-    kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-) -> tuple[dict[str, Any], None]:
+def csv_with_commas(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
     """Numbers with a comma before their decimals."""
     texts = ["" if v is None else str(v).replace(".", ",") for v in cells.to_pylist()]
     lines = [";".join(names), *(";".join([f'"{t}"'] * len(names)) for t in texts)]
@@ -274,10 +215,8 @@ def csv_with_commas(
     return {"kind": "csv", "path": "t.csv", "delimiter": ";", "decimal": ","}, None
 
 
-def csv_file(quoting: int) -> Callable[..., tuple[dict[str, Any], None]]:
-    def write(
-        kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-    ) -> tuple[dict[str, Any], None]:
+def csv_file(quoting: int) -> Callable[..., Written]:
+    def write(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
         with (folder / "t.csv").open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file, quoting=quoting)
             rows.writerow(names)
@@ -297,9 +236,7 @@ FRAMES: Mapping[str, str] = {
 
 
 def frame(make: Callable[[str, pa.Array], pd.Series[Any]]) -> Callable[..., Any]:
-    def write(
-        kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-    ) -> tuple[dict[str, Any], pd.DataFrame]:
+    def write(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
         return {"kind": "dataframe"}, pd.DataFrame({name: make(kind, cells) for name in names})
 
     return write
@@ -320,10 +257,8 @@ def sparse(kind: str, cells: pa.Array) -> pd.Series[Any]:
     return pd.Series(pd.arrays.SparseArray(dense, dtype=pd.SparseDtype(kind, 0)))
 
 
-def sqlite(declared: str, *, analysed: bool) -> Callable[..., tuple[dict[str, Any], None]]:
-    def write(
-        kind: str, names: Sequence[str], cells: pa.Array, folder: Path
-    ) -> tuple[dict[str, Any], None]:
+def sqlite(declared: str, *, analysed: bool) -> Callable[..., Written]:
+    def write(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
         (folder / "t.db").unlink(missing_ok=True)
         with closing(sqlite3.connect(folder / "t.db")) as connection, connection:
             listed = ", ".join(f'"{name}" {declared}' for name in names)
@@ -340,14 +275,8 @@ def sqlite(declared: str, *, analysed: bool) -> Callable[..., tuple[dict[str, An
 
 
 IN_SQLITE = ("float64", "int64", "text", "bool")
-AS_PYTHON = (
-    *(k for k in FAST if k != "instant us"),
-    "uint64",
-    "near day",
-    "near instant",
-    "decimal",
-    "time us",
-)
+AS_PYTHON = tuple(k for k in FAST if k != "instant us")
+AS_PYTHON += ("uint64", "near day", "near instant", "decimal", "time us")
 
 
 def ways() -> Iterator[Way]:

@@ -72,9 +72,7 @@ class Reads:
 
 
 def pairs(kind: str, *, share: float = 1.0) -> Iterator[tuple[int, int, int, int]]:
-    """Places of cells: one that stands often, one beside it, the row more; and how often. A share
-    of all that there are, by chance.
-    """
+    """Places of a cell that stands often, one beside it, the row more; how often; a share."""
     rng, cells = np.random.default_rng(len(CELLS[kind])), range(len(CELLS[kind]))
     for v, w, times in itertools.product(cells, cells, TIMES):
         if rng.random() < share:
