@@ -11,7 +11,6 @@ from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import (
-    ADDRESS,
     CONTROL,
     ChosenColumns,
     CsvSource,
@@ -21,6 +20,7 @@ from synthdp.spec.model import (
     SqlSource,
     rules,
 )
+from synthdp.spec.model.fields import ADDRESS
 from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:

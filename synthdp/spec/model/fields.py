@@ -44,6 +44,14 @@ class Model(BaseModel):
     )
 
 
+def key(description: str, example: Any, default: Any = ..., **bounds: Any) -> Any:
+    """A key of a section: what it is for, a value that it may have, and its default.
+
+    Without a default the key is required. `bounds` are those of pydantic's `Field`.
+    """
+    return Field(default=default, description=description, examples=[example], **bounds)
+
+
 def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
     """Several mistakes of one model at once, as (field, message); field "" is the model itself."""
     return PydanticCustomError(
