@@ -254,8 +254,6 @@ class Gate(Model):
         return figure if figure in ATTACK_FIGURES else None
 
 
-MAX_TABLE = 6  # columns of a table
-MAX_TERMS = 20  # of a regression
 MAX_COEFFICIENTS = 30  # of a regression
 
 Clip = Annotated[tuple[Real, ...], Field(min_length=2, max_length=2), Unit("that of the column")]
@@ -268,17 +266,17 @@ class PaidEstimand(Model):
     @property
     def table(self) -> tuple[str, ...]:
         """The columns whose levels are counted; none where values of rows are added up."""
-        return ()
+        return getattr(self, "columns", ())
 
     @property
     def question(self) -> str | None:
         """The same as a question of `synthdp answer`, where it is one."""
-        return None
+        return getattr(self, "ask", None)
 
     @property
     def by(self) -> tuple[str, ...]:
         """The columns that make its strata, as far as they are named."""
-        return ()
+        return getattr(self, "adjust", None) or ()
 
 
 class AskedEstimand(PaidEstimand):
@@ -298,10 +296,6 @@ class AskedEstimand(PaidEstimand):
         "of a mean: where its numbers end; default: the column's bounds", [0, 30], default=None
     )
 
-    @property
-    def question(self) -> str:
-        return self.ask
-
 
 class TableEstimand(PaidEstimand):
     """A contingency table of several columns, in all their levels.
@@ -310,13 +304,9 @@ class TableEstimand(PaidEstimand):
     """
 
     kind: Literal["table"] = key("a contingency table", "table")
-    columns: Annotated[Names, Field(min_length=2, max_length=MAX_TABLE)] = key(
+    columns: Annotated[Names, Field(min_length=2, max_length=6)] = key(
         "its columns, of at most 100,000 cells together", ["hlthp", "idp", "hlthg"]
     )
-
-    @property
-    def table(self) -> tuple[str, ...]:
-        return self.columns
 
 
 class EffectEstimand(PaidEstimand, Effect):
@@ -330,10 +320,6 @@ class EffectEstimand(PaidEstimand, Effect):
         "where the outcome's numbers end; default: the column's bounds", [0, 30], default=None
     )
 
-    @property
-    def by(self) -> tuple[str, ...]:
-        return self.adjust or ()
-
 
 class RegressionEstimand(PaidEstimand):
     """A linear regression by least squares: the intercept, and a coefficient for each term.
@@ -346,7 +332,7 @@ class RegressionEstimand(PaidEstimand):
     outcome: Name = key(
         "column that is explained: a number, or categories by their position", "mdvis"
     )
-    terms: Annotated[Names, Field(min_length=1, max_length=MAX_TERMS)] = key(
+    terms: Annotated[Names, Field(min_length=1, max_length=20)] = key(
         "columns, and products of two that are terms, too, e.g. age:sex; at most"
         f" {MAX_COEFFICIENTS} coefficients",
         ["lpi", "hlthp", "lpi:hlthp"],

@@ -130,8 +130,6 @@ class ColumnBase(Model):
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 EPOCH = datetime(1970, 1, 1)
 MAX_DECIMALS = 12
-MAX_EDGES = 1025  # whole numbers from 0 to 1,024, a bin each
-MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = key(
@@ -161,7 +159,7 @@ EDGES = "left edges of the bins, instead of `bins`; the first is `lower`"
 SPIKES = "values with a level of their own; zero inflation is [0]"
 _V = TypeVar("_V")
 Bins = Annotated[Whole, Field(ge=1, le=1024), Unit("bins")]
-Edges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=MAX_EDGES)] | None
+Edges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=1025)] | None
 Spikes = Annotated[tuple[_V, ...], Field(max_length=64), AfterValidator(unique)]
 
 
@@ -249,7 +247,7 @@ class Integer(RangedColumn):
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
         yield from super().mistakes()
         for field in ("lower", "upper"):
-            if abs(getattr(self, field)) > MAX_WHOLE:
+            if abs(getattr(self, field)) > 2**53:
                 yield (
                     field,
                     "beyond 2^53, where whole numbers are no longer exact",
@@ -473,11 +471,10 @@ class Boolean(Mapped):
 
 # --- text code ---
 
-MAX_CODES, MAX_LEVELS = 100_000, 4096
-
+MAX_LEVELS = 4096
 Codes = Annotated[
     tuple[Category, ...],
-    Field(min_length=1, max_length=MAX_CODES),
+    Field(min_length=1, max_length=100_000),
     AfterValidator(distinct),
     OrFile(),
 ]
