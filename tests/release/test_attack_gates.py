@@ -21,7 +21,7 @@ from synthdp.bundle.audit_record import (
 from synthdp.data.domain import Domain
 from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
-from synthdp.spec.checks.budget import decidable
+from synthdp.spec.checks.budget import gates
 from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import load_spec
@@ -160,7 +160,7 @@ def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[Cross
     spec = load_spec(tiny.spec)
     attacks = Attacks(membership=spec.attacks.membership.model_copy(update={"pairs": 2 * models}))
     return list(
-        decidable(
+        gates(
             spec.model_copy(
                 update={
                     "gates": (Gate(metric=f"simulated_{figure}", at_most=bound),),

@@ -18,8 +18,6 @@ from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.wording import same_but_for_case
 from synthdp.spec.model import ReleaseSpec
 
-MAX_TOLD = 101  # of one check: nobody reads more, and suggesting names for them costs time
-
 
 def check(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec itself, if its parts fit together.
@@ -43,93 +41,56 @@ def cross_problems(spec: ReleaseSpec) -> list[CrossProblem]:
     A graph with too many arrows is not gone through.
     """
     crowded = list(graph.crowds(spec))
-    able = [run for run, sections in CHECKS.items() if not crowded or "graph" not in sections]
-    return crowded + [p for run in able for p in itertools.islice(run(spec), MAX_TOLD)]
+    # Nobody reads more of one check, and suggesting names for them costs time.
+    found = (itertools.islice(run(spec), 101) for run in (*CHECKS, *([] if crowded else GRAPHS)))
+    return [*crowded, *itertools.chain.from_iterable(found)]
 
 
-CHECKS: dict[Callable[[ReleaseSpec], Iterable[CrossProblem]], tuple[str, ...]] = {
-    names.columns: ("columns", "privacy", "synthesizer", "sampling", "evaluation", "estimands"),
-    names.nodes: ("columns", "graph"),
-    names.computed: (
-        "columns",
-        "graph",
-        "privacy",
-        "synthesizer",
-        "sampling",
-        "evaluation",
-        "estimands",
-    ),
-    names.expressions: ("columns", "constraints", "evaluation", "estimands"),
-    budget.delta: ("dataset", "privacy"),
-    budget.cap: ("privacy",),
-    budget.shares: ("privacy", "graph"),
-    budget.graph_share: ("privacy", "graph"),
-    budget.pairs: ("privacy",),
-    budget.pairs_twice: ("privacy",),
-    budget.pairs_unused: ("privacy", "sampling"),
-    budget.pair_cells: ("privacy", "columns"),
-    budget.targets: ("privacy", "graph", "synthesizer"),
-    budget.target_levels: ("graph", "synthesizer", "columns"),
-    dataset.batch: ("dataset", "synthesizer"),
-    dataset.sample: ("synthesizer", "privacy"),
-    dataset.attack_rows: ("dataset", "attacks"),
-    dataset.unit: ("dataset", "privacy"),
-    dataset.unit_column: ("dataset", "columns"),
-    columns.even: ("columns", "sampling"),
-    columns.even_unused: ("sampling",),
-    estimands.test_rows: ("evaluation",),
-    budget.judged: ("evaluation",),
-    budget.classified: ("evaluation",),
-    budget.attacked: ("attacks",),
-    budget.dp_scores: ("columns", "evaluation"),
-    budget.decidable: ("gates", "attacks", "privacy"),
-    estimands.disclosure: ("evaluation",),
-    estimands.subgroups: ("columns", "evaluation"),
-    estimands.effects: ("columns", "evaluation"),
-    estimands.share: ("privacy", "estimands"),
-    estimands.figures: ("columns", "estimands"),
-    estimands.each: ("columns", "estimands", "graph"),
-    estimands.values: ("estimands", "dataset"),
-    columns.derived: ("columns",),
-    columns.names: ("columns",),
-    columns.group_names: ("graph",),
-    columns.levels: ("columns",),
-    impossible: ("columns", "constraints"),
-    columns.types: ("columns",),
-    columns.value_maps: ("columns", "maps", "dataset"),
-    dataset.missing_texts: ("dataset", "columns"),
-    dataset.source: ("dataset",),
-    dataset.row_by_row: ("dataset",),
-    dataset.chosen: ("dataset", "columns"),
-    dataset.levels_only: ("dataset", "evaluation", "graph"),
-    dataset.engine: ("dataset", "compute"),
-    dataset.values: (
-        "dataset",
-        "compute",
-        "evaluation",
-        "graph",
-        "estimands",
-        "privacy",
-        "attacks",
-        "synthesizer",
-    ),
-    dataset.addresses: ("privacy", "tracking"),
-    graph.groups: ("columns", "graph"),
-    graph.tiers: ("graph",),
-    graph.ordered_levels: ("columns", "graph"),
-    graph.unseen_causes: ("graph",),
-    graph.loops: ("graph",),
-    graph.cycles: ("graph",),
-    graph.repeats: ("graph",),
-    graph.contradictions: ("graph",),
-    graph.backward: ("graph",),
-    graph.needs_edges: ("graph",),
-    graph.no_effect: ("graph",),
-    graph.parents: ("graph",),
-    graph.targets: ("graph", "synthesizer"),
-    graph.target_causes: ("columns", "graph", "synthesizer"),
-}
-"""Each check, and the sections that it reads."""
+GRAPHS: tuple[Callable[[ReleaseSpec], Iterable[CrossProblem]], ...] = (
+    names.nodes,
+    graph.groups,
+    graph.tiers,
+    graph.ordered_levels,
+    graph.no_effect,
+    graph.arrows,
+    graph.needs_edges,
+    graph.parents,
+)
+"""The checks of a graph over columns, which read nothing else."""
+CHECKS: tuple[Callable[[ReleaseSpec], Iterable[CrossProblem]], ...] = (
+    names.columns,
+    names.computed,
+    names.expressions,
+    budget.delta,
+    budget.cap,
+    budget.shares,
+    budget.pairs,
+    budget.target_levels,
+    budget.gates,
+    dataset.rows,
+    dataset.unit,
+    dataset.missing_texts,
+    dataset.source,
+    dataset.row_by_row,
+    dataset.chosen,
+    dataset.levels_only,
+    dataset.engine,
+    dataset.values,
+    dataset.addresses,
+    columns.even,
+    columns.derived,
+    columns.names,
+    columns.levels,
+    columns.types,
+    columns.value_maps,
+    estimands.evaluation,
+    estimands.judged,
+    estimands.figures,
+    estimands.each,
+    impossible,
+    graph.targets,
+)
+"""All others."""
 
 
 def traps(spec: ReleaseSpec) -> list[str]:
@@ -165,7 +126,7 @@ def _targets_without_causes(spec: ReleaseSpec) -> Iterator[str]:
     """
     if spec.graph.mode != "learn" or spec.graph.algorithm == "measured_pc":
         return
-    group_of = {name: g for g, members in spec.graph.groups.items() for name in members}
+    group_of = spec.graph.group_of
     known = {effect for edge in spec.graph.edges for effect in edge.effects}
     for name in spec.synthesizer.targets:
         if not {name, group_of.get(name, name)} & known:

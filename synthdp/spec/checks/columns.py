@@ -59,17 +59,11 @@ def names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             message = "the name starts like a spreadsheet formula"
             hint = "rename the column in the source; begin with a letter"
             yield CrossProblem(("columns", name), message, hint)
-        yield from _plain_name(("columns", name), name, "rename the column in the source")
+        yield from plain_name(("columns", name), name, "rename the column in the source")
     pair = alike(spec.columns)
     if pair is not None:
         message = f"{pair[0]!a} and {pair[1]!a} look the same and are not"
         yield CrossProblem(("columns", pair[1]), message, "rename one of them in the source")
-
-
-def group_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """The names of groups of columns are plain."""
-    for name in spec.graph.groups:
-        yield from _plain_name(("graph", "groups", name), name, "rename the group")
 
 
 def levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -82,7 +76,8 @@ def levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(("columns",), message, "use fewer bins, or merge rare categories")
 
 
-def _plain_name(where: Loc, name: str, hint: str) -> Iterator[CrossProblem]:
+def plain_name(where: Loc, name: str, hint: str) -> Iterator[CrossProblem]:
+    """A name without control characters, and without spaces around it."""
     if CONTROL.search(name):
         yield CrossProblem(where, "the name holds a control character or a line break", hint)
     elif name != name.strip():
@@ -93,16 +88,16 @@ def derived(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """What is wrong with a derived column."""
     for name, column in spec.columns.items():
         if (text := derived_of(column)) is not None:
-            yield from _problems(name, column, text, spec)
+            yield from _formula_problems(spec, name, column, text)
 
 
-def _problems(name: str, column: Column, text: str, spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    where = ("columns", name)
+def _formula_problems(
+    spec: ReleaseSpec, name: str, column: Column, text: str
+) -> Iterator[CrossProblem]:
+    where, place = ("columns", name), ("columns", name, "derived")
     computed, mistakes = calculation(text, spec.columns)
-    yield from (
-        CrossProblem((*where, "derived"), f"character {m.at}: {m.message}", m.hint)
-        for m in mistakes
-    )
+    for m in mistakes:
+        yield CrossProblem(place, f"character {m.at}: {m.message}", m.hint)
     for field in {"bins", "edges", "spikes"} & column.model_fields_set:
         if getattr(column, field):
             message = f"{field} say how a column is modelled, and {name!r} is computed"
@@ -110,37 +105,25 @@ def _problems(name: str, column: Column, text: str, spec: ReleaseSpec) -> Iterat
     if computed is None:
         return
     if computed.kind != column.operand:
-        message = (
-            f"computes a {computed.kind}, and a column of type {column.type} holds"
-            f" {column.operand}s"
-        )
+        message = f"computes a {computed.kind}, and a column of type {column.type} holds"
         hint = f"use type {'datetime' if computed.kind == 'date' else 'number'}"
-        yield CrossProblem((*where, "derived"), message, hint)
+        yield CrossProblem(place, f"{message} {column.operand}s", hint)
     absent = [n for n in computed.columns if spec.columns[n].missing]
     if not column.missing and (absent or computed.divides):
         why = f"{absent[0]!r} may be missing" if absent else "it divides by what may be 0"
         hint = f"set columns.{name}.missing: true"
-        yield CrossProblem((*where, "derived"), f"{why}, and {name!r} is then missing too", hint)
+        yield CrossProblem(place, f"{why}, and {name!r} is then missing too", hint)
 
 
 def even(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """A column that is drawn again is read by no constraint."""
-    read = {
-        name
-        for text in spec.constraints
-        for e in [parse(text, spec.columns)[0]]
-        if e
-        for name in e.columns
-    }
+    """Columns are drawn again only where rows were chosen, and are read by no constraint."""
+    parsed = (parse(text, spec.columns)[0] for text in spec.constraints)
+    read = {name for expression in parsed if expression for name in expression.columns}
     for i, name in enumerate(spec.sampling.even):
         if name in read:
             message = f"a constraint reads column {name!r}, and rows are held to it as a whole"
             yield CrossProblem(("sampling", "even", i), message, f"leave {name!r} out")
-
-
-def even_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Columns are drawn again only where rows were chosen."""
-    if spec.sampling.even and not (spec.sampling.rake and spec.sampling.balance):
-        off = "rake" if not spec.sampling.rake else "balance"
+    off = next((name for name in ("rake", "balance") if not getattr(spec.sampling, name)), None)
+    if spec.sampling.even and off:
         message = f"columns are drawn again after rows were chosen, which {off}: false turns off"
         yield CrossProblem(("sampling", "even"), message, f"delete {off}")

@@ -31,34 +31,7 @@ from synthdp.spec.model.evaluation import (
     term_columns,
 )
 
-MAX_CELLS = 100_000  # of a contingency table
-MAX_STRATA = 1000  # of an arm
-MAX_FIGURES = 10_000  # strata of all estimands: what a bundle writes, and a page lists some of
 CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust for
-
-
-def share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Estimands have a share, and a share has estimands."""
-    part, where = spec.privacy.shares.estimands, ("privacy", "shares", "estimands")
-    # Where shares are left out, the rules give estimands theirs.
-    if spec.estimands and part == 0 and "shares" in spec.privacy.model_fields_set:
-        message = f"{stated(spec, *where)}; estimands need a share of the budget"
-        yield CrossProblem(where, message, "e.g. 0.15, taken from the others; or delete estimands")
-    if part > 0 and not spec.estimands:
-        yield CrossProblem(
-            where, f"got {part:g}, and there are no estimands", "name some, or set it to 0"
-        )
-
-
-def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Conditions and sums read values, which `levels_only` does not keep."""
-    if not getattr(spec.dataset.source, "levels_only", False):
-        return
-    for i, estimand in enumerate(spec.estimands):
-        if not estimand.table:
-            message = "levels_only keeps no values, and this estimand reads them"
-            hint = "use kind: table, or leave out levels_only"
-            yield CrossProblem(("estimands", i, "kind"), message, hint)
 
 
 def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -70,12 +43,10 @@ def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[CrossProblem]:
     known = [spec.columns[name] for name in estimand.columns if name in spec.columns]
     cells = math.prod(column.level_count for column in known)
-    if cells > MAX_CELLS:
-        yield CrossProblem(
-            (*where, "columns"),
-            f"a table of {cells:,} cells; at most {MAX_CELLS:,} are measured",
-            "name fewer columns, or declare wider bins; a share, a mean or an effect needs no bins",
-        )
+    if cells > 100_000:
+        message = f"a table of {cells:,} cells; at most 100,000 are measured"
+        hint = "name fewer columns, or declare wider bins; a share, a mean or an effect needs no"
+        yield CrossProblem((*where, "columns"), message, f"{hint} bins")
 
 
 def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterator[CrossProblem]:
@@ -91,9 +62,8 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
         hint = "`synthdp answer` has them of the whole column; of groups, use kind: table"
         yield CrossProblem((*where, "ask"), message, hint)
     if query.statistic == "quantile" and query.by == query.column:
-        yield CrossProblem(
-            (*where, "ask"), "by its own column a quantile says nothing", "name another column"
-        )
+        message = "by its own column a quantile says nothing"
+        yield CrossProblem((*where, "ask"), message, "name another column")
     if query.statistic != "mean" and estimand.clip is not None:
         yield CrossProblem((*where, "clip"), f"a {query.statistic} has no numbers to clip")
     elif query.column is not None:
@@ -111,13 +81,9 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
         text = "is the treatment: nobody would be compared"
         found.append(CrossProblem((*where, "control"), text, "leave it out for all other rows"))
     if estimand.adjust is None and spec.graph.mode not in CAUSAL:
-        found.append(
-            CrossProblem(
-                where,
-                f"graph mode {spec.graph.mode} declares no causes to adjust for",
-                "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot",
-            )
-        )
+        text = f"graph mode {spec.graph.mode} declares no causes to adjust for"
+        hint = "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot"
+        found.append(CrossProblem(where, text, hint))
     adjusted = declared_causes(spec, estimand) if estimand.adjust is None else estimand.adjust
     if estimand.adjust is None and estimand.outcome in adjusted:
         text = "the graph has it for a cause of the treatment: that is no effect"
@@ -131,13 +97,16 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
 
 def declared_causes(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[str, ...]:
     """The columns that the spec's arrows make causes of the treatment, in the spec's order."""
-    groups = spec.graph.groups
-    group_of = {name: group for group, names in groups.items() for name in names}
-    treated, _ = parse(estimand.treated, spec.columns, derived=False)
-    nodes = {group_of.get(name, name) for name in (treated.columns if treated else ())}
+    groups, nodes = spec.graph.groups, _treatment(spec, estimand)
     causes = {c for edge in spec.graph.edges if nodes & set(edge.effects) for c in edge.causes}
     names = {name for cause in causes - nodes for name in groups.get(cause, (cause,))}
     return tuple(name for name in spec.columns if name in names)
+
+
+def _treatment(spec: ReleaseSpec, estimand: EffectEstimand) -> set[str]:
+    """The nodes of the graph that the treatment reads."""
+    treated, _ = parse(estimand.treated, spec.columns, derived=False)
+    return {spec.graph.group_of.get(n, n) for n in (treated.columns if treated else ())}
 
 
 def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -151,35 +120,31 @@ def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             except QueryError:
                 return
         total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
-    if total > MAX_FIGURES:
-        message = f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured"
+    if total > 10_000:  # what a bundle writes, and a page lists some of
+        message = f"{total:,} strata in all; at most 10,000 are measured"
         hint = "name fewer estimands, or groups with fewer levels"
         yield CrossProblem(("estimands",), message, hint)
 
 
 def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
     """An unseen common cause of treatment and outcome, which no column adjusts for."""
-    treated, _ = parse(estimand.treated, spec.columns, derived=False)
-    group_of = {name: group for group, names in spec.graph.groups.items() for name in names}
-    sides = [
-        {group_of.get(name, name) for name in names}
-        for names in (treated.columns if treated else (), (estimand.outcome,))
-    ]
-    for names in spec.graph.latent:
-        if all(side & set(names) for side in sides) and spec.graph.mode in CAUSAL:
-            yield CrossProblem(
-                where,
+    treated = _treatment(spec, estimand)
+    outcome = spec.graph.group_of.get(estimand.outcome, estimand.outcome)
+    for names in spec.graph.latent if spec.graph.mode in CAUSAL else ():
+        if outcome in names and treated & set(names):
+            message = (
                 f"not identified: graph.latent says that {' and '.join(names)} have an unseen"
-                " common cause, and no column adjusts for it",
-                "ask for the difference of means as two questions, mean(...) where ...",
+                " common cause, and no column adjusts for it"
             )
+            hint = "ask for the difference of means as two questions, mean(...) where ..."
+            yield CrossProblem(where, message, hint)
 
 
 def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[CrossProblem]:
     known = [spec.columns[name] for name in names if name in spec.columns]
     strata = math.prod(column.level_count for column in known)
-    if strata > MAX_STRATA:
-        message = f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured"
+    if strata > 1000:
+        message = f"{', '.join(names)} make {strata:,} strata; at most 1,000 are measured"
         yield CrossProblem(where, message, "name fewer columns, or declare wider bins")
 
 
@@ -212,9 +177,8 @@ def _term(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[Cro
         elif derived_of(column) is not None:
             yield CrossProblem(where, f"column {name!r} is computed from others, and is not read")
         elif column.operand == "date":
-            yield CrossProblem(
-                where, f"{name!r} holds dates, which are no terms", "name a number or a category"
-            )
+            message = f"{name!r} holds dates, which are no terms"
+            yield CrossProblem(where, message, "name a number or a category")
         elif column.operand != "number" and len(column.labels) == 1:
             yield CrossProblem(where, f"{name!r} has one category: there is nothing to compare")
 
@@ -298,60 +262,37 @@ def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterat
 # --- evaluation ---
 
 
-MAX_GROUPS = 64
-
-
-def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Scores that are to be published are computed, and have a share of the budget.
-
-    A share of the budget is given only for published scores.
-    """
+def evaluation(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Targets have test rows; scores that are published are computed, and they alone are paid."""
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
-    if evaluation.disclosure == "private" and not evaluation.enabled:
+    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
+        message = stated(spec, "evaluation", "holdout")
+        message = f"{message}; classifiers for the targets need test rows"
+        yield CrossProblem(("evaluation", "holdout"), message, "e.g. holdout: 0.2")
+    private, where = evaluation.disclosure == "private", ("evaluation", "disclosure_share")
+    if private and not evaluation.enabled:
         hint = "set evaluation.enabled: true, or disclosure: confidential"
         message = "private, and evaluation is not enabled: there would be no score to publish"
         yield CrossProblem(("evaluation", "disclosure"), message, hint)
-    if evaluation.disclosure == "private" and share == 0:
-        wrote = stated(spec, "evaluation", "disclosure_share")
-        message = (
-            f"{wrote}; scores that are published need a share of the budget, above 0 and below 1"
-        )
+    if private and share == 0:
+        message = "scores that are published need a share of the budget, above 0 and below 1"
         hint = f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential"
-        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
-    if evaluation.disclosure == "confidential" and share:
+        yield CrossProblem(where, f"{stated(spec, *where)}; {message}", hint)
+    if not private and share:
         message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
-        hint = "set disclosure: private, or delete this line"
-        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
+        yield CrossProblem(where, message, "set disclosure: private, or delete this line")
 
 
-def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Classifiers for the targets need test rows."""
-    evaluation = spec.evaluation
-    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
-        message = (
-            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows"
-        )
-        yield CrossProblem(("evaluation", "holdout"), message, "e.g. holdout: 0.2")
-
-
-def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Groups are categories."""
+def judged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Groups are categories, and treatments expressions over one column."""
     for i, name in enumerate(spec.evaluation.subgroups):
         column, where = spec.columns.get(name), ("evaluation", "subgroups", i)
-        if column is None:
-            continue
-        if column.ranged:
+        if column is not None and column.ranged:
             message = f"{name!r} holds numbers or dates; groups are categories"
             yield CrossProblem(where, message, f"name a {category_types()} column")
-        elif len(column.labels) > MAX_GROUPS:
-            message = (
-                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged"
-            )
+        elif column is not None and len(column.labels) > 64:
+            message = f"{name!r} has {len(column.labels)} categories; at most 64 can be judged"
             yield CrossProblem(where, message, "name another column")
-
-
-def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Treatments are expressions over one column; outcomes and adjusted columns are others."""
     for i, effect in enumerate(spec.evaluation.effects):
         yield from effect_problems(spec, ("evaluation", "effects", i), effect)
 
@@ -368,10 +309,8 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[C
         yield CrossProblem((*where, "treated"), f"reads {names}; a treatment is one column", hint)
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
         if name in read or (field == "adjust" and name == effect.outcome):
-            hint = "name another column"
-            yield CrossProblem(
-                (*where, field), f"{name!r} is already the treatment or the outcome", hint
-            )
+            message = f"{name!r} is already the treatment or the outcome"
+            yield CrossProblem((*where, field), message, "name another column")
     outcome = spec.columns.get(effect.outcome)
     if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
         message = (

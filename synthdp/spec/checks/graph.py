@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import graphlib
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
+from synthdp.spec.checks.columns import plain_name
 from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.model import Edge, ReleaseSpec
 from synthdp.spec.model.graph import MAX_PARENTS
 
 Arrow = tuple[str, str]
 MAX_ARROWS = 100_000
-MAX_CYCLES = 20
+
 RANKED = ("priv_pc", "svt_pc", "em_pc")
 UNUSED = {
     "none": ("edges", "forbidden", "tiers", "groups", "latent"),
@@ -38,6 +40,7 @@ def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             message = f"group {group!r} is named like a column"
             hint = "give the group a name of its own"
             yield CrossProblem(("graph", "groups", group), message, hint)
+        yield from plain_name(("graph", "groups", group), group, "rename the group")
         for i, name in enumerate(members):
             where = ("graph", "groups", group, i)
             if name in seen:
@@ -58,72 +61,63 @@ def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             seen.setdefault(name, t)
 
 
-def loops(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No arrow from a name to itself."""
-    for e, edge in enumerate(spec.graph.edges):
+def arrows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No arrow leads to itself, is there twice, is forbidden or goes back; no cycles."""
+    edges, order = spec.graph.edges, list(enumerate(spec.graph.tiers))
+    for e, edge in enumerate(edges):
         for name in edge.causes:
             if name in edge.effects:
                 message = f"arrow from {name!r} to itself"
                 yield CrossProblem(("graph", "edges", e), message, "take the name off one side")
-
-
-def cycles(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No cycles; those reported share no name, so that each needs its own correction."""
-    written = _arrows(spec.graph.edges)
-    order = {name: i for i, name in enumerate(spec.columns)}
-    arrows = [a for a in written if a[0] != a[1]]
-    for _ in range(MAX_CYCLES):
-        cycle = _one_cycle(arrows)
-        if not cycle:
-            return
-        start = min(range(len(cycle)), key=lambda i: (order.get(cycle[i], len(order)), cycle[i]))
-        ring = [*cycle[start:], *cycle[:start], cycle[start]]
-        last = max(written[a] for a in itertools.pairwise(ring))
-        hint = (
-            "turn round or delete one of these arrows; if the two drive each other, put them in one"
-            " group"
-        )
-        yield CrossProblem(
-            ("graph", "edges", last), f"the graph has a cycle: {' -> '.join(ring)}", hint
-        )
-        arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
-
-
-def repeats(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No arrow is written twice."""
     first: dict[Arrow, int] = {}
-    for e, edge in enumerate(spec.graph.edges):
+    for e, edge in enumerate(edges):
         for arrow in _product(edge):
-            if first.setdefault(arrow, e) != e:
-                yield CrossProblem(
-                    ("graph", "edges", e), f"arrow {_shown(arrow)} is written twice", "delete one"
-                )
-
-
-def contradictions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No arrow is both given and forbidden."""
-    given = _arrows(spec.graph.edges)
-    for f, edge in enumerate(spec.graph.forbidden):
+            first.setdefault(arrow, e)
+    yield from _cycles(spec, first)
+    tier = {name: t for t, names in reversed(order) for name in names}
+    for e, edge in enumerate(edges):
         for arrow in _product(edge):
-            if arrow in given:
-                message = f"arrow {_shown(arrow)} is also given under edges"
-                hint = "delete it in one of the two"
-                yield CrossProblem(("graph", "forbidden", f), message, hint)
-
-
-def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No given arrow goes from a later tier to an earlier one."""
-    tier = {name: t for t, names in reversed(list(enumerate(spec.graph.tiers))) for name in names}
-    for e, edge in enumerate(spec.graph.edges):
+            if first[arrow] != e:
+                message = f"arrow {_shown(arrow)} is written twice"
+                yield CrossProblem(("graph", "edges", e), message, "delete one")
         for cause, effect in _product(edge):
             if cause in tier and effect in tier and tier[cause] > tier[effect]:
                 message = (
                     f"arrow {_shown((cause, effect))} goes back from tier {tier[cause] + 1} to tier"
                     f" {tier[effect] + 1}"
                 )
-                yield CrossProblem(
-                    ("graph", "edges", e), message, "turn the arrow round, or change the tiers"
-                )
+                hint = "turn the arrow round, or change the tiers"
+                yield CrossProblem(("graph", "edges", e), message, hint)
+    for f, edge in enumerate(spec.graph.forbidden):
+        for arrow in filter(first.__contains__, _product(edge)):
+            message = f"arrow {_shown(arrow)} is also given under edges"
+            hint = "delete it in one of the two"
+            yield CrossProblem(("graph", "forbidden", f), message, hint)
+
+
+def _cycles(spec: ReleaseSpec, written: Mapping[Arrow, int]) -> Iterator[CrossProblem]:
+    """Cycles of arrows, `written` at which entry; they share no name: each is corrected alone."""
+    order = {name: i for i, name in enumerate(spec.columns)}
+    arrows = [a for a in written if a[0] != a[1]]
+    for _ in range(20):
+        causes: dict[str, list[str]] = {}
+        for cause, effect in arrows:
+            causes.setdefault(effect, []).append(cause)
+        try:
+            graphlib.TopologicalSorter(causes).prepare()
+            return
+        except graphlib.CycleError as error:  # each is a cause of the next, the last of the first
+            cycle: list[str] = list(error.args[1][:-1])
+        start = min(range(len(cycle)), key=lambda i: (order.get(cycle[i], len(order)), cycle[i]))
+        ring = [*cycle[start:], *cycle[:start], cycle[start]]
+        last = max(written[a] for a in itertools.pairwise(ring))
+        message = f"the graph has a cycle: {' -> '.join(ring)}"
+        hint = (
+            "turn round or delete one of these arrows; if the two drive each other, put them in one"
+            " group"
+        )
+        yield CrossProblem(("graph", "edges", last), message, hint)
+        arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
 
 
 def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -137,21 +131,29 @@ def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Modes none and predict have no causal graph, so nothing may be said about one.
 
-    Mode predict has an order: tiers may be given.
+    Mode predict has an order: tiers may be given. Only a search that tells its separating sets can
+    say what unseen causes leave open.
     """
-    mode = spec.graph.mode
-    for name in UNUSED.get(mode, ()):
-        if getattr(spec.graph, name):
+    graph = spec.graph
+    for name in UNUSED.get(graph.mode, ()):
+        if getattr(graph, name):
+            message = f"has no effect: graph mode is {graph.mode}"
             hint = "use mode given, validate or learn, or delete it"
-            yield CrossProblem(("graph", name), f"has no effect: graph mode is {mode}", hint)
+            yield CrossProblem(("graph", name), message, hint)
+    if graph.unseen_causes and (graph.mode, graph.algorithm) != ("learn", "measured_pc"):
+        of = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
+        hint = (
+            "use mode learn with algorithm measured_pc, or delete it; columns that are known to"
+            " share an unseen cause go in graph.latent"
+        )
+        yield CrossProblem(("graph", "unseen_causes"), f"has no effect: graph {of}", hint)
 
 
 def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Mode learn must be able to keep the arrows that it is given."""
-    graph, count = spec.graph, dict[str, int]()
-    for _, effect in _arrows(graph.edges):
-        count[effect] = count.get(effect, 0) + 1
-    for name, causes in count.items():
+    graph = spec.graph
+    given = dict.fromkeys(arrow for edge in graph.edges for arrow in _product(edge))
+    for name, causes in Counter(effect for _, effect in given).items():
         if graph.mode == "learn" and causes > graph.max_parents:
             message = (
                 f"{stated(spec, 'graph', 'max_parents')}, but the given arrows already lead"
@@ -169,45 +171,33 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """A target of the model needs a graph, and depends on its causes there and on nothing else.
 
-    Mode predict has no stage for targets: noisy tables make all of its model.
+    An arrow leads to it, unless arrows are still to be learned. Mode predict has no stage for
+    targets: noisy tables make all of its model.
     """
-    graph, group_of = spec.graph, _group_of(spec)
+    graph = spec.graph
+    inner = {name for members in graph.groups.values() for name in members[1:]}
+    effects = {name for edge in graph.edges for name in edge.effects}
     for i, name in enumerate(spec.synthesizer.targets):
-        where, node = ("synthesizer", "targets", i), group_of.get(name, name)
+        where, node = ("synthesizer", "targets", i), graph.group_of.get(name, name)
         if graph.mode == "none":
             message = "has no effect: graph mode is none, and a target is learned from its causes"
             yield CrossProblem(where, message, "delete it, or draw a graph")
         if graph.mode == "predict":
-            yield CrossProblem(
-                where,
-                "has no effect: graph mode is predict, which has no stage for targets",
-                "name it in evaluation.targets alone: these are predicted last, and their pairs"
-                " count double",
-            )
+            message = "has no effect: graph mode is predict, which has no stage for targets"
+            hint = "name it in evaluation.targets alone: these are predicted last, and their pairs"
+            yield CrossProblem(where, message, f"{hint} count double")
         if any(node in names for names in graph.latent):
-            hint = "leave it out of the targets, or out of graph.latent"
             message = (
                 f"{node!r} shares an unseen cause with others (graph.latent); a target depends on"
                 " its parents alone"
             )
+            hint = "leave it out of the targets, or out of graph.latent"
             yield CrossProblem(where, message, hint)
-
-
-def target_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """An arrow leads to every target, unless arrows are still to be learned."""
-    graph, group_of = spec.graph, _group_of(spec)
-    inner = {
-        name for members in graph.groups.values() for name in members[1:]
-    }  # a group's members lead to those after them
-    effects = {effect for _, effect in _arrows(graph.edges)}
-    for i, name in (
-        enumerate(spec.synthesizer.targets) if graph.mode in ("given", "validate") else ()
-    ):
-        if name in spec.columns and group_of.get(name, name) not in effects and name not in inner:
+        # A group's members lead to those after them.
+        caused = node in effects or name in inner or name not in spec.columns
+        if graph.mode in ("given", "validate") and not caused:
             message = f"no arrow leads to {name!r}, and a target is learned from its causes"
-            yield CrossProblem(
-                ("synthesizer", "targets", i), message, "draw one, or leave the target out"
-            )
+            yield CrossProblem(where, message, "draw one, or leave the target out")
 
 
 def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -224,49 +214,8 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield CrossProblem(("graph", "algorithm"), message, hint)
 
 
-def unseen_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Only a search that tells its separating sets can say what unseen causes leave open."""
-    graph = spec.graph
-    if not graph.unseen_causes or (graph.mode, graph.algorithm) == ("learn", "measured_pc"):
-        return
-    has = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
-    hint = (
-        "use mode learn with algorithm measured_pc, or delete it; columns that are known to share"
-        " an unseen cause go in graph.latent"
-    )
-    yield CrossProblem(("graph", "unseen_causes"), f"has no effect: graph {has}", hint)
-
-
-def _group_of(spec: ReleaseSpec) -> dict[str, str]:
-    return {name: group for group, members in spec.graph.groups.items() for name in members}
-
-
 def _product(edge: Edge) -> Iterator[Arrow]:
     return ((cause, effect) for effect in edge.effects for cause in edge.causes)
-
-
-def _arrows(edges: tuple[Edge, ...]) -> dict[Arrow, int]:
-    """Every arrow, and the position where it is first written."""
-    first: dict[Arrow, int] = {}
-    for e, edge in enumerate(edges):
-        for arrow in _product(edge):
-            first.setdefault(arrow, e)
-    return first
-
-
-def _one_cycle(arrows: list[Arrow]) -> list[str]:
-    """The names of some cycle, or nothing if there is none.
-
-    Each name is a cause of the next one, and the last name a cause of the first.
-    """
-    causes: dict[str, list[str]] = {}
-    for cause, effect in arrows:
-        causes.setdefault(effect, []).append(cause)
-    try:
-        graphlib.TopologicalSorter(causes).prepare()
-    except graphlib.CycleError as error:
-        return list(error.args[1][:-1])
-    return []
 
 
 def _shown(arrow: Arrow) -> str:

@@ -55,14 +55,23 @@ def nodes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for where, name in _found(spec, "graph.groups.*.*"):
         if name not in spec.columns:
             yield _unknown(where, name, spec.columns, "name a column listed under columns")
-    groups = spec.graph.groups
-    group_of = {name: group for group, names in groups.items() for name in names}
+    groups, group_of = spec.graph.groups, spec.graph.group_of
+    known = dict.fromkeys((*(name for name in spec.columns if name not in group_of), *groups))
+
+    def problems(where: Loc, name: str) -> Iterator[CrossProblem]:
+        if name in spec.columns and name not in known:
+            group = group_of[name]
+            message = f"column {name!r} is in group {group!r} and has no place of its own in the"
+            yield CrossProblem(where, f"{message} graph", f"write {group!r} instead")
+        elif name not in known:
+            yield _unknown(where, name, known, "name a column listed under columns, or a group")
+
     for where, edge in _all_found(spec, ARROWS):
         for end, name in _ends(where, edge):
-            for p in _no_node(end, name, spec.columns, groups, group_of):
+            for p in problems(end, name):
                 yield replace(p, hint=_as_map(edge, (*spec.columns, *groups)) or p.hint)
     for where, name in _all_found(spec, NODES):
-        yield from _no_node(where, name, spec.columns, groups, group_of)
+        yield from problems(where, name)
 
 
 def computed(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -101,24 +110,6 @@ def _as_map(edge: Edge, nodes: Collection[str]) -> str | None:
             causes, effects = (json.dumps(names, ensure_ascii=False) for names in sought)
             return f"a name with a comma needs a map: {{causes: {causes}, effects: {effects}}}"
     return None
-
-
-def _no_node(
-    where: Loc,
-    name: str,
-    columns: Collection[str],
-    groups: Collection[str],
-    group_of: Mapping[str, str],
-) -> Iterator[CrossProblem]:
-    group = group_of.get(name)
-    if name in groups or (name in columns and group is None):
-        return
-    if name in columns:
-        message = f"column {name!r} is in group {group!r} and has no place of its own in the graph"
-        yield CrossProblem(where, message, f"write {group!r} instead")
-    else:
-        known = (*(c for c in columns if c not in group_of), *groups)
-        yield _unknown(where, name, known, "name a column listed under columns, or a group")
 
 
 def _unknown(where: Loc, name: str, known: Collection[str], hint: str) -> CrossProblem:

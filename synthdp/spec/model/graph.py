@@ -123,6 +123,11 @@ class Graph(Model):
         "mode validate: tell a refuted arrow, take it out, or stop the run", "fail", default="flag"
     )
 
+    @property
+    def group_of(self) -> dict[str, str]:
+        """The group of each column that is in one."""
+        return {name: group for group, names in self.groups.items() for name in names}
+
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Every given arrow as (cause, effect), in the order written, groups not expanded."""
         return tuple((a, b) for e in self.edges for b in e.effects for a in e.causes)
