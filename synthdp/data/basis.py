@@ -87,10 +87,7 @@ def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
 
 @dataclass(frozen=True)
 class Term:
-    """A product of elementary functions `(column, k)`, times `weight`.
-
-    The empty product is the constant 1.
-    """
+    """A product of elementary functions `(column, k)`, 1 without any, times `weight`."""
 
     factors: tuple[tuple[str, int], ...]
     weight: float
@@ -168,10 +165,7 @@ class Basis:
 
     @cached_property
     def largest(self) -> float:
-        """The largest possible squared norm of a row's functions, or an upper bound of it.
-
-        Each function is at most its weight.
-        """
+        """The largest squared norm of a row's functions, or more: each is at most its weight."""
         return float(sum(t.weight**2 for t in self.terms))
 
     def norm(self, *, deviations: float) -> float:
@@ -243,10 +237,7 @@ class Basis:
 
 
 def _contrasts(levels: int) -> Floats:
-    """Helmert contrasts of each level's indicator, `[levels, levels - 1]`, rows of norm below 1.
-
-    The contrasts are orthogonal.
-    """
+    """Orthogonal Helmert contrasts of each level, `[levels, levels - 1]`, rows of norm below 1."""
     basis = np.triu(np.ones((levels, levels)), 1)[:, 1:]
     for k in range(1, levels):
         basis[k, k - 1] = -k
@@ -266,10 +257,7 @@ class KernelGrid:
 
     @cached_property
     def features(self) -> Floats:
-        """Features of each grid point, and of NaN last, `[points + 1, features]`.
-
-        Their inner products are the kernel.
-        """
+        """Features of each point and of NaN; products make the kernel, `[points + 1, features]`."""
         grid = np.linspace(-1, 1, POINTS)
         values, vectors = np.linalg.eigh(
             np.exp(-((grid[:, None] - grid) ** 2) / (2 * self.bandwidth**2))

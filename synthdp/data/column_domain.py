@@ -134,10 +134,7 @@ EPOCH = date(1970, 1, 1).toordinal()
 
 
 def number_of(value: Any) -> float:
-    """The nearest 64-bit number of a number, or of a text in plain or exponent form.
-
-    White space around a text does not count.
-    """
+    """The nearest 64-bit number of a number, or of a text, stripped, in plain or exponent form."""
     if isinstance(value, str):
         value = value.strip()
         # Python would read 1_000, and the digits of all alphabets.
@@ -235,10 +232,7 @@ def id_text(value: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a Python value is missing: None, NaN, and their counterparts in pandas and NumPy.
-
-    A text never is.
-    """
+    """Whether a value is missing: None, NaN, or what pandas and NumPy have; no text is."""
     if value is None or isinstance(value, str):
         return value is None
     if isinstance(value, float | np.floating):

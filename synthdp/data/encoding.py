@@ -100,10 +100,7 @@ def operand_values(
 def decode_column(
     column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: np.random.Generator
 ) -> pd.Series[Any]:
-    """Values for levels: categories as declared, ranges drawn inside their bins.
-
-    A missing value is None, NaN or NaT.
-    """
+    """Values for levels: categories, or drawn inside their bins; missing as None, NaN or NaT."""
     return column_kind(column).decode(column, codes, rng)
 
 
@@ -200,10 +197,7 @@ def places_by(values: Cells, place: Callable[[str], int]) -> npt.NDArray[np.int6
 
 
 def unit_numbers(values: Cells) -> npt.NDArray[np.int64]:
-    """A number for each row, -1 where there is no id.
-
-    Two rows have the same number exactly where `id_text` of their ids is the same.
-    """
+    """A number for each row, the same exactly where `id_text` is; -1 without an id."""
     return _units(values, {})
 
 
@@ -229,10 +223,7 @@ def _walk(
     meaning: Meaning,
     column: ColumnDomain | None,
 ) -> Read:
-    """`meaning` of each value.
-
-    `column` says where its numbers and instants may be converted without a look at each.
-    """
+    """`meaning` of each value; `column` says which are converted without a look at each."""
     import pandas as pd
     import pyarrow as pa
 

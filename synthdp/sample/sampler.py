@@ -56,10 +56,7 @@ USED_TWICE = 0.01  # share of rows that may be a second use
 
 @dataclass(frozen=True)
 class Weighing:
-    """The weight of a drawn row.
-
-    It has the log weight of its evidence, its raking factors, and the weight `whole` of one use.
-    """
+    """The weight of a drawn row, by evidence and raking factors, and of one use, `whole`."""
 
     factors: tuple[npt.NDArray[np.float64], ...] = ()
     whole: float = 1.0
@@ -301,8 +298,5 @@ def _gather(used: Iterator[Codes], rows: int) -> Codes:
 
 
 def generator(seed: int | None) -> np.random.Generator:
-    """Randomness of a sample, from a seed or from the system.
-
-    Sampling is post-processing, so a seed costs nothing.
-    """
+    """Randomness of a sample, from a seed, which costs nothing, or from the system."""
     return fresh_generator() if seed is None else np.random.default_rng(seed)

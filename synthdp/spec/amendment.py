@@ -98,10 +98,7 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
 
 
 def _parts(spec: ReleaseSpec) -> dict[str, Any]:
-    """A spec as plain values, with derived columns and gates on real rows apart from the others.
-
-    The order of columns is a part too, because no map states it.
-    """
+    """A spec as plain values, with derived columns, gates on real rows and the order apart."""
     columns = {name: column.model_dump() for name, column in spec.columns.items()}
     parts = {
         "columns": {n: columns[n] for n in spec.modelled},

@@ -39,10 +39,7 @@ REGIONS = ("north", "east", "south", "west")
 
 @dataclass(frozen=True)
 class Structure:
-    """One structural equation of the model.
-
-    `draw` computes the column from its parents, its noise and the number of rows.
-    """
+    """An equation: `draw` makes a column of its parents, its noise and the number of rows."""
 
     parents: tuple[str, ...]
     draw: Draw

@@ -157,10 +157,7 @@ class NumberKind(_NumberBase[Number]):
         return f"{number:g}"
 
     def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
-        """Real numbers drawn inside their bins, with the column's digits.
-
-        A number is never rounded over a bound. Spikes are written as they were declared.
-        """
+        """Numbers with the column's digits in their bins, within bounds; spikes as declared."""
         numbers = drawn_reals(domain, codes, rng)
         scale = 10.0**domain.decimals
         rounded = np.round(numbers, domain.decimals)

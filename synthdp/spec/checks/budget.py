@@ -163,10 +163,7 @@ def _never_computed(spec: ReleaseSpec, gate: Gate) -> tuple[str, str] | None:
 def _bound_on_epsilon(
     _: str, bound: float, models: int, spec: ReleaseSpec
 ) -> tuple[str, str] | None:
-    """What is wrong with a limit on the proved lower bound of epsilon, and what to do.
-
-    Without a leak, something is proved of epsilon in at most 5% of releases.
-    """
+    """What is wrong with a limit on what is proved of epsilon: without a leak, something in 5%."""
     # The attacks' statistics take a second to import, which other specs need not wait for.
     from synthdp.spec.checks.chance import provable
 
@@ -217,8 +214,5 @@ def _told(models: int) -> str:
 
 
 def _least_pairs(enough: Callable[[int], bool]) -> int | None:
-    """The fewest pairs, in steps of twenty, whose test models are `enough`, or None.
-
-    It is None where no allowed number is enough.
-    """
+    """The fewest pairs, in steps of twenty, whose test models are `enough`; None where none are."""
     return next((2 * models for models in range(10, 5001, 10) if enough(models)), None)

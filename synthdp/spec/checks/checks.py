@@ -36,10 +36,7 @@ def check(spec: ReleaseSpec) -> ReleaseSpec:
 
 
 def cross_problems(spec: ReleaseSpec) -> list[CrossProblem]:
-    """Every mistake between the parts of a spec.
-
-    A graph with too many arrows is not gone through.
-    """
+    """Every mistake between the parts; a graph with too many arrows is not gone through."""
     crowded = list(graph.crowds(spec))
     # Nobody reads more of one check, and suggesting names for them costs time.
     found = (itertools.islice(run(spec), 101) for run in (*CHECKS, *([] if crowded else GRAPHS)))

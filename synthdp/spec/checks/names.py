@@ -48,10 +48,7 @@ def columns(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def nodes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Every name in the graph is of a group, or of a column that is in no group.
-
-    Everywhere but in `groups` itself a grouped column is named through its group.
-    """
+    """Names in the graph are of groups, or of columns in none; in `groups` of any columns."""
     for where, name in _found(spec, "graph.groups.*.*"):
         if name not in spec.columns:
             yield _unknown(where, name, spec.columns, "name a column listed under columns")

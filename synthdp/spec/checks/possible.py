@@ -84,10 +84,7 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def _computed(
     name: str, values: Mapping[str, npt.NDArray[np.float64]], spec: ReleaseSpec
 ) -> npt.NDArray[np.float64]:
-    """Values of a derived column, within its bounds.
-
-    Nothing is known of a column whose entry is wrong.
-    """
+    """Values of a derived column, within its bounds; NaN where its entry is wrong."""
     import numpy as np
 
     column = spec.columns[name]
@@ -110,10 +107,7 @@ def _by_chance(
 
 
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """`UNIFORM_ROWS` values of a column as constraints read it.
-
-    Levels are drawn uniformly, and so are the values inside a bin.
-    """
+    """`UNIFORM_ROWS` values as constraints read them, uniform over levels and inside bins."""
     import numpy as np
 
     if not isinstance(column, Ranged):

@@ -384,10 +384,7 @@ def _statistics_column(name: str, found: Any) -> Described:
 
 
 def _statistics_kind(form: str, stored: str) -> tuple[Kind | None, int | None]:
-    """Kind and decimals by the format a column is shown in, and the type it is stored as.
-
-    SPSS writes F8.2, A10 or DATE11; Stata %9.0g, %10s or %td.
-    """
+    """Kind and decimals by format (SPSS: F8.2, A10, DATE11; Stata: %9.0g, %10s, %td) and type."""
     if stored == "string":
         return "text", None
     if re.match(r"%-?td|%-?d\d*$|(A|E|J|S)?DATE\d", form, re.IGNORECASE):

@@ -174,10 +174,7 @@ class OperandReader:
         )  # fmt: skip
 
     def _read(self, node: ast.Name, name: str, column: Column) -> frozenset[str]:
-        """The modelled columns that a column of numbers or dates stands for.
-
-        They are the column itself, or those that it is computed from.
-        """
+        """The modelled columns that a column of numbers or dates is, or is computed from."""
         text = derived_of(column)
         if text is None:
             return frozenset({name})
@@ -221,10 +218,7 @@ def constants_of(tree: ast.expr) -> Iterator[float]:
 
 
 def outside(condition: Expression, columns: Mapping[str, Column]) -> Iterator[tuple[str, str]]:
-    """Columns of numbers and dates, each with a constant that it is compared with and cannot hold.
-
-    Constants are as written.
-    """
+    """Columns of numbers and dates, and constants as written that they cannot hold."""
     source = SourceText(condition.text)
     for node in ast.walk(source.parsed()):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []

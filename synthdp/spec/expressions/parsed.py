@@ -86,10 +86,7 @@ def arithmetic(calculate: Callable[[Any, Any], Any], left: Numbers, right: Numbe
 
 @dataclass(frozen=True)
 class Equation:
-    """A part of an expression that states an equality between calculations.
-
-    The calculations read two or more columns of numbers or dates.
-    """
+    """A part that states an equality between calculations, which read two or more columns."""
 
     columns: frozenset[str]
     truth: Truth
@@ -97,10 +94,7 @@ class Equation:
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the columns it reads, its truth, and the equations in it.
-
-    The columns are in their order in the spec.
-    """
+    """A checked expression, the `columns` that it reads, in the spec's order, and its equations."""
 
     text: str
     columns: tuple[str, ...]

@@ -61,10 +61,7 @@ _FROM_CODEBOOK = """\
 
 
 def _sketches() -> str:
-    """What each type is written with, for the head of `columns`.
-
-    Types that are written alike share their lines.
-    """
+    """What each type is written with, for the head of `columns`; those alike share their lines."""
     sketches: dict[tuple[str, ...], list[str]] = {}
     for name, model in COLUMN_TYPES.items():
         sketches.setdefault(model.sketch, []).append(name)
@@ -361,10 +358,7 @@ def _first_line(path: Path) -> str:
 
 
 def _parted(path: Path, line: str) -> tuple[str, tuple[str, ...]]:
-    """The delimiter, and the fields of the line.
-
-    It is the sign that makes most fields, of the most usual ones that make two; a comma if none.
-    """
+    """The sign that makes most fields, of the most usual that make two, or a comma; the fields."""
     unread = False
     for signs in DELIMITERS:
         found: dict[str, list[str]] = {}

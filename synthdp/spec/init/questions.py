@@ -98,10 +98,7 @@ HOLDS = Question("description", "what does it hold, in a few words (none: empty)
 
 
 class Ask(Protocol):
-    """Puts a question to the user.
-
-    `allowed` lists the answers if there are only some; `default` is the answer for an empty one.
-    """
+    """Puts a question; of `allowed` answers, if there are some; `default` is for an empty one."""
 
     def __call__(
         self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None

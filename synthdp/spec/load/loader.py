@@ -142,59 +142,38 @@ def spec_text(path: Path) -> str:
 def _no_map(path: str, tree: Node | None) -> SpecProblem:
     empty = tree is None or (tree.kind == "scalar" and tree.scalar is None)
     found = "the spec is empty" if empty else "the spec must be a map of `key: value` lines"
-    line, column = (1, 1) if tree is None or empty else (tree.line, tree.column)
-    return SpecProblem(
-        path, line, column, "spec", found, f"it has the keys {', '.join(ReleaseSpec.model_fields)}"
-    )
+    place = (1, 1) if tree is None or empty else (tree.line, tree.column)
+    hint = f"it has the keys {', '.join(ReleaseSpec.model_fields)}"
+    return SpecProblem(path, *place, "spec", found, hint)
 
 
 def _field_problems(path: str, tree: Node, found: list[SpecMistake]) -> Iterator[SpecProblem]:
+    """Mistakes in fields, but for those in what has been reported already."""
     for finding in found:
+        loc, place = finding.loc, tree.place(finding.loc)
         if finding.kind == "unknown":
-            place = _key_place(tree, finding.loc)
-        elif _reported(tree, finding.loc):
+            if len(holders := list(tree.along(loc[:-1]))) == len(loc):
+                holder = holders[-1]
+                place = holder.keys.get(str(loc[-1]), (holder.line, holder.column))
+        elif any(node.reported for node in list(tree.along(loc))[1:]):
             continue
-        else:
-            place = tree.place(finding.loc)
-        yield _problem(path, tree, finding.loc, place, finding.message, finding.hint)
+        yield _problem(path, tree, loc, place, finding.message, finding.hint)
 
 
 def _problem(
     path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None
 ) -> SpecProblem:
-    return SpecProblem(path, *place, _shown(tree, loc), message, hint)
-
-
-def _shown(tree: Node | None, loc: Loc) -> str:
-    """A path such as `graph.edges #2`, counted from 1; it ends at the text in the file."""
-    node, shown = tree, ""
-    for segment in loc:
-        if node is not None and node.kind == "scalar":
-            break
-        node = node.child(segment) if node else None
+    """At a path such as `graph.edges #2`, counted from 1, which ends at the text in the file."""
+    nodes: list[Node] = [] if tree is None else list(tree.along(loc))
+    text = next((i for i, node in enumerate(nodes) if node.kind == "scalar"), len(loc))
+    shown = ""
+    for segment in loc[:text]:
         if isinstance(segment, int):
             shown += f" #{segment + 1}"
         else:
             name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
             shown += f".{name}" if shown else name
-    return shown or "spec"
-
-
-def _key_place(tree: Node, loc: Loc) -> tuple[int, int]:
-    node: Node | None = tree
-    for segment in loc[:-1]:
-        node = node.child(segment) if node else None
-    return node.keys.get(str(loc[-1]), (node.line, node.column)) if node else tree.place(loc)
-
-
-def _reported(tree: Node, loc: Loc) -> bool:
-    """Whether the value at `loc`, or what holds it, has been reported already."""
-    node: Node | None = tree
-    for segment in loc:
-        node = node.child(segment) if node else None
-        if node is not None and node.reported:
-            return True
-    return False
+    return SpecProblem(path, *place, shown or "spec", message, hint)
 
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:

@@ -35,10 +35,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class RawFloat(float):
-    """A number that `str` gives back as it was written.
-
-    It serves places where a code such as 1.50 or +5 is a text.
-    """
+    """A number that `str` gives back as it was written, for codes such as 1.50 or +5."""
 
     text: str
 
@@ -76,17 +73,23 @@ class Node:
 
         A list or map that starts below its key is shown at the key: that is where one looks for it.
         """
-        node, found = self, (self.line, self.column)
+        nodes = list(self.along(loc))
+        last = nodes[-1]
+        if len(nodes) > 1 and nodes[-2].kind == "map" and last.kind != "scalar":
+            key = nodes[-2].keys.get(str(loc[len(nodes) - 2]))
+            if key and last.line != key[0]:
+                return key
+        return last.line, last.column
+
+    def along(self, loc: Loc) -> Iterator[Node]:
+        """The nodes from this one on towards `loc`, as far as they are written down."""
+        yield self
+        node = self
         for segment in loc:
             below = node.child(segment)
             if below is None:
-                break
-            found = (below.line, below.column)
-            key = node.keys.get(str(segment)) if node.kind == "map" else None
-            if key and below.kind != "scalar" and below.line != key[0]:
-                found = key
-            node = below
-        return found
+                return
+            yield (node := below)
 
     def child(self, segment: str | int) -> Node | None:
         """The node under a key or at a position of the list as it stands now."""
@@ -106,10 +109,7 @@ class _StopError(Exception):
 
 
 def read(text: str) -> tuple[Node | None, list[Mistake]]:
-    """The document's tree, and every mistake in the YAML itself.
-
-    There is no tree where the text is not YAML at all.
-    """
+    """The document's tree, None where the text is no YAML, and every mistake in the YAML itself."""
     mistakes = list(_unprintable(text))
     if mistakes:
         return None, mistakes

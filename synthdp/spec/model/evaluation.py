@@ -246,10 +246,7 @@ class Gate(Model):
 
     @property
     def attacked(self) -> str | None:
-        """The figure of an attack that the gate is about, or None for other gates.
-
-        The place where the figure was measured is left out.
-        """
+        """The figure of an attack that the gate is about, wherever it was measured."""
         figure = self.metric.removeprefix("simulated_").removeprefix("attack_")
         return figure if figure in ATTACK_FIGURES else None
 

@@ -89,10 +89,7 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Texts that differ visibly.
-
-    Differences in unseen characters, or in the encoding of an accent, are not visible.
-    """
+    """Texts that differ visibly, in more than unseen characters or how accents are put together."""
     pair = alike(unique(values))
     if pair is not None:
         raise ValueError(
@@ -102,10 +99,7 @@ def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def alike(texts: Iterable[str]) -> tuple[str, str] | None:
-    """The first two different texts that are equal in NFC without format characters.
-
-    NFC is Unicode's canonical form.
-    """
+    """The first two different texts that are one in NFC, Unicode's form, without format signs."""
     seen: dict[str, str] = {}
     for text in texts:
         plain = text

@@ -156,10 +156,7 @@ def steps(spec: ReleaseSpec) -> int:
 
 
 def hidden(spec: ReleaseSpec) -> int:
-    """32 units a column, fewer where there are many columns.
-
-    A target's stage needs at least as many units as the target has levels, up to 256.
-    """
+    """32 units a column, fewer of many; as many as a target has levels, up to 256."""
     if tables_only(spec):
         return 1
     columns = len(spec.modelled)

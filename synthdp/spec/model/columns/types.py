@@ -191,10 +191,7 @@ class RangedColumn(ColumnBase):
         return number if self.continuous else int(number)
 
     def number(self, value: Any) -> float:
-        """A bound, edge or spike on the column's numeric scale.
-
-        An instant is a number of whole steps since 1970-01-01.
-        """
+        """A bound, edge or spike as a number; an instant is whole steps since 1970-01-01."""
         return float(value)
 
     def holds(self, code: str) -> bool:
