@@ -10,7 +10,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,11 +21,12 @@ from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.telling_names import likely_id, remarks
 from synthdp.spec.codebook.described import Codebook, entry_of
 from synthdp.spec.init.questions import (
+    MISSING,
     Ask,
+    answer,
     ask_about,
     ask_budget,
     ask_column,
-    ask_missing,
     ask_rows,
     ask_unit,
 )
@@ -135,7 +136,7 @@ def draft_spec(
     if header.kind == "csv":
         source["missing_values"] = ["", *(codebook.missing_values if codebook else ())]
         if ask and not codebook and any(entry["missing"] for entry in columns.values()):
-            source["missing_values"] = ask_missing(ask)
+            source["missing_values"] = ["", *answer(ask, MISSING)]
     about = ask_about(ask) if ask else {}
     delta = {} if count is None else {"delta": float(suggested_delta(count))}
     budget = ask_budget(ask, int(stated["value"])) if ask else _BUDGET_TO_FILL | delta
@@ -188,16 +189,7 @@ def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- header ---
-#
-# The column names of a table, from the header of a CSV file or the schema of Parquet alone.
-#
-# A CSV file is read byte by byte up to the first line end, so that no row is ever in memory. A
-# first line that looks like a row is refused without repeating any of it. Parquet has names and
-# types apart from its rows, at the end of the file.
 
-
-MAX_HEADER = 1_000_000  # bytes
-MAX_NAME = 128  # characters
 # From the usual on. Of those that make as many fields the first counts: names have commas in them.
 DELIMITERS = ((";", "\t", "|", ","), ("^", "~", "\x1f"), (":",), (" ",))
 DECIMAL = (
@@ -260,6 +252,10 @@ class Header:
 def read_header(path: Path, *, decimal: str | None = None) -> Header:
     """What a CSV or Parquet file, or a folder of Parquet files, says of its columns.
 
+    A CSV file is read byte by byte up to the first line end, so that no row is ever in memory. A
+    first line that looks like a row is refused without repeating any of it. Parquet has names and
+    types apart from its rows, at the end of the file.
+
     `decimal` is what stands before decimals in a CSV file, where it is known.
 
     Raises:
@@ -268,8 +264,7 @@ def read_header(path: Path, *, decimal: str | None = None) -> Header:
     if (parquet := _parquet_file(path)) is not None:
         names, types = _schema(path, parquet)
         return _header(path, "parquet", names, types=types)
-    line = _first_line(path)
-    delimiter, names = _parted(path, line)
+    delimiter, names = _parted(path, _first_line(path))
     return replace(_header(path, "csv", names, delimiter=delimiter), decimal=decimal)
 
 
@@ -304,21 +299,18 @@ def _entry_of(kind: Any) -> dict[str, Any]:
     """What a column of Parquet is in a spec, as far as its type says; texts may be anything."""
     import pyarrow.types as pt
 
-    if pt.is_boolean(kind):
-        return {"type": "boolean"}
-    if pt.is_integer(kind):
-        return {"type": "integer"}
     if pt.is_decimal(kind):
         return {"type": "number", "decimals": min(max(kind.scale, 0), 12)}
-    if pt.is_floating(kind):
-        return {"type": "number"}
-    if pt.is_date(kind):
-        return {"type": "datetime"}
-    if pt.is_timestamp(kind):
-        return {"type": "datetime", "resolution": "second"}
     if pt.is_dictionary(kind):
         return {"type": "ordinal" if kind.ordered else "categorical"}
-    return {}
+    entries: dict[Callable[[Any], bool], dict[str, Any]] = {
+        pt.is_boolean: {"type": "boolean"},
+        pt.is_integer: {"type": "integer"},
+        pt.is_floating: {"type": "number"},
+        pt.is_date: {"type": "datetime"},
+        pt.is_timestamp: {"type": "datetime", "resolution": "second"},
+    }
+    return next((entry for holds, entry in entries.items() if holds(kind)), {})
 
 
 def _first_line(path: Path) -> str:
@@ -330,8 +322,8 @@ def _first_line(path: Path) -> str:
         with path.open("rb", buffering=0) as file:
             while (byte := file.read(1)) and byte not in b"\r\n":
                 data += byte
-                if len(data) > MAX_HEADER:
-                    message = f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes"
+                if len(data) > 1_000_000:
+                    message = f"{path.name}: the first line is longer than 1,000,000 bytes"
                     raise DataError(message, hint="is this a CSV file with a header?")
     except (OSError, ValueError) as error:
         reason = unreadable(error)
@@ -415,28 +407,30 @@ def _plain(name: str) -> str:
         if not bare.startswith(FORMULA_START):
             bare = bare.replace(";", " ")
         bare = bare.lstrip("".join(FORMULA_START)).strip()
-    return bare[:MAX_NAME].rstrip()
+    return bare[:128].rstrip()
 
 
 def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart: bool) -> None:
     # Positions only: should the first line be a row after all, nothing of it is shown.
     count = Counter(name for name in names if name)  # those without one are dropped together
-    twice = [i for i, name in enumerate(names, 1) if count[name] > 1]
     kept = Counter(plain)
-    as_names = rows_apart or _in_order(names)
-    numbers = [] if as_names else [n for n in plain if _is_number(n)]
+    numbers = [] if rows_apart or _in_order(names) else [n for n in plain if _is_number(n)]
+    as_kept = [_plain(name) for name in names]
+    twice = [count[name] > 1 for name in names]
     faults = {
-        "have a name that comes twice": twice
-        or [i for i, name in enumerate(names, 1) if kept[_plain(name)] > 1],
+        "have a name that comes twice": twice if any(twice) else [kept[n] > 1 for n in as_kept],
         "have a number for a name, as if the first line were a row": [
-            i for i, name in enumerate(names, 1) if _plain(name) in numbers
+            n in numbers for n in as_kept
         ],
         "have a name without a letter or digit": [
-            i for i, name in enumerate(names, 1) if name.strip() and not _plain(name)
+            bool(name.strip()) and not n for name, n in zip(names, as_kept, strict=True)
         ],
     }
-    told = {fault: ", ".join(map(str, places)) for fault, places in faults.items() if places}
-    found = [f"column(s) {places} {fault}" for fault, places in told.items()]
+    found = [
+        f"column(s) {', '.join(str(i) for i, at in enumerate(places, 1) if at)} {fault}"
+        for fault, places in faults.items()
+        if any(places)
+    ]
     if not plain and not found:
         found = ["no column has a name"]
     if found:
