@@ -26,8 +26,7 @@ from synthdp.data.encoding import (
 )
 from synthdp.data.kinds import column_kind
 from synthdp.errors import GateError
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculation
+from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.expressions.parsed import Calculation, Expression
 from synthdp.spec.model import Column, ReleaseSpec, derived_of
 

@@ -19,8 +19,7 @@ from synthdp.data.encoding import encode_column, operand_values, to_numbers
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.ranges import level_of
 from synthdp.errors import OutputError, SpecError, SpecProblem
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculated, constants_of
+from synthdp.spec.expressions.expressions import calculated, constants_of, parse
 from synthdp.spec.expressions.parsed import Expression, SourceText, setting_of
 from synthdp.spec.load.wording import many, nearest, same_but_for_case
 from synthdp.spec.model import Column

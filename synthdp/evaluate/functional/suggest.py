@@ -39,8 +39,7 @@ from synthdp.evaluate.functional.levels import (
 )
 from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import LARGEST
+from synthdp.spec.expressions.expressions import LARGEST, parse
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ReleaseSpec
 

@@ -13,7 +13,7 @@ from synthdp.spec.checks import budget, columns, dataset, estimands, graph, name
 from synthdp.spec.checks.possible import impossible
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.checks.telling_names import unit_warning
-from synthdp.spec.expressions.operands import outside
+from synthdp.spec.expressions.expressions import outside
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.wording import same_but_for_case
 from synthdp.spec.model import ReleaseSpec

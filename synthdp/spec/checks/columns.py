@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculation
+from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.load.wording import Loc, nearest
 from synthdp.spec.model import CONTROL, Column, CsvSource, ReleaseSpec, derived_of, starts_formula
 from synthdp.spec.model.columns.types import Mapped

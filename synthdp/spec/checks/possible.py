@@ -20,8 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculation
+from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.expressions.parsed import Equation
 from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, derived_of
 
