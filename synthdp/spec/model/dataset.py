@@ -5,10 +5,10 @@ And what is about the run: `tracking`, `compute`, `publication` and `signing`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Unit
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from synthdp.spec.model.fields import (
     AS_TEXT,
@@ -19,6 +19,7 @@ from synthdp.spec.model.fields import (
     Slug,
     Whole,
     key,
+    refused,
     unique,
     wrong,
 )
@@ -244,7 +245,7 @@ class Compute(Model):
     backend: Literal["loky", "dask"] = key(
         "where fleets of shadow models run", "dask", default="loky"
     )
-    engine: EngineName = key(
+    engine: Annotated[EngineName, refused({"duckdb": NO_DUCKDB})] = key(
         "where the table is counted: in memory; arrow and dask count Parquet files part by part,"
         " sql in the source's database; auto: memory, or arrow for files at an address or of a"
         " pattern",
@@ -256,13 +257,6 @@ class Compute(Model):
         "tcp://cluster.example:8786",
         default=None,
     )
-
-    @field_validator("engine", mode="before")
-    @classmethod
-    def _no_duckdb(cls, value: Any) -> Any:
-        if value == "duckdb":
-            raise ValueError(NO_DUCKDB)
-        return value
 
     @model_validator(mode="after")
     def _address(self) -> Compute:

@@ -132,19 +132,24 @@ def _without_zone(value: datetime) -> datetime:
     return value
 
 
-def renamed(names: Mapping[str, str]) -> BeforeValidator:
-    """Refuse old names of a value, each with the name that it has now.
+def refused(values: Mapping[str, str]) -> BeforeValidator:
+    """Refuse some values, each for the reason beside it.
 
-    >>> renamed({"charged": "private"}).func("private")
+    >>> refused({"charged": "charged is called private now: write private"}).func("private")
     'private'
     """
 
-    def refuse(value: Any) -> Any:
-        if isinstance(value, str) and value in names:
-            raise ValueError(f"{value} is called {names[value]} now: write {names[value]}")
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value in values:
+            raise ValueError(values[value])
         return value
 
-    return BeforeValidator(refuse)
+    return BeforeValidator(check)
+
+
+def renamed(names: Mapping[str, str]) -> BeforeValidator:
+    """Refuse old names of a value, each with the name that it has now."""
+    return refused({old: f"{old} is called {new} now: write {new}" for old, new in names.items()})
 
 
 def _without_null(value: str) -> str:

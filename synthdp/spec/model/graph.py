@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Unit
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, key, unique
+from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, key, refused, unique
 
 MAX_PARENTS = 16
 """Most parents that mode learn gives a column."""
@@ -65,12 +65,6 @@ not.
 """
 
 
-def _sound(value: Any) -> Any:
-    if isinstance(value, str) and value in UNSOUND:
-        raise ValueError(f"{value} is not private as published: {UNSOUND[value]}")
-    return value
-
-
 class Graph(Model):
     """What is known of the causes, and what a release does with it."""
 
@@ -105,7 +99,8 @@ class Graph(Model):
         default=False,
     )
     algorithm: Annotated[
-        Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"], BeforeValidator(_sound)
+        Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"],
+        refused({n: f"{n} is not private as published: {why}" for n, why in UNSOUND.items()}),
     ] = key("how mode learn searches; rcit_pc is for numbers", "rcit_pc", default="measured_pc")
     orient_share: Annotated[Real, Field(ge=0, le=0.8), Unit("part of shares.graph")] = key(
         "rcit_pc: for the direction of numeric links that PC leaves open", 0.3, default=0.0
