@@ -32,13 +32,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-SPIKE_WIDTH = 1e-6
-"""Of the range: a spike's numbers are the spike itself, so that any narrow interval holds them."""
 MAX_LEVELS = 12
 """Categories of an unordered column that still get a contrast each."""
-MAX_TERMS = 1024
 POINTS = 257  # of the grid of a kernel
-SMALLEST = 1e-9  # of the kernel's eigenvalues kept
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,8 @@ def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
     mass = np.maximum(counts[: column.levels - column.missing], 0.0)
     if mass.sum() <= 0:
         return range_scale(column)
-    half = SPIKE_WIDTH * (column.upper - column.lower) if column.continuous else 0.5
+    # A spike's numbers are the spike itself, so that any narrow interval holds them.
+    half = 1e-6 * (column.upper - column.lower) if column.continuous else 0.5
     steps = [(s - half, s + half, m) for s, m in zip(column.spikes, mass, strict=False)]
     ends = (*column.edges[1:], column.stop)
     bins = [
@@ -127,8 +124,8 @@ class Basis:
                     " moment matrix",
                     hint="use algorithm measured_pc",
                 )
-        if len(self.terms) > MAX_TERMS:
-            message = f"a basis of {len(self.terms)} functions, at most {MAX_TERMS} are allowed"
+        if len(self.terms) > 1024:
+            message = f"a basis of {len(self.terms)} functions, at most 1024 are allowed"
             raise SynthdpError(message, hint="leave columns out")
 
     @cached_property
@@ -262,7 +259,7 @@ class KernelGrid:
         values, vectors = np.linalg.eigh(
             np.exp(-((grid[:, None] - grid) ** 2) / (2 * self.bandwidth**2))
         )
-        kept = values > SMALLEST
+        kept = values > 1e-9
         return np.vstack([vectors[:, kept] * np.sqrt(values[kept]), np.zeros(kept.sum())])
 
     @cached_property

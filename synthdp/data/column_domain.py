@@ -115,13 +115,12 @@ class ColumnDomain:
 
 
 # --- one value ---
-#
-# Each function reads nothing but the one value; a column's meaning is one of them, chosen by its
-# type (`ColumnKind.meaning`). `synthdp.data.encoding` has the proof that uses this.
-
 
 Meaning = Callable[[Any], float]
+"""Reads nothing but the one value, by a column's type (`ColumnKind.meaning`).
 
+`synthdp.data.encoding` has the proof that uses this.
+"""
 # A day in full, then perhaps a time to the minute, second or below; parts of a second are cut, and
 # a zone is nothing that fits.
 ISO = re.compile(

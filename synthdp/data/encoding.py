@@ -218,26 +218,20 @@ def _units(values: Cells, known: dict[str, int]) -> npt.NDArray[np.int64]:
     return np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
 
 
-def _walk(
-    values: Cells,
-    meaning: Meaning,
-    column: ColumnDomain | None,
-) -> Read:
+def _walk(values: Cells, meaning: Meaning, column: ColumnDomain | None) -> Read:
     """`meaning` of each value; `column` says which are converted without a look at each."""
     import pandas as pd
     import pyarrow as pa
 
     if isinstance(values, pd.Series):
-        if values.dtype == object:
-            return _one_by_one(values.tolist(), meaning, column)
         if isinstance(values.dtype, pd.CategoricalDtype):
             once = _walk(values.cat.categories.to_series(), meaning, column)
             return _looked_up(once, values.cat.codes.to_numpy())
         dense = values
         if isinstance(values.dtype, pd.SparseDtype):
             dense = values.array.to_dense()
-            if dense.dtype == object:
-                return _one_by_one(dense.tolist(), meaning, column)
+        if dense.dtype == object:
+            return _one_by_one(dense.tolist(), meaning, column)
         values = pa.array(dense, from_pandas=True)
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     read = [_array(chunk, meaning, column) for chunk in chunks]
@@ -301,15 +295,14 @@ def _objects(cells: pa.Array) -> list[Any]:
         # A text may not be in UTF-8: the others are what they are.
         with suppress(ValueError, pa.ArrowException):
             return list(cells.to_numpy(zero_copy_only=False))
-    return [_object(cell) for cell in cells]
 
+    def value(cell: pa.Scalar) -> Any:
+        try:
+            return cell.as_py()
+        except (ValueError, OverflowError):  # Python has no such value, and no column holds one
+            return b""
 
-def _object(cell: pa.Scalar) -> Any:
-    """The cell as a Python value; of one that Python has none for, what no column holds."""
-    try:
-        return cell.as_py()
-    except (ValueError, OverflowError):
-        return b""
+    return [value(cell) for cell in cells]
 
 
 def _check_type(column: ColumnDomain, kind: pa.DataType) -> None:

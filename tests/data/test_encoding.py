@@ -22,6 +22,7 @@ COLUMNS: dict[str, Column] = {
     "absent": Ordinal(type="ordinal", categories=("low", "high"), missing=True),
     "flag": Boolean(type="boolean"),
     "whole": Integer(type="integer", lower=-3, upper=20, spikes=(0, 20), bins=5),
+    "ends": Integer(type="integer", lower=0, upper=1, spikes=(0, 1)),
     "edged": Integer(type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4), missing=True),
     "real": Number(
         type="number", lower=-1.5, upper=2.5, spikes=(0.0,), bins=7, decimals=3, missing=True

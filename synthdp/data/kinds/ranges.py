@@ -273,7 +273,6 @@ def _iso(column: Datetime, instant: datetime) -> str:
 # --- levels of a range: spikes, then bins ---
 
 
-FEW_EDGES = 100  # to compare with as many takes as long as to search among them
 ROUNDING = 1e-6
 """Part of a step of the last decimal that an edge may be off by."""
 
@@ -284,18 +283,24 @@ def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> Col
     lower, upper = column.number(column.lower), column.number(column.upper)
     spikes = tuple(sorted(column.number(s) for s in column.spikes))
     # A spike at an end of a whole-number range is not part of the bins beside it.
-    start = lower + (1.0 if whole and lower in spikes else 0.0)
-    stop = upper + (1.0 if whole else 0.0) - (1.0 if whole and upper in spikes else 0.0)
+    start = lower + float(whole and lower in spikes)
+    stop = upper + float(whole) - float(whole and upper in spikes)
+    edges: tuple[float, ...] = ()
     if column.edges is not None:
         edges = tuple(column.number(e) for e in column.edges)
+    elif stop > start:
+        grid = np.linspace(start, stop, column.bins + 1)
+        edges = tuple(map(float, np.unique(np.round(grid) if whole else grid)[:-1]))
+    bins = list(zip(edges, (*edges[1:], stop), strict=False))
+    if whole:
+        labels = [text(a) if b - a == 1 else f"{text(a)} to {text(b - 1)}" for a, b in bins]
     else:
-        edges = _equal_bins(start, stop, column.bins, whole=whole)
-    bins = _whole_labels(edges, stop, text) if whole else _real_labels(edges, stop)
-    tail = (MISSING_LABEL,) if column.missing else ()
+        closing = [")"] * (len(bins) - 1) + ["]"]
+        labels = [f"[{a:g}, {b:g}{end}" for (a, b), end in zip(bins, closing, strict=False)]
     return ColumnDomain(
         name,
         column.type,
-        tuple(map(text, spikes)) + bins + tail,
+        (*map(text, spikes), *labels, *([MISSING_LABEL] if column.missing else [])),
         column.missing,
         spikes,
         edges,
@@ -304,31 +309,6 @@ def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> Col
         upper,
         getattr(column, "decimals", 0),
         getattr(column, "resolution", "day"),
-    )
-
-
-def _equal_bins(start: float, stop: float, bins: int, *, whole: bool) -> tuple[float, ...]:
-    if stop <= start:
-        return ()
-    grid = np.linspace(start, stop, bins + 1)
-    if whole:
-        grid = np.round(grid)
-    return tuple(float(e) for e in np.unique(grid)[:-1])
-
-
-def _real_labels(edges: tuple[float, ...], stop: float) -> tuple[str, ...]:
-    ends = edges[1:] + (stop,)
-    closing = [")"] * (len(edges) - 1) + ["]"]
-    return tuple(f"[{a:g}, {b:g}{c}" for a, b, c in zip(edges, ends, closing, strict=False))
-
-
-def _whole_labels(
-    edges: tuple[float, ...], stop: float, text: Callable[[float], str]
-) -> tuple[str, ...]:
-    ends = edges[1:] + (stop,)
-    return tuple(
-        text(a) if b - a == 1 else f"{text(a)} to {text(b - 1)}"
-        for a, b in zip(edges, ends, strict=True)
     )
 
 
@@ -348,7 +328,7 @@ def _reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
     What `np.searchsorted(edges, numbers, side="right")` gives; of few edges, to compare with each
     takes an eighth of its time.
     """
-    if len(edges) >= FEW_EDGES:
+    if len(edges) >= 100:
         return np.searchsorted(np.asarray(edges), numbers, side="right")
     reached, found = np.zeros((2, len(numbers)), dtype=np.uint8)
     for edge in edges:
