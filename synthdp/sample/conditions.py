@@ -24,8 +24,6 @@ from synthdp.spec.expressions.parsed import Expression, SourceText, setting_of
 from synthdp.spec.load.wording import many, nearest, same_but_for_case
 from synthdp.spec.model import Column
 
-MAX_SHOWN = 40  # categories or columns in a message
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -139,12 +137,10 @@ def allowed(column: ColumnDomain) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_SHOWN]) + (", ..." if len(names) > MAX_SHOWN else "")
+    return ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
 
 
 # --- contradictions ---
-
-MAX_TRIED = 1_000_000  # combinations of values; conditions on more are left to the rows
 
 
 def check_possible(
@@ -169,7 +165,7 @@ def check_possible(
     names = sorted({name for c, _ in told for name in c.columns})
     constants = sorted({number for _, tree in told for number in constants_of(tree)})
     values = [_tried(domain[name], constants, settings.get(name)) for name in names]
-    if math.prod(map(len, values)) > MAX_TRIED:
+    if math.prod(map(len, values)) > 1_000_000:  # left to the rows
         return
     grid = dict(zip(names, map(np.ravel, np.meshgrid(*values, indexing="ij")), strict=True))
     with np.errstate(all="ignore"):
@@ -178,12 +174,9 @@ def check_possible(
         return
     alone = [c.text for (c, _), rows in zip(told, held, strict=True) if not rows.any()]
     holds = "; ".join(f"{name} holds {_holds(domain[name], settings.get(name))}" for name in names)
-    raise SpecError(
-        [
-            SpecProblem("--given", 1, 1, text, "no row of the declared domain is so", holds)
-            for text in alone or [" and ".join(c.text for c, _ in told)]
-        ]
-    )
+    wrong = alone or [" and ".join(c.text for c, _ in told)]
+    message = "no row of the declared domain is so"
+    raise SpecError([SpecProblem("--given", 1, 1, text, message, holds) for text in wrong])
 
 
 def _tried(
@@ -247,10 +240,8 @@ def check_columns_held(dialect: str, names: Sequence[str]) -> None:
     elif len(names) > most:
         why = f"the bundle has {many(len(names), 'column')}, and a table has {most:,}"
     if why:
-        raise OutputError(
-            f"{why}, which {dialect} cannot hold; nothing was written",
-            hint=(
-                "release with other names (dataset.source.rename), or fewer columns; or read the"
-                " bundle's synthetic.parquet, which holds all of them"
-            ),
+        hint = (
+            "release with other names (dataset.source.rename), or fewer columns; or read the"
+            " bundle's synthetic.parquet, which holds all of them"
         )
+        raise OutputError(f"{why}, which {dialect} cannot hold; nothing was written", hint=hint)

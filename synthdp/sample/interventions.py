@@ -11,25 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from synthdp.data.kinds.kind import some
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.pag import PagLink, causes, unsettled
+from synthdp.graph.pag import causes, unsettled
 
 NO_CAUSES = "nothing can be intervened on: the arrows of this graph predict, and are no causes"
-NO_CAUSES_HINT = (
-    "condition with --given instead, or draw a causal graph and release with graph.mode given or"
-    " validate"
-)
-UNANSWERED_HINT = (
-    "say what is known of these pairs in graph.edges or graph.forbidden, or give the search more"
-    " budget or rows, and release again; --given conditions without a claim of causes"
-)
 UNSEEN_HINT = (
     "draw the arrows that are known to be without an unseen common cause, and release again with"
     " graph.mode given or validate; --given conditions without a claim of causes"
 )
-MAX_PAIRS = 5
-"""Pairs of columns that a message names."""
 
 
 def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
@@ -41,37 +32,33 @@ def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
     if not columns:
         return
     if graph.predictive:
-        raise OutputError(NO_CAUSES, hint=NO_CAUSES_HINT)
+        hint = "condition with --given instead, or draw a causal graph and release with graph.mode"
+        raise OutputError(NO_CAUSES, hint=f"{hint} given or validate")
     links = [e for e in graph.unanswered(columns) if e.structural]
     if links:
         raise OutputError(
             f"the search left open whether one causes the other: {_named(links)}; an intervention"
             f" on {', '.join(columns)} rests on that",
-            hint=UNANSWERED_HINT,
+            hint="say what is known of these pairs in graph.edges or graph.forbidden, or give the"
+            " search more budget or rows, and release again; --given conditions without a claim of"
+            " causes",
         )
-    if graph.pag is not None:
-        for column in columns:
-            _refuse_unseen(graph, graph.pag, column)
-
-
-def _refuse_unseen(graph: CausalGraph, links: Sequence[PagLink], column: str) -> None:
-    """Refuse an intervention whose effects an unseen common cause may make up."""
-    unclear = unsettled(links, column)
-    if unclear:
-        named = ", ".join(map(str, unclear[:MAX_PAIRS]))
-        more = f" and {len(unclear) - MAX_PAIRS} more" if len(unclear) > MAX_PAIRS else ""
-        raise OutputError(
-            f"an unseen common cause may explain what {column} has in common with others:"
-            f" {named}{more} (graph.unseen_causes); the search does not say what an intervention on"
-            f" {column} does",
-            hint=UNSEEN_HINT,
-        )
-    if causes(links, column) != {*graph.parents(column)}:
-        raise OutputError(
-            f"the model draws {column} by other columns than its causes, where unseen causes are"
-            " allowed for (graph.unseen_causes): its rows do not show what an intervention does",
-            hint=UNSEEN_HINT,
-        )
+    for column in columns if graph.pag is not None else ():
+        if unclear := unsettled(graph.pag, column):
+            named = some([*map(str, unclear)], ", ", 5)
+            message = (
+                f"an unseen common cause may explain what {column} has in common with others:"
+                f" {named} (graph.unseen_causes); the search does not say what an intervention on"
+                f" {column} does"
+            )
+            raise OutputError(message, hint=UNSEEN_HINT)
+        if causes(graph.pag, column) != {*graph.parents(column)}:
+            message = (
+                f"the model draws {column} by other columns than its causes, where unseen causes"
+                " are allowed for (graph.unseen_causes): its rows do not show what an intervention"
+                " does"
+            )
+            raise OutputError(message, hint=UNSEEN_HINT)
 
 
 def intervention_warning(graph: CausalGraph, columns: Sequence[str]) -> str | None:
@@ -91,6 +78,5 @@ def intervention_warning(graph: CausalGraph, columns: Sequence[str]) -> str | No
 
 def _named(links: Sequence[GraphEdge]) -> str:
     """Pairs of columns in words, the first few."""
-    named = ", ".join(f"{e.cause} and {e.effect}" for e in links[:MAX_PAIRS])
-    more = len(links) - MAX_PAIRS
-    return f"{named} and {more} more pairs" if more > 0 else named
+    named = some([f"{e.cause} and {e.effect}" for e in links], ", ", 5)
+    return f"{named} pairs" if len(links) > 5 else named

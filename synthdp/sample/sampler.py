@@ -46,11 +46,8 @@ from synthdp.spec.model import Column
 GRAPH_FILE = "graph.json"
 READ = ("spec.yaml", MODEL_FILE, WEIGHTS_FILE, "marginals.json", GRAPH_FILE)
 """Files of a bundle that rows are drawn from."""
-FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
-CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil constraints or conditions
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
-MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
 
 
@@ -175,7 +172,7 @@ class Sampler:
         """Raking factors and the weight of one use, by first draws that are not used themselves."""
         if not self.calibrated(tuple(fixed)) and not observed:
             return Weighing()
-        first = min(FIRST_ROWS, max(CHUNK_ROWS, FIRST_CELLS // len(self.domain)))
+        first = min(131_072, max(CHUNK_ROWS, 20_000_000 // len(self.domain)))
         factors: tuple[npt.NDArray[np.float64], ...] = ()
         if self.raked and not fixed:
 
@@ -203,7 +200,7 @@ class Sampler:
         block = max(1024, BLOCK_CELLS // len(self.domain))
         limits, settings = self.constraints, {**fixed, **observed}
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(limits.expressions))
-        asked, met, least = 0, 0, CONSTRAINED_ROWS if limits.expressions else 0
+        asked, met, least = 0, 0, 4096 if limits.expressions else 0
         if conditions.expressions:  # so that what is impossible is told before a row is written
             least = FIRST_DRAW
         sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
@@ -257,19 +254,12 @@ def one_use(weights: npt.NDArray[np.float64]) -> float:
 
 
 def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
-    """Check that what is given can be sampled.
-
-    `evidence` are weights of first draws, whose mean is the probability of what is given.
-
-    Raises:
-        OutputError: it is (nearly) impossible under the model.
-    """
+    """Refuse what is (nearly) impossible: its probability is the mean weight of first draws."""
     probability = float(evidence.mean())
     found = f"--given: under the model this has a probability of about {probability:.1e}"
     hint = "give fewer conditions, or more likely ones"
-    if probability < MIN_PROBABILITY:
-        message = f"{found}; below {MIN_PROBABILITY:g} it counts as impossible"
-        raise OutputError(message, hint=hint)
+    if probability < 1e-9:
+        raise OutputError(f"{found}; below 1e-09 it counts as impossible", hint=hint)
     if one_use(evidence) > MAX_DRAWS * probability:
         raise OutputError(
             f"{found}; fewer than one drawn row in {MAX_DRAWS} could be used",
@@ -278,12 +268,8 @@ def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
 
 
 def _check_met(met: int, asked: int) -> None:
-    """Check that conditions are met by enough of the rows that were drawn so far.
-
-    Raises:
-        OutputError: they are (nearly) impossible under the model.
-    """
-    if asked >= CONSTRAINED_ROWS and met * MAX_DRAWS < asked:
+    """Refuse conditions that too few of the rows that were drawn so far meet."""
+    if asked >= 4096 and met * MAX_DRAWS < asked:
         raise OutputError(
             f"--given: {met} of {asked:,} drawn rows are as asked for; one of {MAX_DRAWS} must be",
             hint="give fewer conditions, or more likely ones; COLUMN=VALUE costs less than a range",
