@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +78,8 @@ def read_schema(path: Path) -> Codebook:
         raise DataError(message, hint=hint)
     schema = schemas[0]
     title = found.get("title") if isinstance(found, Mapping) else None
-    columns = tuple(
-        _schema_column(entry)
-        for entry in schema["fields"]
-        if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
-    )
+    entries = (e for e in schema["fields"] if isinstance(e, Mapping))
+    columns = tuple(_schema_column(e) for e in entries if isinstance(e.get("name"), str))
     return Codebook(columns, title if isinstance(title, str) else "", _missing(schema))
 
 
@@ -152,11 +149,11 @@ def read_ddi(path: Path) -> Codebook:
         OutputError: defusedxml is not installed.
     """
     root = _parsed(path)
-    columns = tuple(_ddi_column(var) for var in _all(root, "var") if var.get("name"))
+    columns = tuple(_ddi_column(v) for v in root.iterfind(".//{*}var") if v.get("name"))
     if not columns:
         message = f"{path.name}: describes no variable"
         raise DataError(message, hint="DDI-Codebook has them as `var` elements in `dataDscr`")
-    return Codebook(columns, _text(_all(root, "titl")))
+    return Codebook(columns, _text(root, ".//{*}titl"))
 
 
 def _parsed(path: Path) -> Element:
@@ -178,23 +175,22 @@ def _parsed(path: Path) -> Element:
 
 
 def _ddi_column(var: Element) -> Described:
-    form = next(_children(var, "varFormat"), None)
+    form = var.find("{*}varFormat")  # in whatever namespace: versions differ in that alone
     decimals = var.get("dcml") or (form.get("dcml") if form is not None else None)
-    bounds = next((r for v in _children(var, "valrng") for r in _children(v, "range")), None)
+    bounds = var.find("{*}valrng/{*}range")
     labels, missing = dict[str, str](), dict[str, None]()
-    for category in _children(var, "catgry"):
-        code = _text(_children(category, "catValu"))
-        if code:
-            labels[code] = _text(_children(category, "labl"))
+    for category in var.iterfind("{*}catgry"):
+        if code := _text(category, "{*}catValu"):
+            labels[code] = _text(category, "{*}labl")
             if category.get("missing", "").upper() in ("Y", "YES", "TRUE"):
                 missing[code] = None
-    for item in (i for r in _children(var, "invalrng") for i in r):
+    for item in var.iterfind("{*}invalrng/*"):
         ends = [item.get(key, "") for key in ("VALUE", "min", "max")]
         missing |= dict.fromkeys(_between(*ends, known=labels))
     continuous = var.get("intrvl") == "contin" or var.get("nature") in ("interval", "ratio")
     return Described(
         var.get("name", ""),
-        description=_text(_children(var, "labl")) or _text(_all(var, "qstnLit")),
+        description=_text(var, "{*}labl") or _text(var, ".//{*}qstnLit"),
         unit=var.get("measUnit") or "",
         kind=_ddi_kind(form, decimals),
         lower=None if bounds is None else bounds.get("min"),
@@ -227,21 +223,8 @@ def _between(value: str, low: str, high: str, *, known: dict[str, str]) -> Itera
             yield from map(str, range(int(first), int(last) + 1))
 
 
-def _children(element: Element, name: str) -> Iterator[Element]:
-    """Those of this name, in whatever namespace: versions differ in that alone."""
-    return (child for child in element if _name(child) == name)
-
-
-def _all(element: Element, name: str) -> Iterator[Element]:
-    return (child for child in element.iter() if _name(child) == name)
-
-
-def _name(element: Element) -> str:
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
-
-
-def _text(elements: Iterator[Element]) -> str:
-    first = next(elements, None)
+def _text(element: Element, path: str) -> str:
+    first = element.find(path)
     return "" if first is None else " ".join("".join(first.itertext()).split())
 
 
@@ -250,10 +233,6 @@ def _text(elements: Iterator[Element]) -> str:
 
 NAME, TYPE, LABEL = "Variable / Field Name", "Field Type", "Field Label"
 CHOICES = "Choices, Calculations, OR Slider Labels"
-CHECK = "Text Validation Type OR Show Slider Number"
-LOWER, UPPER = "Text Validation Min", "Text Validation Max"
-IDENTIFIER, REQUIRED = "Identifier?", "Required Field?"
-BRANCHING = "Branching Logic (Show field only if...)"
 
 
 def read_redcap(path: Path) -> Codebook:
@@ -282,24 +261,23 @@ def read_redcap(path: Path) -> Codebook:
 def _redcap_columns(row: Mapping[str, str]) -> Iterator[Described]:
     """A field's column in the export; of a checkbox one for each choice."""
     form, name, label = row[TYPE], row[NAME], row[LABEL]
-    missing = row.get(REQUIRED, "") != "y" or bool(row.get(BRANCHING))
-    identifies = row.get(IDENTIFIER, "") == "y"
+    missing = row.get("Required Field?", "") != "y"
+    missing |= bool(row.get("Branching Logic (Show field only if...)"))
+    own = partial(Described, missing=missing, identifies=row.get("Identifier?", "") == "y")
     if form == "descriptive":  # on the form, and not in the export
         return
     if form == "checkbox":
         marks = {"0": "not checked", "1": "checked"}
         for code, choice in _choices(row[CHOICES]).items():
             column = f"{name}___{code.lower().replace('-', '_')}"
-            own = Described(column, f"{label} ({choice})", labels=marks, missing=missing)
-            yield replace(own, identifies=identifies)
+            yield own(column, f"{label} ({choice})", labels=marks)
         return
     labels = {"yesno": {"0": "no", "1": "yes"}, "truefalse": {"0": "false", "1": "true"}}
     listed = _choices(row[CHOICES]) if form in ("radio", "dropdown") else labels.get(form, {})
-    kind, decimals = _redcap_kind(form, row.get(CHECK, ""))
-    ends = ("0", "100") if form == "slider" else (None, None)
-    lower, upper = row.get(LOWER) or ends[0], row.get(UPPER) or ends[1]
-    own = Described(name, label, "", kind, lower, upper, decimals, listed, missing=missing)
-    yield replace(own, identifies=identifies)
+    kind, decimals = _redcap_kind(form, row.get("Text Validation Type OR Show Slider Number", ""))
+    ends = {"Min": "0", "Max": "100"} if form == "slider" else {"Min": None, "Max": None}
+    lower, upper = (row.get(f"Text Validation {end}") or usual for end, usual in ends.items())
+    yield own(name, label, "", kind, lower, upper, decimals, listed)
 
 
 def _redcap_kind(form: str, check: str) -> tuple[Kind | None, int | None]:
@@ -320,9 +298,6 @@ def _choices(text: str) -> dict[str, str]:
 
 
 # --- SPSS and Stata ---
-
-
-MAX_RANGE = 50  # codes of a range of missing values
 
 
 def read_statistics(path: Path) -> Codebook:
@@ -404,7 +379,7 @@ def _codes(low: Any, high: Any, labelled: Iterable[Any]) -> Iterator[str]:
     """One missing value, or a range of them: its whole numbers, or else the codes with a label."""
     if low == high or isinstance(low, str):
         yield code_text(low)
-    elif high - low <= MAX_RANGE and float(low).is_integer():
+    elif high - low <= 50 and float(low).is_integer():
         yield from (str(code) for code in range(int(low), int(high) + 1))
     else:
         numbers = [code for code in labelled if isinstance(code, int | float)]
