@@ -32,7 +32,7 @@ from synthdp.spec.model import (
     Ordinal,
     Source,
 )
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 from tests.privacy.engines.tables import reading_of
 from tests.privacy.test_source import reader_in
 

@@ -23,8 +23,8 @@ from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
 from synthdp.spec.checks.budget import gates
 from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.wording import SpecMistake
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
 from synthdp_attacks.epsilon import provable_epsilon
 from synthdp_attacks.game import GameOutcome
@@ -154,7 +154,7 @@ def test_a_release_without_leak_passes_the_lowest_limit_that_is_allowed(models: 
         assert LEAST <= failed <= MOST, (figure, failed)
 
 
-def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[CrossProblem]:
+def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[SpecMistake]:
     """What the spec is told of one gate, with so many test models in each world."""
     tiny.write(attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}})
     spec = load_spec(tiny.spec)

@@ -25,7 +25,7 @@ from docs.site.reference import (
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec
-from synthdp.spec.model.columns.types import Labelled, Mapped
+from synthdp.spec.model.columns import Labelled, Mapped
 from synthdp.spec.schema import json_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"

@@ -14,7 +14,7 @@ from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.init.draft import draft_spec
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import COLUMN_TYPES, ReleaseSpec
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 
 ICD = {"type": "text-code", "codes": ["I10", "E11.9", "E11.65", "E10.1", "I10.0"], "prefix": 3}
 

@@ -25,7 +25,7 @@ from synthdp.data.kinds.kind import (
     some,
 )
 from synthdp.spec.model import Boolean, Categorical, ColumnBase, Ordinal
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -38,8 +38,8 @@ from synthdp.evaluate.functional.levels import (
     varies,
 )
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import LARGEST, parse
+from synthdp.spec.load.wording import SpecMistake
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ReleaseSpec
 
@@ -189,7 +189,7 @@ class _Screen:
             yield Suggestion(kind, claim.columns, line, claim.remark, holds, broken)
 
     @cached_property
-    def _problems(self) -> frozenset[CrossProblem]:
+    def _problems(self) -> frozenset[SpecMistake]:
         return frozenset(cross_problems(self.spec))
 
     def _line(self, text: str) -> str:

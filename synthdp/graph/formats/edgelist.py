@@ -33,9 +33,8 @@ from synthdp.graph.formats.tokens import GraphFileError, Place
 from synthdp.graph.knowledge import Pair
 from synthdp.spec.checks.checks import GRAPHS
 from synthdp.spec.checks.graph import needs_edges
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.load.wording import findings
+from synthdp.spec.load.wording import SpecMistake, findings
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import Categorical, Graph, Model, Name, Names, ReleaseSpec
 
@@ -95,7 +94,7 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
         raise SpecError([problem]) from None
 
 
-def _check_problems(graph: Graph, nodes: tuple[str, ...]) -> Iterator[CrossProblem]:
+def _check_problems(graph: Graph, nodes: tuple[str, ...]) -> Iterator[SpecMistake]:
     """What the spec's checks of graphs find, with a stand-in for every column."""
     column = Categorical.model_construct(type="categorical", categories=("a",))
     parts: dict[str, Any] = {"graph": graph, "columns": dict.fromkeys(nodes, column)}

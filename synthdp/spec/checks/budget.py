@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from synthdp.spec.checks.problem import CrossProblem, stated
+from synthdp.spec.load.wording import SpecMistake, stated
 from synthdp.spec.model import Gate, ReleaseSpec, category_types
 
 
-def delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def delta(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     rows, delta = spec.dataset.rows.value, spec.privacy.delta
     if delta * rows >= 1:
         hint = (
@@ -17,7 +17,7 @@ def delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             " one whole row to be published"
         )
         message = f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}"
-        yield CrossProblem(("privacy", "delta"), message, hint)
+        yield SpecMistake(("privacy", "delta"), message, hint)
 
 
 def suggested_delta(rows: int) -> str:
@@ -25,7 +25,7 @@ def suggested_delta(rows: int) -> str:
     return f"1e-{len(str(rows)) + 1}"
 
 
-def cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def cap(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     cap = spec.privacy.cap
     for name in ("epsilon", "delta") if cap else ():
         asked, most = getattr(spec.privacy, name), getattr(cap, name)
@@ -34,10 +34,10 @@ def cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 "the cap bounds all releases of this dataset together; lower the release, or agree"
                 " on another cap"
             )
-            yield CrossProblem(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
+            yield SpecMistake(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
 
 
-def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """What needs a share of the budget has one, and every share buys something."""
     mode, written = spec.graph.mode, "shares" in spec.privacy.model_fields_set
     pairs, targets, estimands = spec.privacy.pairs, spec.synthesizer.targets, spec.estimands
@@ -63,7 +63,7 @@ def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name, needed, message, hint in needs:
         where = ("privacy", "shares", name)
         if needed and getattr(spec.privacy.shares, name) == 0:
-            yield CrossProblem(where, f"{stated(spec, *where)}; {message}", hint)
+            yield SpecMistake(where, f"{stated(spec, *where)}; {message}", hint)
     buys: list[tuple[str, object, str, str]] = [
         ("pairs", pairs, ", and privacy.pairs names no pair", "name pairs, or set it to 0"),
         ("targets", targets, ", and synthesizer.targets names no column",
@@ -74,10 +74,10 @@ def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     ]  # fmt: skip
     for name, used, message, hint in buys:
         if (share := getattr(spec.privacy.shares, name)) and not used:
-            yield CrossProblem(("privacy", "shares", name), f"got {share:g}{message}", hint)
+            yield SpecMistake(("privacy", "shares", name), f"got {share:g}{message}", hint)
 
 
-def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def pairs(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Measured pairs are named once, small, and used."""
     if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
         hint = "set sampling.rake and sampling.balance to true, or name no pairs"
@@ -85,23 +85,23 @@ def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "measured pairs guide the choice of rows, which sampling turns off: their budget would"
             " be wasted"
         )
-        yield CrossProblem(("privacy", "pairs"), message, hint)
+        yield SpecMistake(("privacy", "pairs"), message, hint)
     seen, most = set[frozenset[str]](), 1 << 18
     for i, pair in enumerate(spec.privacy.pairs):
         if frozenset(pair) in seen:
             message = f"{pair[0]} and {pair[1]} are named twice"
             hint = "a pair is measured once, in either order"
-            yield CrossProblem(("privacy", "pairs", i), message, hint)
+            yield SpecMistake(("privacy", "pairs", i), message, hint)
         seen.add(frozenset(pair))
         known = [spec.columns[name].level_count for name in pair if name in spec.columns]
         if len(known) == 2 and (cells := math.prod(known)) > most:
             message = f"a table of {cells:,} cells; at most {most:,} are measured"
             hint = "noise drowns a table with so many cells; name a pair of columns with fewer"
             hint += " levels, or use wider bins"
-            yield CrossProblem(("privacy", "pairs", i), message, hint)
+            yield SpecMistake(("privacy", "pairs", i), message, hint)
 
 
-def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def target_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     if spec.graph.mode == "predict":
         return  # it has no stage for targets, which `checks.graph` says
     for i, name in enumerate(spec.synthesizer.targets):
@@ -115,7 +115,7 @@ def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 f"column {name!r} has {levels} levels; a target has at most as many as"
                 " synthesizer.hidden"
             )
-            yield CrossProblem(("synthesizer", "targets", i), message, hint)
+            yield SpecMistake(("synthesizer", "targets", i), message, hint)
 
 
 # --- gates ---
@@ -123,16 +123,16 @@ def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 # One that nothing could fail protects nobody, and one that chance alone fails costs a whole budget.
 
 
-def gates(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def gates(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Gates are on figures that are computed, and can fail for another reason than chance."""
     for i, gate in enumerate(spec.gates):
         if problem := _never_computed(spec, gate):
-            yield CrossProblem(("gates", i, "metric"), *problem)
+            yield SpecMistake(("gates", i, "metric"), *problem)
         elif gate.attacked and gate.at_most is not None:
             decide = _bound_on_epsilon if gate.attacked == "epsilon_lower" else _upper_limit
             pairs = spec.attacks.membership.pairs
             if problem := decide(gate.attacked, gate.at_most, pairs - pairs // 2, spec):
-                yield CrossProblem(("gates", i, "at_most"), *problem)
+                yield SpecMistake(("gates", i, "at_most"), *problem)
 
 
 def _never_computed(spec: ReleaseSpec, gate: Gate) -> tuple[str, str] | None:

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.checks import budget, columns, dataset, estimands, graph, names
 from synthdp.spec.checks.possible import impossible
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.checks.telling_names import unit_warning
 from synthdp.spec.expressions.expressions import outside
 from synthdp.spec.expressions.query import parse_query
-from synthdp.spec.load.wording import same_but_for_case
+from synthdp.spec.load.wording import SpecMistake, same_but_for_case
 from synthdp.spec.model import ReleaseSpec
 
 
@@ -35,7 +34,7 @@ def check(spec: ReleaseSpec) -> ReleaseSpec:
     return spec
 
 
-def cross_problems(spec: ReleaseSpec) -> list[CrossProblem]:
+def cross_problems(spec: ReleaseSpec) -> list[SpecMistake]:
     """Every mistake between the parts; a graph with too many arrows is not gone through."""
     crowded = list(graph.crowds(spec))
     # Nobody reads more of one check, and suggesting names for them costs time.
@@ -43,7 +42,7 @@ def cross_problems(spec: ReleaseSpec) -> list[CrossProblem]:
     return [*crowded, *itertools.chain.from_iterable(found)]
 
 
-GRAPHS: tuple[Callable[[ReleaseSpec], Iterable[CrossProblem]], ...] = (
+GRAPHS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
     names.nodes,
     graph.groups,
     graph.tiers,
@@ -54,7 +53,7 @@ GRAPHS: tuple[Callable[[ReleaseSpec], Iterable[CrossProblem]], ...] = (
     graph.parents,
 )
 """The checks of a graph over columns, which read nothing else."""
-CHECKS: tuple[Callable[[ReleaseSpec], Iterable[CrossProblem]], ...] = (
+CHECKS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
     names.columns,
     names.computed,
     names.expressions,

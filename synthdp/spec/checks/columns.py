@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import calculation, parse
-from synthdp.spec.load.wording import Loc, nearest
+from synthdp.spec.load.wording import Loc, SpecMistake, nearest
 from synthdp.spec.model import CONTROL, Column, CsvSource, ReleaseSpec, derived_of, starts_formula
-from synthdp.spec.model.columns.types import Mapped
+from synthdp.spec.model.columns import Mapped
 from synthdp.spec.model.fields import alike
 
 MAX_LEVELS = 65_536  # the width of the one-hot row that the model reads
 
 
-def types(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def types(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Each column states what its type allows."""
     for name, column in spec.columns.items():
         for field, message, hint in column.mistakes():
-            yield CrossProblem(("columns", name, field), message, hint)
+            yield SpecMistake(("columns", name, field), message, hint)
 
 
-def value_maps(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def value_maps(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Each text of the source becomes a category, and stands for nothing else."""
     source = spec.dataset.source
     missing = source.missing_values if isinstance(source, CsvSource) else ()
@@ -32,58 +31,58 @@ def value_maps(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         own = column.values or spec.maps.get(column.map or "", {})
         if column.map is not None and column.values:
             hint = "delete one of them"
-            yield CrossProblem((*where, "map"), "give either values or map, not both", hint)
+            yield SpecMistake((*where, "map"), "give either values or map, not both", hint)
         elif column.map is not None and column.map not in spec.maps:
             hint = (
                 nearest(column.map, spec.maps) or "write it there, as text of the source: category"
             )
-            yield CrossProblem((*where, "map"), f"`maps` has no {column.map!r}", hint)
+            yield SpecMistake((*where, "map"), f"`maps` has no {column.map!r}", hint)
         for text, category in own.items():
             at = (*where, "values", text)
             if category not in column.labels:
                 hint = nearest(category, column.labels) or "list it among the column's categories"
-                yield CrossProblem(at, f"{category!r} is no category of the column", hint)
+                yield SpecMistake(at, f"{category!r} is no category of the column", hint)
             elif text in column.labels:
                 message = f"{text!r} is a category itself, and would be published as another"
-                yield CrossProblem(at, message, "rename the category, or take it out here")
+                yield SpecMistake(at, message, "rename the category, or take it out here")
             elif text in column.missing_codes or text in missing:
                 message = f"{text!r} also stands for a missing value"
-                yield CrossProblem(at, message, "take it out here, or there")
+                yield SpecMistake(at, message, "take it out here, or there")
 
 
-def names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def names(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """The names of columns are plain, and no two of them look alike."""
     for name in spec.columns:
         if starts_formula(name):
             message = "the name starts like a spreadsheet formula"
             hint = "rename the column in the source; begin with a letter"
-            yield CrossProblem(("columns", name), message, hint)
+            yield SpecMistake(("columns", name), message, hint)
         yield from plain_name(("columns", name), name, "rename the column in the source")
     pair = alike(spec.columns)
     if pair is not None:
         message = f"{pair[0]!a} and {pair[1]!a} look the same and are not"
-        yield CrossProblem(("columns", pair[1]), message, "rename one of them in the source")
+        yield SpecMistake(("columns", pair[1]), message, "rename one of them in the source")
 
 
-def levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """All columns together have at most `MAX_LEVELS` levels."""
     total = sum(column.level_count for column in spec.modelled.values())
     if total > MAX_LEVELS:
         message = (
             f"all columns together have {total:,} levels; at most {MAX_LEVELS:,} fit into the model"
         )
-        yield CrossProblem(("columns",), message, "use fewer bins, or merge rare categories")
+        yield SpecMistake(("columns",), message, "use fewer bins, or merge rare categories")
 
 
-def plain_name(where: Loc, name: str, hint: str) -> Iterator[CrossProblem]:
+def plain_name(where: Loc, name: str, hint: str) -> Iterator[SpecMistake]:
     """A name without control characters, and without spaces around it."""
     if CONTROL.search(name):
-        yield CrossProblem(where, "the name holds a control character or a line break", hint)
+        yield SpecMistake(where, "the name holds a control character or a line break", hint)
     elif name != name.strip():
-        yield CrossProblem(where, "the name begins or ends with a space", hint)
+        yield SpecMistake(where, "the name begins or ends with a space", hint)
 
 
-def derived(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def derived(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """What is wrong with a derived column."""
     for name, column in spec.columns.items():
         if (text := derived_of(column)) is not None:
@@ -92,37 +91,37 @@ def derived(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def _formula_problems(
     spec: ReleaseSpec, name: str, column: Column, text: str
-) -> Iterator[CrossProblem]:
+) -> Iterator[SpecMistake]:
     where, place = ("columns", name), ("columns", name, "derived")
     computed, mistakes = calculation(text, spec.columns)
     for m in mistakes:
-        yield CrossProblem(place, f"character {m.at}: {m.message}", m.hint)
+        yield SpecMistake(place, f"character {m.at}: {m.message}", m.hint)
     for field in {"bins", "edges", "spikes"} & column.model_fields_set:
         if getattr(column, field):
             message = f"{field} say how a column is modelled, and {name!r} is computed"
-            yield CrossProblem((*where, field), message, f"delete {field}")
+            yield SpecMistake((*where, field), message, f"delete {field}")
     if computed is None:
         return
     if computed.kind != column.operand:
         message = f"computes a {computed.kind}, and a column of type {column.type} holds"
         hint = f"use type {'datetime' if computed.kind == 'date' else 'number'}"
-        yield CrossProblem(place, f"{message} {column.operand}s", hint)
+        yield SpecMistake(place, f"{message} {column.operand}s", hint)
     absent = [n for n in computed.columns if spec.columns[n].missing]
     if not column.missing and (absent or computed.divides):
         why = f"{absent[0]!r} may be missing" if absent else "it divides by what may be 0"
         hint = f"set columns.{name}.missing: true"
-        yield CrossProblem(place, f"{why}, and {name!r} is then missing too", hint)
+        yield SpecMistake(place, f"{why}, and {name!r} is then missing too", hint)
 
 
-def even(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def even(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Columns are drawn again only where rows were chosen, and are read by no constraint."""
     parsed = (parse(text, spec.columns)[0] for text in spec.constraints)
     read = {name for expression in parsed if expression for name in expression.columns}
     for i, name in enumerate(spec.sampling.even):
         if name in read:
             message = f"a constraint reads column {name!r}, and rows are held to it as a whole"
-            yield CrossProblem(("sampling", "even", i), message, f"leave {name!r} out")
+            yield SpecMistake(("sampling", "even", i), message, f"leave {name!r} out")
     off = next((name for name in ("rake", "balance") if not getattr(spec.sampling, name)), None)
     if spec.sampling.even and off:
         message = f"columns are drawn again after rows were chosen, which {off}: false turns off"
-        yield CrossProblem(("sampling", "even"), message, f"delete {off}")
+        yield SpecMistake(("sampling", "even"), message, f"delete {off}")

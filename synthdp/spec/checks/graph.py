@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from synthdp.spec.checks.columns import plain_name
-from synthdp.spec.checks.problem import CrossProblem, stated
+from synthdp.spec.load.wording import SpecMistake, stated
 from synthdp.spec.model import Edge, ReleaseSpec
 from synthdp.spec.model.graph import MAX_PARENTS
 
@@ -22,34 +22,34 @@ UNUSED = {
 }  # fields without effect, by mode
 
 
-def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def crowds(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """No list of arrows is so long that the other checks could not go through it."""
     for section, edges in (("edges", spec.graph.edges), ("forbidden", spec.graph.forbidden)):
         total = sum(len(edge.causes) * len(edge.effects) for edge in edges)
         if total > MAX_ARROWS:
             message = f"{total:,} arrows; there may be at most {MAX_ARROWS:,}"
             hint = "write tiers instead of listing every pair"
-            yield CrossProblem(("graph", section), message, hint)
+            yield SpecMistake(("graph", section), message, hint)
 
 
-def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def groups(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A column is in one group, and no group is named like a column."""
     seen: dict[str, str] = {}
     for group, members in spec.graph.groups.items():
         if group in spec.columns:
             message = f"group {group!r} is named like a column"
             hint = "give the group a name of its own"
-            yield CrossProblem(("graph", "groups", group), message, hint)
+            yield SpecMistake(("graph", "groups", group), message, hint)
         yield from plain_name(("graph", "groups", group), group, "rename the group")
         for i, name in enumerate(members):
             where = ("graph", "groups", group, i)
             if name in seen:
                 message = f"column {name!r} is already in group {seen[name]!r}"
-                yield CrossProblem(where, message, "a column is in one group at most")
+                yield SpecMistake(where, message, "a column is in one group at most")
             seen.setdefault(name, group)
 
 
-def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def tiers(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A name is in one tier."""
     seen: dict[str, int] = {}
     for t, tier in enumerate(spec.graph.tiers):
@@ -57,18 +57,18 @@ def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             if name in seen:
                 message = f"{name!r} is already in tier {seen[name] + 1}"
                 hint = "a name is in one tier at most"
-                yield CrossProblem(("graph", "tiers", t, i), message, hint)
+                yield SpecMistake(("graph", "tiers", t, i), message, hint)
             seen.setdefault(name, t)
 
 
-def arrows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def arrows(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """No arrow leads to itself, is there twice, is forbidden or goes back; no cycles."""
     edges, order = spec.graph.edges, list(enumerate(spec.graph.tiers))
     for e, edge in enumerate(edges):
         for name in edge.causes:
             if name in edge.effects:
                 message = f"arrow from {name!r} to itself"
-                yield CrossProblem(("graph", "edges", e), message, "take the name off one side")
+                yield SpecMistake(("graph", "edges", e), message, "take the name off one side")
     first: dict[Arrow, int] = {}
     for e, edge in enumerate(edges):
         for arrow in _product(edge):
@@ -79,7 +79,7 @@ def arrows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         for arrow in _product(edge):
             if first[arrow] != e:
                 message = f"arrow {_shown(arrow)} is written twice"
-                yield CrossProblem(("graph", "edges", e), message, "delete one")
+                yield SpecMistake(("graph", "edges", e), message, "delete one")
         for cause, effect in _product(edge):
             if cause in tier and effect in tier and tier[cause] > tier[effect]:
                 message = (
@@ -87,15 +87,15 @@ def arrows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                     f" {tier[effect] + 1}"
                 )
                 hint = "turn the arrow round, or change the tiers"
-                yield CrossProblem(("graph", "edges", e), message, hint)
+                yield SpecMistake(("graph", "edges", e), message, hint)
     for f, edge in enumerate(spec.graph.forbidden):
         for arrow in filter(first.__contains__, _product(edge)):
             message = f"arrow {_shown(arrow)} is also given under edges"
             hint = "delete it in one of the two"
-            yield CrossProblem(("graph", "forbidden", f), message, hint)
+            yield SpecMistake(("graph", "forbidden", f), message, hint)
 
 
-def _cycles(spec: ReleaseSpec, written: Mapping[Arrow, int]) -> Iterator[CrossProblem]:
+def _cycles(spec: ReleaseSpec, written: Mapping[Arrow, int]) -> Iterator[SpecMistake]:
     """Cycles of arrows, `written` at which entry; they share no name: each is corrected alone."""
     order = {name: i for i, name in enumerate(spec.columns)}
     arrows = [a for a in written if a[0] != a[1]]
@@ -116,19 +116,19 @@ def _cycles(spec: ReleaseSpec, written: Mapping[Arrow, int]) -> Iterator[CrossPr
             "turn round or delete one of these arrows; if the two drive each other, put them in one"
             " group"
         )
-        yield CrossProblem(("graph", "edges", last), message, hint)
+        yield SpecMistake(("graph", "edges", last), message, hint)
         arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
 
 
-def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def needs_edges(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Modes given and validate are about given arrows."""
     if spec.graph.mode in ("given", "validate") and not spec.graph.edges:
         hint = 'give arrows such as "age -> income", or use mode predict, learn or none'
         message = f"missing or empty; mode {spec.graph.mode} needs at least one arrow"
-        yield CrossProblem(("graph", "edges"), message, hint)
+        yield SpecMistake(("graph", "edges"), message, hint)
 
 
-def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def no_effect(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Modes none and predict have no causal graph, so nothing may be said about one.
 
     Mode predict has an order: tiers may be given. Only a search that tells its separating sets can
@@ -139,17 +139,17 @@ def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if getattr(graph, name):
             message = f"has no effect: graph mode is {graph.mode}"
             hint = "use mode given, validate or learn, or delete it"
-            yield CrossProblem(("graph", name), message, hint)
+            yield SpecMistake(("graph", name), message, hint)
     if graph.unseen_causes and (graph.mode, graph.algorithm) != ("learn", "measured_pc"):
         of = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
         hint = (
             "use mode learn with algorithm measured_pc, or delete it; columns that are known to"
             " share an unseen cause go in graph.latent"
         )
-        yield CrossProblem(("graph", "unseen_causes"), f"has no effect: graph {of}", hint)
+        yield SpecMistake(("graph", "unseen_causes"), f"has no effect: graph {of}", hint)
 
 
-def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def parents(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Mode learn must be able to keep the arrows that it is given."""
     graph = spec.graph
     given = dict.fromkeys(arrow for edge in graph.edges for arrow in _product(edge))
@@ -165,10 +165,10 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                     f"it can be {MAX_PARENTS} at most: declare fewer causes of {name!r}, or use"
                     " graph.mode given or predict, which have no limit"
                 )
-            yield CrossProblem(("graph", "max_parents"), message, hint)
+            yield SpecMistake(("graph", "max_parents"), message, hint)
 
 
-def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def targets(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A target of the model needs a graph, and depends on its causes there and on nothing else.
 
     An arrow leads to it, unless arrows are still to be learned. Mode predict has no stage for
@@ -181,26 +181,26 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         where, node = ("synthesizer", "targets", i), graph.group_of.get(name, name)
         if graph.mode == "none":
             message = "has no effect: graph mode is none, and a target is learned from its causes"
-            yield CrossProblem(where, message, "delete it, or draw a graph")
+            yield SpecMistake(where, message, "delete it, or draw a graph")
         if graph.mode == "predict":
             message = "has no effect: graph mode is predict, which has no stage for targets"
             hint = "name it in evaluation.targets alone: these are predicted last, and their pairs"
-            yield CrossProblem(where, message, f"{hint} count double")
+            yield SpecMistake(where, message, f"{hint} count double")
         if any(node in names for names in graph.latent):
             message = (
                 f"{node!r} shares an unseen cause with others (graph.latent); a target depends on"
                 " its parents alone"
             )
             hint = "leave it out of the targets, or out of graph.latent"
-            yield CrossProblem(where, message, hint)
+            yield SpecMistake(where, message, hint)
         # A group's members lead to those after them.
         caused = node in effects or name in inner or name not in spec.columns
         if graph.mode in ("given", "validate") and not caused:
             message = f"no arrow leads to {name!r}, and a target is learned from its causes"
-            yield CrossProblem(where, message, "draw one, or leave the target out")
+            yield SpecMistake(where, message, "draw one, or leave the target out")
 
 
-def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def ordered_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Algorithms that rank values need columns with an order, or with two values."""
     if spec.graph.mode != "learn" or spec.graph.algorithm not in RANKED:
         return
@@ -211,7 +211,7 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 f" {len(column.labels)} categories of {name!r}"
             )
             hint = "declare it ordinal, with categories from lowest to highest, or use measured_pc"
-            yield CrossProblem(("graph", "algorithm"), message, hint)
+            yield SpecMistake(("graph", "algorithm"), message, hint)
 
 
 def _product(edge: Edge) -> Iterator[Arrow]:

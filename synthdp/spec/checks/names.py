@@ -9,10 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import listed_names
-from synthdp.spec.load.wording import Loc, nearest
+from synthdp.spec.load.wording import Loc, SpecMistake, nearest
 from synthdp.spec.model import Edge, ReleaseSpec, derived_of
 
 # `*` is every item of a list, or every entry of a map.
@@ -40,14 +39,14 @@ ARROWS = ("graph.edges.*", "graph.forbidden.*")
 NODES = ("graph.tiers.*.*", "graph.latent.*.*")
 
 
-def columns(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def columns(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Every column that is named outside the graph is declared."""
     for where, name in _all_found(spec, COLUMNS):
         if name not in spec.columns:
             yield _unknown(where, name, spec.columns, "name a column listed under columns")
 
 
-def nodes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def nodes(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Names in the graph are of groups, or of columns in none; in `groups` of any columns."""
     for where, name in _found(spec, "graph.groups.*.*"):
         if name not in spec.columns:
@@ -55,11 +54,11 @@ def nodes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     groups, group_of = spec.graph.groups, spec.graph.group_of
     known = dict.fromkeys((*(name for name in spec.columns if name not in group_of), *groups))
 
-    def problems(where: Loc, name: str) -> Iterator[CrossProblem]:
+    def problems(where: Loc, name: str) -> Iterator[SpecMistake]:
         if name in spec.columns and name not in known:
             group = group_of[name]
             message = f"column {name!r} is in group {group!r} and has no place of its own in the"
-            yield CrossProblem(where, f"{message} graph", f"write {group!r} instead")
+            yield SpecMistake(where, f"{message} graph", f"write {group!r} instead")
         elif name not in known:
             yield _unknown(where, name, known, "name a column listed under columns, or a group")
 
@@ -71,7 +70,7 @@ def nodes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield from problems(where, name)
 
 
-def computed(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def computed(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """No derived column is named where a column is looked at in the source, or modelled."""
     derived = {name for name, column in spec.columns.items() if derived_of(column) is not None}
     named = [*_all_found(spec, (*COLUMNS, *NODES, "graph.groups.*.*"))] if derived else []
@@ -82,15 +81,15 @@ def computed(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 f"column {name!r} is computed from others when rows are written: it is not in the"
                 " model, and its real values are not read"
             )
-            yield CrossProblem(where, message, "name columns that it is computed from")
+            yield SpecMistake(where, message, "name columns that it is computed from")
 
 
-def expressions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def expressions(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Every expression can be read."""
     for pattern in EXPRESSIONS:
         for where, text in _found(spec, pattern):
             for m in parse(text, spec.columns, derived=pattern == "constraints.*")[1]:
-                yield CrossProblem(where, f"character {m.at}: {m.message}", m.hint)
+                yield SpecMistake(where, f"character {m.at}: {m.message}", m.hint)
 
 
 def _ends(where: Loc, edge: Edge) -> Iterator[tuple[Loc, str]]:
@@ -109,8 +108,8 @@ def _as_map(edge: Edge, nodes: Collection[str]) -> str | None:
     return None
 
 
-def _unknown(where: Loc, name: str, known: Collection[str], hint: str) -> CrossProblem:
-    return CrossProblem(where, f"unknown column {name!r}", nearest(name, known) or hint)
+def _unknown(where: Loc, name: str, known: Collection[str], hint: str) -> SpecMistake:
+    return SpecMistake(where, f"unknown column {name!r}", nearest(name, known) or hint)
 
 
 def _all_found(spec: ReleaseSpec, patterns: Collection[str]) -> Iterator[tuple[Loc, Any]]:

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.expressions.parsed import Equation
+from synthdp.spec.load.wording import SpecMistake
 from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, derived_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ COMPUTED = (
 CONVINCING = 1000  # rows that fulfil the others and not this one: surely fewer than a hundredth do
 
 
-def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def impossible(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Constraints that no row fulfils, and sets of constraints that no row fulfils together.
 
     The problem of a set is reported at the last constraint of the set.
@@ -62,7 +62,7 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         ]
     for i in by_chance:
         message = "is an equation between numbers, which drawn rows fulfil by chance alone"
-        yield CrossProblem(("constraints", i), f"{readable[i].text!r}: {message}", COMPUTED)
+        yield SpecMistake(("constraints", i), f"{readable[i].text!r}: {message}", COMPUTED)
         del holds[i]
     no_row = f"none of {UNIFORM_ROWS:,} rows drawn uniformly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
@@ -70,14 +70,14 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or"
         )
         message = f"{readable[i].text!r}: {no_row}"
-        yield CrossProblem(("constraints", i), message, f"{hint} change the columns' bounds")
+        yield SpecMistake(("constraints", i), message, f"{hint} change the columns' bounds")
         del holds[i]
     places = list(holds)
     for *others, last in _conflicts(np.array(list(holds.values()))) if holds else ():
         names = " and ".join(f"#{places[k] + 1} {readable[places[k]].text!r}" for k in others)
         message = f"{readable[places[last]].text!r}: {no_row} together with {names}"
         hint = "each can hold alone, and together they cannot: change or delete one of them"
-        yield CrossProblem(("constraints", places[last]), message, hint)
+        yield SpecMistake(("constraints", places[last]), message, hint)
 
 
 def _computed(

@@ -39,7 +39,7 @@ from synthdp.spec.expressions.parsed import (
 )
 from synthdp.spec.load.wording import got, nearest
 from synthdp.spec.model import Column, derived_of
-from synthdp.spec.model.columns.types import EPOCH, Operand
+from synthdp.spec.model.columns import EPOCH, Operand
 
 LARGEST = 1e15  # beyond it neighbouring whole numbers are one
 

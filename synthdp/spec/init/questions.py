@@ -22,7 +22,7 @@ from synthdp.spec.checks.telling_names import Remark, is_id, likely_id, unit_war
 from synthdp.spec.load.wording import first_words
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy
-from synthdp.spec.model.columns.types import Question
+from synthdp.spec.model.columns import Question
 from synthdp.spec.model.fields import Real, Whole
 from synthdp.spec.writing import Blank
 

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.load.wording import Loc, SpecMistake, findings, unreadable
+from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import fill_defaults
@@ -66,9 +66,7 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
       clinic.yaml:12:20: privacy.epsilon: got -1; it must be at least 0.01
     """
     tree, mistakes = read(text.removeprefix("\ufeff"))
-    problems = [
-        _problem(path, tree, m.loc, (m.line, m.column), m.message, m.hint) for m in mistakes
-    ]
+    problems = [_problem(path, tree, m, (m.line, m.column)) for m in mistakes]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
     try:
@@ -76,11 +74,8 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
     except ValidationError as error:
         problems += _field_problems(path, tree, findings(error, ReleaseSpec))
         raise SpecError(_listed(problems)) from None
-    problems = problems or [
-        _problem(path, tree, p.loc, tree.place(p.loc), p.message, p.hint)
-        for p in cross_problems(spec)
-    ]
-    if problems:
+    found = [] if problems else cross_problems(spec)
+    if problems := problems or [_problem(path, tree, m, tree.place(m.loc)) for m in found]:
         raise SpecError(_listed(problems))
     return spec
 
@@ -157,23 +152,23 @@ def _field_problems(path: str, tree: Node, found: list[SpecMistake]) -> Iterator
                 place = holder.keys.get(str(loc[-1]), (holder.line, holder.column))
         elif any(node.reported for node in list(tree.along(loc))[1:]):
             continue
-        yield _problem(path, tree, loc, place, finding.message, finding.hint)
+        yield _problem(path, tree, finding, place)
 
 
 def _problem(
-    path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None
+    path: str, tree: Node | None, mistake: Mistake | SpecMistake, place: tuple[int, int]
 ) -> SpecProblem:
     """At a path such as `graph.edges #2`, counted from 1, which ends at the text in the file."""
-    nodes: list[Node] = [] if tree is None else list(tree.along(loc))
-    text = next((i for i, node in enumerate(nodes) if node.kind == "scalar"), len(loc))
+    nodes: list[Node] = [] if tree is None else list(tree.along(mistake.loc))
+    text = next((i for i, node in enumerate(nodes) if node.kind == "scalar"), len(mistake.loc))
     shown = ""
-    for segment in loc[:text]:
+    for segment in mistake.loc[:text]:
         if isinstance(segment, int):
             shown += f" #{segment + 1}"
         else:
             name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
             shown += f".{name}" if shown else name
-    return SpecProblem(path, *place, shown or "spec", message, hint)
+    return SpecProblem(path, *place, shown or "spec", mistake.message, mistake.hint)
 
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:

@@ -94,6 +94,22 @@ class SpecMistake:
     kind: Literal["value", "missing", "unknown"] = "value"
 
 
+def stated(spec: BaseModel, *path: str) -> str:
+    """How a message on a number begins: what was got, or that nothing was written there.
+
+    >>> from synthdp.spec.model import Attacks
+    >>> stated(Attacks(), "membership", "rows")
+    'not written, and so 300'
+    """
+    section, written = spec, True
+    for key in path[:-1]:
+        written &= key in section.model_fields_set
+        section = getattr(section, key)
+    value = getattr(section, path[-1])
+    wrote = written and path[-1] in section.model_fields_set
+    return f"got {value:g}" if wrote else f"not written, and so {value:g}"
+
+
 def findings(error: ValidationError, root: type[BaseModel]) -> list[SpecMistake]:
     """Every mistake in `error`, which came from validating `root`."""
     details = error.errors(include_url=False)[:MAX_FINDINGS]

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from synthdp.spec.model.columns.types import (
+from synthdp.spec.model.columns import (
     COLUMN_TYPES,
     RESOLUTION_SECONDS,
     Boolean,

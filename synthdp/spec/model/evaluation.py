@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
 
-from synthdp.spec.model.columns.types import Column, Integer, Number
+from synthdp.spec.model.columns import Column, Integer, Number
 from synthdp.spec.model.fields import (
     Flag,
     Model,

@@ -16,7 +16,7 @@ from typing import Any
 
 from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.model import Column, Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
-from synthdp.spec.model.columns.types import Datetime, Mapped
+from synthdp.spec.model.columns import Datetime, Mapped
 from synthdp.spec.model.dataset import EngineName
 
 # Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins

@@ -30,7 +30,7 @@ from synthdp.spec.model import (
     Number,
     Ordinal,
 )
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 
 ROW = "row"  # a column that tells rows apart, so that counts show the level of each
 ROWS = 24

@@ -36,7 +36,7 @@ from synthdp.spec.model import (
     Integer,
     Number,
 )
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 
 COLUMNS: Mapping[str, Column] = {
     "number": Number(
