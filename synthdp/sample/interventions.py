@@ -43,7 +43,9 @@ def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
             " search more budget or rows, and release again; --given conditions without a claim of"
             " causes",
         )
-    for column in columns if graph.pag is not None else ():
+    if graph.pag is None:
+        return
+    for column in columns:
         if unclear := unsettled(graph.pag, column):
             named = some([*map(str, unclear)], ", ", 5)
             message = (

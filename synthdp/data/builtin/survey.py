@@ -125,7 +125,9 @@ def _visits(p: Parents, rng: np.random.Generator, n: int) -> Values:
 
 
 def _costs(p: Parents, rng: np.random.Generator, n: int) -> Values:
-    return np.minimum(p["visits"] * 90 * np.exp(0.3 * rng.standard_normal(n)), 6000).round(2)
+    spread = np.exp(0.3 * rng.standard_normal(n))
+    cost: Values = np.minimum(p["visits"] * 90 * spread, 6000).round(2)
+    return cost
 
 
 def _regions(p: Parents, rng: np.random.Generator, n: int) -> Values:

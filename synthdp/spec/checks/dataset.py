@@ -40,11 +40,11 @@ def rows(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     if synthesizer.sample is not None and spec.privacy.adjacency == "replace_one":
         message = "no sound accounting for a secret sample under adjacency replace_one"
         yield SpecMistake(where, message, "leave it out, or use adjacency add_remove")
-    where, attack = ("attacks", "membership", "rows"), spec.attacks.membership
+    attack, place = spec.attacks.membership, ("attacks", "membership", "rows")
     if attack.enabled and attack.rows > declared:
-        message = f"{stated(spec, *where)}, more than the declared {declared} rows"
+        message = f"{stated(spec, *place)}, more than the declared {declared} rows"
         hint = "set attacks.membership.rows lower, or enabled: false"
-        yield SpecMistake(where, message, hint)
+        yield SpecMistake(place, message, hint)
 
 
 def unit(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -231,8 +231,8 @@ def values(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     on_all = sampled is None or sampled >= spec.dataset.rows.value
     if on_all and not tables_only(spec):
         hint = "let noisy tables be the model: graph.mode: predict, without a share for train"
-        where = ("compute", "engine")
-        yield SpecMistake(where, f"{message}, and this spec trains on all rows", hint)
+        message_all = f"{message}, and this spec trains on all rows"
+        yield SpecMistake(("compute", "engine"), message_all, hint)
     if spec.attacks.membership.enabled:
         hint, where = "set attacks.membership.enabled: false", ("attacks", "membership", "enabled")
         yield SpecMistake(where, f"{message}, and the attack reads them", hint)

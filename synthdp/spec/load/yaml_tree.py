@@ -160,7 +160,7 @@ class _Builder:
     def _inside(self) -> Iterator[yaml.NodeEvent]:
         """The first event of each node in a list or map, up to its end."""
         self.depth += 1
-        while not isinstance(event := next(self.events), yaml.CollectionEndEvent):
+        while isinstance(event := next(self.events), yaml.NodeEvent):
             self._count(event)
             yield event
         self.depth -= 1
