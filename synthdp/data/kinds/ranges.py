@@ -92,6 +92,8 @@ class _NumberBase(RangeKind[_C]):
 
     pattern: ClassVar[str]
     """What a number is written as."""
+    types: ClassVar[tuple[str, str]]
+    """In Croissant, and in Arrow, by its name there."""
 
     def meaning(self, domain: ColumnDomain) -> Meaning:
         return number_of
@@ -112,6 +114,14 @@ class _NumberBase(RangeKind[_C]):
         bounds = {"minimum": column.lower, "maximum": column.upper}
         return {"type": self.type, "constraints": bounds}
 
+    def croissant(self, column: _C) -> str:
+        return self.types[0]
+
+    def arrow_type(self, column: _C) -> pa.DataType:
+        import pyarrow as pa
+
+        return getattr(pa, self.types[1])()
+
 
 class IntegerKind(_NumberBase[Integer]):
     """Whole numbers of 64 bits."""
@@ -119,6 +129,7 @@ class IntegerKind(_NumberBase[Integer]):
     type: ClassVar[str] = "integer"
     read_as: ClassVar[str] = "integers are read as 1200, and have no fraction"
     pattern: ClassVar[str] = r"-?\d+"
+    types: ClassVar[tuple[str, str]] = ("sc:Integer", "int64")
 
     def text(self, column: Integer, number: float) -> str:
         return str(int(number))
@@ -137,14 +148,6 @@ class IntegerKind(_NumberBase[Integer]):
     def scalar(self, domain: ColumnDomain, number: float) -> int:
         return int(number)
 
-    def croissant(self, column: Integer) -> str:
-        return "sc:Integer"
-
-    def arrow_type(self, column: Integer) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.int64()
-
 
 class NumberKind(_NumberBase[Number]):
     """Real numbers, written with the declared digits."""
@@ -152,6 +155,7 @@ class NumberKind(_NumberBase[Number]):
     type: ClassVar[str] = "number"
     read_as: ClassVar[str] = "numbers are read as 1200.5"
     pattern: ClassVar[str] = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
+    types: ClassVar[tuple[str, str]] = ("sc:Float", "float64")
 
     def text(self, column: Number, number: float) -> str:
         return f"{number:g}"
@@ -174,14 +178,6 @@ class NumberKind(_NumberBase[Number]):
 
     def scalar(self, domain: ColumnDomain, number: float) -> float:
         return number
-
-    def croissant(self, column: Number) -> str:
-        return "sc:Float"
-
-    def arrow_type(self, column: Number) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.float64()
 
 
 class DatetimeKind(RangeKind[Datetime]):
