@@ -12,12 +12,9 @@ from synthdp.spec.model import Gate, ReleaseSpec, category_types
 def delta(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     rows, delta = spec.dataset.rows.value, spec.privacy.delta
     if delta * rows >= 1:
-        hint = (
-            f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows"
-            " one whole row to be published"
-        )
+        hint = f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows"
         message = f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}"
-        yield SpecMistake(("privacy", "delta"), message, hint)
+        yield SpecMistake(("privacy", "delta"), message, f"{hint} one whole row to be published")
 
 
 def suggested_delta(rows: int) -> str:
@@ -81,11 +78,8 @@ def pairs(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Measured pairs are named once, small, and used."""
     if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
         hint = "set sampling.rake and sampling.balance to true, or name no pairs"
-        message = (
-            "measured pairs guide the choice of rows, which sampling turns off: their budget would"
-            " be wasted"
-        )
-        yield SpecMistake(("privacy", "pairs"), message, hint)
+        message = "measured pairs guide the choice of rows, which sampling turns off: their budget"
+        yield SpecMistake(("privacy", "pairs"), f"{message} would be wasted", hint)
     seen, most = set[frozenset[str]](), 1 << 18
     for i, pair in enumerate(spec.privacy.pairs):
         if frozenset(pair) in seen:
@@ -111,11 +105,8 @@ def target_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
                 "choose wider bins, raise synthesizer.hidden, or leave it out: the model learns it"
                 " with the others"
             )
-            message = (
-                f"column {name!r} has {levels} levels; a target has at most as many as"
-                " synthesizer.hidden"
-            )
-            yield SpecMistake(("synthesizer", "targets", i), message, hint)
+            message = f"column {name!r} has {levels} levels; a target has at most as many as"
+            yield SpecMistake(("synthesizer", "targets", i), f"{message} synthesizer.hidden", hint)
 
 
 # --- gates ---

@@ -54,12 +54,9 @@ def unit(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         message = f"replace_one cannot be used where one unit has up to {unit.max_rows} rows"
         yield SpecMistake(("privacy", "adjacency"), message, "use add_remove")
     if isinstance(unit, IdUnit) and unit.column in spec.columns:
-        message = (
-            f"column {unit.column!r} is also listed under columns; an id is never modelled or"
-            " released"
-        )
+        message = f"column {unit.column!r} is also listed under columns; an id is never modelled or"
         hint = f"delete {unit.column!r} from columns"
-        yield SpecMistake(("dataset", "privacy_unit", "column"), message, hint)
+        yield SpecMistake(("dataset", "privacy_unit", "column"), f"{message} released", hint)
 
 
 def source(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -131,11 +128,8 @@ def missing_texts(spec: ReleaseSpec) -> Iterator[SpecMistake]:
                 yield SpecMistake(("columns", name, *where), message, f"{hint} missing_values")
             elif text == "missing" and column.missing:
                 message = "category 'missing' cannot be told from the state of missing values"
-                hint = (
-                    "rename the category, or list 'missing' in dataset.source.missing_values and"
-                    " delete it here"
-                )
-                yield SpecMistake(("columns", name, *where), message, hint)
+                hint = "rename the category, or list 'missing' in dataset.source.missing_values and"
+                yield SpecMistake(("columns", name, *where), message, f"{hint} delete it here")
 
 
 def levels_only(spec: ReleaseSpec) -> Iterator[SpecMistake]:

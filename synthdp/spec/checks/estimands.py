@@ -131,12 +131,9 @@ def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
     outcome = spec.graph.group_of.get(estimand.outcome, estimand.outcome)
     for names in spec.graph.latent if spec.graph.mode in CAUSAL else ():
         if outcome in names and treated & set(names):
-            message = (
-                f"not identified: graph.latent says that {' and '.join(names)} have an unseen"
-                " common cause, and no column adjusts for it"
-            )
+            message = f"not identified: graph.latent says that {' and '.join(names)} have an unseen"
             hint = "ask for the difference of means as two questions, mean(...) where ..."
-            yield SpecMistake(where, message, hint)
+            yield SpecMistake(where, f"{message} common cause, and no column adjusts for it", hint)
 
 
 def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[SpecMistake]:
@@ -312,12 +309,9 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[S
             yield SpecMistake((*where, field), message, "name another column")
     outcome = spec.columns.get(effect.outcome)
     if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
-        message = (
-            f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
-            " there is no mean"
-        )
+        message = f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
         hint = "name a number, an ordinal column, or one of two categories"
-        yield SpecMistake((*where, "outcome"), message, hint)
+        yield SpecMistake((*where, "outcome"), f"{message} there is no mean", hint)
 
 
 PROBLEMS: dict[str, Callable[[ReleaseSpec, Loc, Any], Iterator[SpecMistake]]] = {

@@ -112,11 +112,8 @@ def _cycles(spec: ReleaseSpec, written: Mapping[Arrow, int]) -> Iterator[SpecMis
         ring = [*cycle[start:], *cycle[:start], cycle[start]]
         last = max(written[a] for a in itertools.pairwise(ring))
         message = f"the graph has a cycle: {' -> '.join(ring)}"
-        hint = (
-            "turn round or delete one of these arrows; if the two drive each other, put them in one"
-            " group"
-        )
-        yield SpecMistake(("graph", "edges", last), message, hint)
+        hint = "turn round or delete one of these arrows; if the two drive each other, put them in"
+        yield SpecMistake(("graph", "edges", last), message, f"{hint} one group")
         arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
 
 
@@ -187,12 +184,9 @@ def targets(spec: ReleaseSpec) -> Iterator[SpecMistake]:
             hint = "name it in evaluation.targets alone: these are predicted last, and their pairs"
             yield SpecMistake(where, message, f"{hint} count double")
         if any(node in names for names in graph.latent):
-            message = (
-                f"{node!r} shares an unseen cause with others (graph.latent); a target depends on"
-                " its parents alone"
-            )
+            message = f"{node!r} shares an unseen cause with others (graph.latent); a target"
             hint = "leave it out of the targets, or out of graph.latent"
-            yield SpecMistake(where, message, hint)
+            yield SpecMistake(where, f"{message} depends on its parents alone", hint)
         # A group's members lead to those after them.
         caused = node in effects or name in inner or name not in spec.columns
         if graph.mode in ("given", "validate") and not caused:

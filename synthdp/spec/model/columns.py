@@ -208,11 +208,8 @@ class RangedColumn(ColumnBase):
         column: Any = self
         lower, upper = column.lower, column.upper
         if not lower < upper:
-            message = (
-                f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value"
-                " is categorical, with one category"
-            )
-            raise wrong(("lower", message))
+            message = f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one"
+            raise wrong(("lower", f"{message} value is categorical, with one category"))
         if self.continuous and upper - lower > 1e300:
             message = "the range is wider than 1e300, beyond what bins can be computed on; rescale"
             raise wrong(("upper", f"{message} the column"))
