@@ -92,56 +92,43 @@ CHECKS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
 def traps(spec: ReleaseSpec) -> list[str]:
     """A warning for each trap, in words. Nothing here comes from rows."""
     dropped, unit = getattr(spec.dataset.source, "drop", ()), spec.dataset.privacy_unit.kind
-    several = unit_warning(unit, dropped, list(spec.columns))
-    return [
-        *([several] if several else []),
-        *_twins(spec),
-        *_targets_without_causes(spec),
-        *_labels_without_graph(spec),
-        *_sample_without_training(spec),
-        *dataset.query_warnings(spec),
-        *_asked_of_nobody(spec),
-    ]
-
-
-def _twins(spec: ReleaseSpec) -> Iterator[str]:
-    """Names that differ in case alone: many databases and programs take one for the other."""
-    if twins := same_but_for_case(spec.columns):
-        yield (
+    warnings = [unit_warning(unit, dropped, list(spec.columns))]
+    if twins := same_but_for_case(spec.columns):  # which many databases take for one name
+        warnings.append(
             f"columns: {twins[0]!r} and {twins[1]!r} differ in upper and lower case alone; SQLite,"
             " MySQL, SQL Server and others hold one of them, so that `synthdp export` is refused"
             " there"
         )
+    warnings += _targets_alone(spec)
+    sample, shares = spec.synthesizer.sample, spec.privacy.shares
+    if sample is not None and not shares.train and not shares.targets:
+        warnings.append(
+            f"synthesizer.sample: {sample:,} does nothing, for nothing is trained: noisy tables,"
+            " which are of all rows, make the model; leave it out, or give shares.train a part"
+        )
+    return [*filter(None, warnings), *dataset.query_warnings(spec), *_asked_of_nobody(spec)]
 
 
-def _targets_without_causes(spec: ReleaseSpec) -> Iterator[str]:
-    """A search without noisy tables predicts a target from the causes it finds, and nothing else.
+def _targets_alone(spec: ReleaseSpec) -> Iterator[str]:
+    """Targets whose predictors are easily lost.
 
-    `measured_pc` keeps undecided pairs (`graph.undecided`). Before it did, this cost .09 to .14 of
-    the classifiers' AUC on two public tables.
+    A search without noisy tables predicts a target from the causes it finds, and nothing else;
+    `measured_pc` keeps undecided pairs (`graph.undecided`), and before it did, this cost .09 to .14
+    of the classifiers' AUC on two public tables. Mode none measures nothing of a label and another
+    column, unless the spec names the pair: on one public table all pairs with the label took the
+    AUC from .71 to .88.
     """
-    if spec.graph.mode != "learn" or spec.graph.algorithm == "measured_pc":
-        return
-    group_of = spec.graph.group_of
-    known = {effect for edge in spec.graph.edges for effect in edge.effects}
-    for name in spec.synthesizer.targets:
-        if not {name, group_of.get(name, name)} & known:
+    graph, mode = spec.graph, spec.graph.mode
+    known = {effect for edge in graph.edges for effect in edge.effects}
+    for name in spec.synthesizer.targets if mode == "learn" else ():
+        if graph.algorithm != "measured_pc" and not {name, graph.group_of.get(name, name)} & known:
             yield (
-                f"synthesizer.targets: no arrow leads to {name!r}, and {spec.graph.algorithm}"
+                f"synthesizer.targets: no arrow leads to {name!r}, and {graph.algorithm}"
                 " predicts it from the causes that it finds alone, often few; declare what may"
                 " cause it in graph.edges, or use graph.algorithm measured_pc"
             )
-
-
-def _labels_without_graph(spec: ReleaseSpec) -> Iterator[str]:
-    """Mode none measures nothing of a label and another column, unless the spec names the pair.
-
-    On one public table all pairs with the label took the AUC from .71 to .88.
-    """
     measured = {name for pair in spec.privacy.pairs for name in pair}
-    if spec.graph.mode != "none" or not spec.evaluation.enabled:
-        return
-    for name in spec.evaluation.targets:
+    for name in spec.evaluation.targets if mode == "none" and spec.evaluation.enabled else ():
         if name not in measured:
             yield (
                 f"evaluation.targets: mode none measures no pair with {name!r}, so that what"
@@ -160,13 +147,3 @@ def _asked_of_nobody(spec: ReleaseSpec) -> Iterator[str]:
                     f"estimands #{i}: {value} lies outside the bounds of {name!r}, so that no row"
                     " has it; the question is paid for all the same"
                 )
-
-
-def _sample_without_training(spec: ReleaseSpec) -> Iterator[str]:
-    """Only training is on the secret sample: where nothing is trained, none is drawn."""
-    sample, shares = spec.synthesizer.sample, spec.privacy.shares
-    if sample is not None and not shares.train and not shares.targets:
-        yield (
-            f"synthesizer.sample: {sample:,} does nothing, for nothing is trained: noisy tables,"
-            " which are of all rows, make the model; leave it out, or give shares.train a part"
-        )

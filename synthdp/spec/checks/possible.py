@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from synthdp.spec.expressions.expressions import calculation, parse
-from synthdp.spec.expressions.parsed import Equation
 from synthdp.spec.load.wording import SpecMistake
 from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, derived_of
 
@@ -55,12 +54,15 @@ def impossible(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     with np.errstate(all="ignore"):
         values |= {name: _computed(name, values, spec) for name in read if name not in values}
         holds = {i: ~e.violated(values) for i, e in readable.items()}
+        # Next to no drawn row fulfils these equations, whatever the model learnt.
         by_chance = [
             i
             for i, e in readable.items()
-            if any(_by_chance(equation, values, spec.columns) for equation in e.equations)
+            for equation in e.equations
+            if any(spec.columns[name].continuous for name in equation.columns)
+            or equation.truth(values)[0].mean() < MIN_EQUAL
         ]
-    for i in by_chance:
+    for i in dict.fromkeys(by_chance):
         message = "is an equation between numbers, which drawn rows fulfil by chance alone"
         yield SpecMistake(("constraints", i), f"{readable[i].text!r}: {message}", COMPUTED)
         del holds[i]
@@ -94,15 +96,6 @@ def _computed(
     numbers = computed.value(values)
     ends = column.number(column.lower) * day, column.number(column.upper) * day
     return np.clip(np.where(np.isfinite(numbers), numbers, np.nan), *ends)
-
-
-def _by_chance(
-    equation: Equation, values: Mapping[str, npt.NDArray[np.float64]], columns: Mapping[str, Column]
-) -> bool:
-    """Whether next to no drawn row fulfils an equation, whatever the model learnt."""
-    return any(columns[name].continuous for name in equation.columns) or bool(
-        equation.truth(values)[0].mean() < MIN_EQUAL
-    )
 
 
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:

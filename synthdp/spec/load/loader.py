@@ -34,7 +34,6 @@ from synthdp.spec.model.rules import fill_defaults
 MAX_LISTED = 100
 MAX_BYTES = 1_000_000
 FIELDS = ("categories", "codes")
-INDENTED = 8  # bytes that an entry takes in a published spec beside itself
 HINT = "a text file in UTF-8 beside the spec, one category or code a line"
 
 
@@ -203,10 +202,14 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
             continue
         entries += len(found)
         first, last = node.start_mark.index, node.end_mark.index
-        made += text[end:first] + json.dumps(found, ensure_ascii=False) + _tail(text[first:last])
+        made += text[end:first] + json.dumps(found, ensure_ascii=False)
+        # As many line breaks as were replaced, and what stands before the next key on its line.
+        *before, tail = text[first:last].split("\n")
+        made += "\n" * len(before) + (tail if before else "")
         end = last
     made += text[end:]
-    if len(made.encode()) + INDENTED * entries > MAX_BYTES:
+    # An entry takes eight bytes more in a published spec.
+    if len(made.encode()) + 8 * entries > MAX_BYTES:
         message = f"with its lists the spec is larger than {MAX_BYTES:,} bytes"
         hint = "shorten the lists; of text-code columns, to the beginnings that `prefix` keeps"
         problems.append(SpecProblem(path, 1, 1, "spec", message, hint))
@@ -246,9 +249,3 @@ def _entries(file: Path) -> list[str] | str:
     except UnicodeDecodeError:
         return "it is not UTF-8 text"
     return [line.strip() for line in lines if line.strip()] or "it is empty"
-
-
-def _tail(replaced: str) -> str:
-    """As many line breaks as were replaced, and what stands before the next key on its line."""
-    lines = replaced.split("\n")
-    return "\n" * (len(lines) - 1) + (lines[-1] if len(lines) > 1 else "")

@@ -110,7 +110,13 @@ class _StopError(Exception):
 
 def read(text: str) -> tuple[Node | None, list[Mistake]]:
     """The document's tree, None where the text is no YAML, and every mistake in the YAML itself."""
-    mistakes = list(_unprintable(text))
+    mistakes = list[Mistake]()
+    for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - text.rfind("\n", 0, found.start())
+        message = f"character U+{ord(found[0]):04X} cannot stand in YAML"
+        hint = "delete it; it is invisible in most editors"
+        mistakes.append(Mistake(line, column, (), message, hint))
     if mistakes:
         return None, mistakes
     try:
@@ -122,14 +128,6 @@ def read(text: str) -> tuple[Node | None, list[Mistake]]:
     except yaml.YAMLError:
         hint = "look for stray characters, or start again from `synthdp init`"
         return None, [*mistakes, Mistake(1, 1, (), "this is not readable YAML", hint)]
-
-
-def _unprintable(text: str) -> Iterator[Mistake]:
-    for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
-        line = text.count("\n", 0, found.start()) + 1
-        column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
-        message = f"character U+{ord(found[0]):04X} cannot stand in YAML"
-        yield Mistake(line, column, (), message, "delete it; it is invisible in most editors")
 
 
 class _Builder:
