@@ -75,14 +75,12 @@ def parse(
     An expression over a derived column also reads the columns that it is computed from. With
     `derived` false, a derived column is a mistake.
     """
-    source = SourceText(text)
-    values = OperandReader(source, columns, derived)
-    reader = _TruthReader(source, values)
+    reader = _Reader(SourceText(text), columns, derived)
     try:
-        truth = reader.truth(source.parsed())
+        truth = reader.truth(reader.source.parsed())
     except UnreadableExpression as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
-    read = tuple(name for name in columns if name in values.used)
+    read = tuple(name for name in columns if name in reader.used)
     return Expression(text, read, truth, tuple(reader.equations)), []
 
 
@@ -90,7 +88,7 @@ def calculation(
     text: str, columns: Mapping[str, Column]
 ) -> tuple[Calculation | None, list[ExpressionMistake]]:
     """What `text` computes from columns that are modelled, or every mistake in it."""
-    reader = OperandReader(SourceText(text), columns, derived=False)
+    reader = _Reader(SourceText(text), columns, derived=False)
     try:
         operand = reader.calculated()
     except UnreadableExpression as wrong:
@@ -154,10 +152,11 @@ class ExpressionOperand:
 
 
 @dataclass
-class OperandReader:
-    """Reads the values in one text; `used` names the columns read so far.
+class _Reader:
+    """Reads one text; `used` names the columns, `equations` the equations read so far.
 
-    With `derived` false, a derived column is refused. `divides` says whether a divisor may be 0.
+    With `derived` false, a derived column is refused. `divides` says whether a divisor may be 0,
+    `negated` whether the part that is being read must not hold.
     """
 
     source: SourceText
@@ -165,6 +164,8 @@ class OperandReader:
     derived: bool
     used: set[str] = field(default_factory=set)
     divides: bool = False
+    equations: list[Equation] = field(default_factory=list)
+    negated: bool = False
 
     def calculated(self) -> ExpressionOperand:
         """The value of a text that is one."""
@@ -261,28 +262,6 @@ class OperandReader:
         self.used |= inputs
         return inputs
 
-
-def described(operand: ExpressionOperand) -> str:
-    """An operand as a message names it."""
-    if operand.name and not operand.constant:
-        return f"column {operand.name!r}"
-    if operand.kind == "literal":
-        return f"the text {got(operand.literal)}"
-    return {"number": "a number", "date": "a date", "text": "a category"}[operand.kind]
-
-
-@dataclass
-class _TruthReader:
-    """Reads what is true or false in one text; `equations` lists the equations read so far.
-
-    `negated` says whether the part that is being read must not hold.
-    """
-
-    source: SourceText
-    values: OperandReader
-    equations: list[Equation] = field(default_factory=list)
-    negated: bool = False
-
     def truth(self, node: ast.expr) -> Truth:
         """The truth at a node of the tree."""
         match node:
@@ -292,15 +271,11 @@ class _TruthReader:
                 return self._negation(lambda: self.truth(inner))
             case ast.Compare():
                 return self._chain(node)
-            case ast.Name() if self._is_truth(node):
-                return comparison(operator.eq, self.values.operand(node).value, lambda values: 1.0)
-        self.values.operand(node)
+            case ast.Name() if getattr(self.columns.get(self.source.name(node)), "truth", False):
+                return comparison(operator.eq, self.operand(node).value, lambda values: 1.0)
+        self.operand(node)
         message = "is a value where something true or false is needed"
         self.source.refuse(node, message, "compare it with something, e.g. age >= 18")
-
-    def _is_truth(self, node: ast.Name) -> bool:
-        column = self.values.columns.get(self.source.name(node))
-        return column is not None and column.truth
 
     def _negation(self, read: Callable[[], Truth]) -> Truth:
         """What `read` reads must not hold."""
@@ -321,7 +296,7 @@ class _TruthReader:
             message = "`in` and `is` cannot be part of a chain"
             self.source.refuse(node, message, "put parentheses around each comparison")
         nodes = [node.left, *node.comparators]
-        sides = each(self.values.operand, nodes)
+        sides = each(self.operand, nodes)
         pairs = zip(sides, node.ops, sides[1:], nodes[1:], strict=False)
         return every(
             [self._compared(a, _ORDER[type(op)], b, where=where) for a, op, b, where in pairs]
@@ -331,7 +306,7 @@ class _TruthReader:
         if not (isinstance(right, ast.Name) and right.id == "missing"):
             message = "`is` can only be followed by missing or not missing"
             self.source.refuse(right, message, "to compare values write == or !=")
-        operand = self.values.operand(left)
+        operand = self.operand(left)
         if operand.constant:
             self.source.refuse(left, "a constant is never missing")
         missing = is_missing(operand.value)
@@ -342,11 +317,11 @@ class _TruthReader:
             self.source.refuse(
                 right, "`in` needs a list of values", "e.g. sex in ('Female', 'Male')"
             )
-        operand = self.values.operand(left)
+        operand = self.operand(left)
 
         def equal() -> Truth:
             def same(e: ast.expr) -> Truth:
-                return self._compared(operand, operator.eq, self.values.operand(e), where=e)
+                return self._compared(operand, operator.eq, self.operand(e), where=e)
 
             return some(each(same, right.elts))
 
@@ -400,6 +375,15 @@ class _TruthReader:
             hint = "e.g. '2024-12-31', or '2024-12-31T23:59:59', without time zone"
             self.source.refuse(where, f"{got(one.literal)} is no date", hint)
         return ExpressionOperand("date", lambda values: days, True)
+
+
+def described(operand: ExpressionOperand) -> str:
+    """An operand as a message names it."""
+    if operand.name and not operand.constant:
+        return f"column {operand.name!r}"
+    if operand.kind == "literal":
+        return f"the text {got(operand.literal)}"
+    return {"number": "a number", "date": "a date", "text": "a category"}[operand.kind]
 
 
 def _constant(node: ast.expr) -> bool:
