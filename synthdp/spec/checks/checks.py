@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.checks import budget, columns, dataset, estimands, graph, names
+from synthdp.spec.checks import budget, columns, dataset, estimands, graph
 from synthdp.spec.checks.possible import impossible
 from synthdp.spec.checks.telling_names import unit_warning
 from synthdp.spec.expressions.expressions import outside
@@ -43,7 +43,7 @@ def cross_problems(spec: ReleaseSpec) -> list[SpecMistake]:
 
 
 GRAPHS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
-    names.nodes,
+    columns.nodes,
     graph.groups,
     graph.tiers,
     graph.ordered_levels,
@@ -54,9 +54,9 @@ GRAPHS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
 )
 """The checks of a graph over columns, which read nothing else."""
 CHECKS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
-    names.columns,
-    names.computed,
-    names.expressions,
+    columns.named,
+    columns.computed,
+    columns.expressions,
     budget.delta,
     budget.cap,
     budget.shares,

@@ -19,7 +19,7 @@ from typing import Any
 from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.telling_names import likely_id, remarks
-from synthdp.spec.codebook.described import Codebook, entry_of
+from synthdp.spec.codebook import Codebook, entry_of
 from synthdp.spec.init.questions import (
     MISSING,
     Ask,
