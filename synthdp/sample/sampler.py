@@ -37,8 +37,14 @@ from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.progress import advance
-from synthdp.sample.conditions import Setting, check_possible, conditions_of, settings_of
-from synthdp.sample.interventions import check_interventions, intervention_warning
+from synthdp.sample.conditions import (
+    Setting,
+    check_interventions,
+    check_possible,
+    conditions_of,
+    intervention_warning,
+    settings_of,
+)
 from synthdp.spec.expressions.parsed import setting_of
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
