@@ -133,7 +133,7 @@ def test_keys_are_what_a_category_may_be() -> None:
     with pytest.raises(ValidationError):
         Categorical(type="categorical", categories=("=1+1",))
     assert [whole_of(t) for t in ("7", "+7.0", "007", "7.5", "x", "-0")] == [
-        *("7", "7", "7", None, None, "0"),
+        *("7", "7", "7", None, None, "0")
     ]
 
 

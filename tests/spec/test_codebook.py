@@ -402,11 +402,7 @@ REDCAP_HEAD = [
     *("Text Validation Min", "Text Validation Max"),
 ]
 BEGINNINGS = [b"", b"$FL2", b"$FL3@(#) SPSS", b"<stata_dta><header>", b"r\x01\x01\x00", b"A" * 500]
-ODD_FILES = {
-    ".json": odd_schemas(),
-    ".xml": odd_ddi(),
-    ".csv": odd_dictionaries(),
-} | {
+ODD_FILES = {".json": odd_schemas(), ".xml": odd_ddi(), ".csv": odd_dictionaries()} | {
     end: st.builds(bytes.__add__, st.sampled_from(BEGINNINGS), st.binary(max_size=300))
     for end in (".sav", ".zsav", ".por", ".dta")
 }

@@ -269,10 +269,7 @@ def test_no_text_does_anything_but_parse_or_fail(words: list[str]) -> None:
 
 # --- in a spec ---
 
-SPEC = {
-    **skeleton(rows=5000),
-    "columns": COLUMNS,
-}
+SPEC = {**skeleton(rows=5000), "columns": COLUMNS}
 
 
 def problems(**changes: Any) -> list[tuple[str, str]]:

@@ -17,13 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
-from synthdp.spec.model.rules import (
-    FINE_SHARES,
-    PREDICT_SHARES,
-    batch,
-    fine_bins,
-    fine_edges,
-)
+from synthdp.spec.model.rules import FINE_SHARES, PREDICT_SHARES, batch, fine_bins, fine_edges
 from tests.builders import build_spec, skeleton
 
 ROWS = """\

@@ -108,10 +108,7 @@ def test_the_other_sections_see_categories() -> None:
     )
     assert judged.evaluation.subgroups == ("diagnosis",)
     with pytest.raises(SpecError, match="3 categories in no order, of which there is no mean"):
-        spec_with(
-            ICD,
-            evaluation={"effects": [{"treated": "sex == 'f'", "outcome": "diagnosis"}]},
-        )
+        spec_with(ICD, evaluation={"effects": [{"treated": "sex == 'f'", "outcome": "diagnosis"}]})
 
 
 def test_init_asks_for_codes_and_prefix(tmp_path: Path) -> None:

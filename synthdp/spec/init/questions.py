@@ -75,9 +75,7 @@ ABOUT = (
         default="",
     ),
     Question(
-        "licence",
-        "Licence of the synthetic table, such as CC-BY-4.0 (none: empty)?",
-        default="",
+        "licence", "Licence of the synthetic table, such as CC-BY-4.0 (none: empty)?", default=""
     ),
 )
 MISSING = Question(

@@ -64,23 +64,8 @@ from synthdp.spec.model.evaluation import (
     RegressionEstimand,
     TableEstimand,
 )
-from synthdp.spec.model.fields import (
-    CONTROL,
-    Model,
-    Name,
-    Names,
-    ValueMap,
-    key,
-    starts_formula,
-)
-from synthdp.spec.model.graph import (
-    Constraints,
-    Edge,
-    Edges,
-    Graph,
-    Sampling,
-    SynthesizerSettings,
-)
+from synthdp.spec.model.fields import CONTROL, Model, Name, Names, ValueMap, key, starts_formula
+from synthdp.spec.model.graph import Constraints, Edge, Edges, Graph, Sampling, SynthesizerSettings
 from synthdp.spec.model.privacy import Privacy, Shares
 
 __all__ = [
