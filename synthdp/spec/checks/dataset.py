@@ -189,11 +189,9 @@ def engine(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         message = f"levels_only keeps levels in memory, and engine {name} keeps nothing"
         yield SpecMistake(("dataset", "source", "levels_only"), message, "leave one of them out")
     if name == "arrow" and isinstance(spec.dataset.privacy_unit, IdUnit):
-        message = (
-            "arrow counts each part of the table by itself, and the rows of an id may lie in many"
-        )
+        message = "arrow counts each part of the table by itself, and the rows of an id may lie in"
         hint = "set compute.engine: dask, which brings the rows of an id together, or memory"
-        yield SpecMistake(("dataset", "privacy_unit"), message, hint)
+        yield SpecMistake(("dataset", "privacy_unit"), f"{message} many", hint)
 
 
 def values(spec: ReleaseSpec) -> Iterator[SpecMistake]:

@@ -207,10 +207,8 @@ def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Ite
     elif column is not None and column.operand == "date":
         yield SpecMistake(place, f"{name!r} holds dates", "name a number or a category")
     elif column is not None and not column.ordered and len(column.labels) > 2:
-        message = (
-            f"{name!r} has {len(column.labels)} categories in no order, of which there is no mean"
-        )
-        yield SpecMistake(place, message, "name a number, or a column of two categories")
+        message = f"{name!r} has {len(column.labels)} categories in no order, of which there is no"
+        yield SpecMistake(place, f"{message} mean", "name a number, or a column of two categories")
 
 
 def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[SpecMistake]:
