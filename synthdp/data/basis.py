@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-MAX_LEVELS = 12
-"""Categories of an unordered column that still get a contrast each."""
+MAX_LEVELS = 12  # categories of an unordered column that still get a contrast each
 POINTS = 257  # of the grid of a kernel
 
 

@@ -269,8 +269,7 @@ def _iso(column: Datetime, instant: datetime) -> str:
 # --- levels of a range: spikes, then bins ---
 
 
-ROUNDING = 1e-6
-"""Part of a step of the last decimal that an edge may be off by."""
+ROUNDING = 1e-6  # part of a step of the last decimal that an edge may be off by
 
 
 def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> ColumnDomain:

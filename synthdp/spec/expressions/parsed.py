@@ -19,8 +19,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 Values = Mapping[str, Any]
 """Columns as float arrays: NaN where missing, categories by position, dates in days since 1970."""
-Numbers = Callable[[Values], Any]
-"""A float array `[rows]`, or one float for all rows."""
+Numbers = Callable[[Values], Any]  # a float array `[rows]`, or one float for all rows
 Truth = Callable[[Values], tuple[Any, Any]]
 """Two boolean arrays `[rows]`: surely true, surely false."""
 
@@ -122,8 +121,7 @@ IN_BACKTICKS = r"`((?:[^`]|``)*)`"
 
 Group 1 is to be `unquoted`.
 """
-WORDS = ("missing", "where", "by")
-"""Words of conditions and questions beside Python's own."""
+WORDS = ("missing", "where", "by")  # words of conditions and questions beside Python's own
 
 
 def quoted(name: str) -> str:

@@ -230,8 +230,7 @@ def _give_up(question: str) -> DataError:
     return DataError(message, hint="run init again, or without questions, and fill in the draft")
 
 
-BACK = "<"
-"""The answer that goes back to the question before."""
+BACK = "<"  # the answer that goes back to the question before
 
 
 class GoBackError(Exception):

@@ -100,8 +100,7 @@ class Node:
         return None
 
 
-SPOILED = object()
-"""Stands for a value that was reported already."""
+SPOILED = object()  # stands for a value that was reported already
 
 
 class _StopError(Exception):

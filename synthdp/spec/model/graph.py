@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, key, refused, unique
 
-MAX_PARENTS = 16
-"""Most parents that mode learn gives a column."""
+MAX_PARENTS = 16  # most parents that mode learn gives a column
 
 
 class Edge(Model):
