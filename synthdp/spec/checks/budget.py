@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from synthdp.spec.load.wording import SpecMistake, stated
@@ -87,8 +86,7 @@ def pairs(spec: ReleaseSpec) -> Iterator[SpecMistake]:
             hint = "a pair is measured once, in either order"
             yield SpecMistake(("privacy", "pairs", i), message, hint)
         seen.add(frozenset(pair))
-        known = [spec.columns[name].level_count for name in pair if name in spec.columns]
-        if len(known) == 2 and (cells := math.prod(known)) > most:
+        if (cells := spec.cells(pair)) > most:
             message = f"a table of {cells:,} cells; at most {most:,} are measured"
             hint = "noise drowns a table with so many cells; name a pair of columns with fewer"
             hint += " levels, or use wider bins"

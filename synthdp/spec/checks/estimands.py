@@ -40,9 +40,7 @@ def each(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 
 def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[SpecMistake]:
-    known = [spec.columns[name] for name in estimand.columns if name in spec.columns]
-    cells = math.prod(column.level_count for column in known)
-    if cells > 100_000:
+    if (cells := spec.cells(estimand.columns)) > 100_000:
         message = f"a table of {cells:,} cells; at most 100,000 are measured"
         hint = "name fewer columns, or declare wider bins; a share, a mean or an effect needs no"
         yield SpecMistake((*where, "columns"), message, f"{hint} bins")
@@ -118,7 +116,7 @@ def figures(spec: ReleaseSpec) -> Iterator[SpecMistake]:
                 names = counted(parse_query(estimand.question, spec.columns))
             except QueryError:
                 return
-        total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
+        total += spec.cells(names)
     if total > 10_000:  # what a bundle writes, and a page lists some of
         message = f"{total:,} strata in all; at most 10,000 are measured"
         hint = "name fewer estimands, or groups with fewer levels"
@@ -137,9 +135,7 @@ def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
 
 
 def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[SpecMistake]:
-    known = [spec.columns[name] for name in names if name in spec.columns]
-    strata = math.prod(column.level_count for column in known)
-    if strata > 1000:
+    if (strata := spec.cells(names)) > 1000:
         message = f"{', '.join(names)} make {strata:,} strata; at most 1,000 are measured"
         yield SpecMistake(where, message, "name fewer columns, or declare wider bins")
 

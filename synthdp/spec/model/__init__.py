@@ -10,6 +10,8 @@ Import models from here; the files behind it are for reading and changing.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -211,3 +213,7 @@ class ReleaseSpec(Model):
     def modelled(self) -> dict[str, Column]:
         """The columns that are read and modelled: all but those that are computed from others."""
         return {name: column for name, column in self.columns.items() if derived_of(column) is None}
+
+    def cells(self, names: Iterable[str]) -> int:
+        """Cells of the table over those of `names` that are columns."""
+        return math.prod(self.columns[n].level_count for n in names if n in self.columns)
