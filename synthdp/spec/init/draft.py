@@ -33,32 +33,9 @@ from synthdp.spec.init.questions import (
 from synthdp.spec.load.wording import many, unreadable
 from synthdp.spec.model import COLUMN_TYPES, CONTROL, starts_formula
 from synthdp.spec.model.fields import FORMULA_START
-from synthdp.spec.writing import Blank, dataset_lines, evaluation_lines, yaml_map, yaml_value
+from synthdp.spec.writing import Blank, slug_of, written
 
 __all__ = ["Ask", "draft_spec"]
-
-_OPENING = """\
-# Draft of a synthdp spec. Everything in it is public: it describes the table without looking at it.
-# Bounds, bins and categories come from a codebook, a questionnaire or common knowledge - never from the rows,
-# since a bound that is read off the data gives away the row that it was read from.
-# Check it with `synthdp validate`, see the spend with `synthdp plan`, then run `synthdp release`.
-synthdp: 1
-"""  # noqa: E501
-GRAPH = """\
-
-# predict needs no knowledge: it finds which columns depend on each other, and claims no causes. Columns are predicted
-# in the order above; tiers say it better, e.g. tiers: [[age, sex], [education], [income]].
-# Where causes and effects are known, and interventions are to be sampled, use mode given:
-#   edges:
-#     - age, sex -> education
-#     - education -> income
-# mode validate tests such arrows against the data, mode learn searches for them; both cost a share of the budget.
-graph:
-  mode: predict"""  # noqa: E501
-
-_FROM_CODEBOOK = """\
-  # Bounds, codes and labels are the code book's. See that they are those of the question: some programs write the
-  # least and the greatest value of the rows there, which gives these rows away."""  # noqa: E501
 
 
 def _sketches() -> str:
@@ -72,15 +49,6 @@ def _sketches() -> str:
     told = [(head if i == 0 else "", x) for head, xs in heads.items() for i, x in enumerate(xs)]
     return "\n".join(f"#   {head:{width}} {line}" for head, line in told)
 
-
-_COLUMNS = f"""\
-# One entry per column of the table. One that must not be released is named in dataset.source.drop; any other that is not listed is refused.
-{_sketches()}
-columns:"""  # noqa: E501
-
-
-_FROM_PARQUET = """\
-  # Types are the Parquet file's own, where it has any. Numbers that are codes are categorical."""
 
 UNIT_TO_FILL = {
     "kind": Blank("row or id"),
@@ -140,16 +108,25 @@ def draft_spec(
     about = ask_about(ask) if ask else {}
     delta = {} if count is None else {"delta": float(suggested_delta(count))}
     budget = ask_budget(ask, int(stated["value"])) if ask else _BUDGET_TO_FILL | delta
-    section = dataset_lines(path or csv, source, unit, stated, about=about, notes=header.remarks)
-    lines = [_OPENING, *section, "", _COLUMNS, *([_FROM_CODEBOOK] if codebook else [])]
-    lines += [_FROM_PARQUET] if header.types else []
     told = {} if ask else remarks(header.names)
-    for name, entry in columns.items():
-        unfinished = any(isinstance(value, Blank) for value in entry.values())
-        lines += [f"  # {name}: {told[name].text}"] if name in told and unfinished else []
-        lines += [f"  {yaml_value(name)}:", *yaml_map(entry, 4)]
-    lines += ["", "privacy:", *yaml_map(budget, 2), GRAPH, *evaluation_lines(count)]
-    return "\n".join(lines) + "\n"
+    unfinished = [name for name, entry in columns.items() if Blank in map(type, entry.values())]
+    return written(
+        "draft",
+        id=slug_of(path or csv),
+        said={"title": (path or csv).stem, **about},
+        notes=header.remarks,
+        source={key: value for key, value in source.items() if key != "missing_values"},
+        missing_values=source.get("missing_values"),
+        unit=unit,
+        rows=stated,
+        count=count,
+        sketches=_sketches(),
+        from_codebook=codebook is not None,
+        from_parquet=bool(header.types),
+        columns=columns,
+        told={name: told[name].text for name in unfinished if name in told},
+        budget=budget,
+    )
 
 
 def _columns(
