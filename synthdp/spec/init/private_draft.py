@@ -103,6 +103,7 @@ def _dataset(request: Request, missing: list[str]) -> dict[str, Any]:
     """What the templates of the `dataset` section ask for."""
     return {
         "request": request,
+        "other": OTHER,
         "id": request.dataset,
         "said": {"title": request.path.stem},
         "notes": request.header.notes,
