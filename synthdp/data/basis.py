@@ -192,20 +192,19 @@ class Basis:
 
     def scaled(self, frame: pd.DataFrame, codes: Codes) -> dict[str, Floats]:
         """Each column's scaled numbers (NaN where missing), or its levels, `[rows]`."""
-        return {name: self._values(self.domain[name], frame, codes) for name in self.columns}
-
-    def _values(self, column: ColumnDomain, frame: pd.DataFrame, codes: Codes) -> Floats:
-        """Scaled numbers (NaN where missing), or levels."""
-        level = codes[:, self.domain.index(column.name)]
-        if not column.ranged:
-            return level.astype(np.float64)
-        if column.step_seconds is not None:
-            # Cleaned instants are drawn inside their bins; the bin's centre is the row's own.
-            numbers = np.append(column.centres, [np.nan] * column.missing)[level]
-        else:
-            numbers = to_numbers(column, frame[column.name])
-        scale = dict(self.scales).get(column.name) or range_scale(column)
-        return scale(numbers)
+        values: dict[str, Floats] = {}
+        for name in self.columns:
+            column, level = self.domain[name], codes[:, self.domain.index(name)]
+            if not column.ranged:
+                values[name] = level.astype(np.float64)
+                continue
+            if column.step_seconds is not None:
+                # Cleaned instants are drawn inside their bins; the bin's centre is the row's own.
+                numbers = np.append(column.centres, [np.nan] * column.missing)[level]
+            else:
+                numbers = to_numbers(column, frame[name])
+            values[name] = (dict(self.scales).get(name) or range_scale(column))(numbers)
+        return values
 
     def _of(self, values: Mapping[str, Floats]) -> Floats:
         elementary: dict[tuple[str, int], Floats] = {}

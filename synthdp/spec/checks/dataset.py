@@ -223,8 +223,8 @@ def values(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     on_all = sampled is None or sampled >= spec.dataset.rows.value
     if on_all and not tables_only(spec):
         hint = "let noisy tables be the model: graph.mode: predict, without a share for train"
-        message_all = f"{message}, and this spec trains on all rows"
-        yield SpecMistake(("compute", "engine"), message_all, hint)
+        own = f"{message}, and this spec trains on all rows"
+        yield SpecMistake(("compute", "engine"), own, hint)
     if spec.attacks.membership.enabled:
         hint, where = "set attacks.membership.enabled: false", ("attacks", "membership", "enabled")
         yield SpecMistake(where, f"{message}, and the attack reads them", hint)
