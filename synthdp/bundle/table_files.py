@@ -425,7 +425,7 @@ def _croissant_field(name: str, column: Column) -> Mapping[str, Any]:
 
 
 def _named(column: Column) -> bool:
-    return bool(column_kind(column).value_labels(column))
+    return bool(getattr(column, "value_labels", {}))
 
 
 def _labels_id(column: str) -> str:

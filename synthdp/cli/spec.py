@@ -381,7 +381,7 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
     from synthdp.spec.checks.budget import suggested_delta
     from synthdp.spec.init.draft import read_header
     from synthdp.spec.init.private_draft import Request
-    from synthdp.spec.init.questions import ask_decimal, ask_rows, ask_unit
+    from synthdp.spec.init.questions import DECIMAL, answer, ask_rows, ask_unit
     from synthdp.spec.writing import slug_of
 
     csv = options.csv
@@ -401,7 +401,7 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
         if ask is None:
             what = "what stands before decimals, . or , as semicolons part fields"
             raise _missing("--decimal", what)
-        header = read_header(csv, decimal=ask_decimal(ask))
+        header = read_header(csv, decimal=answer(ask, DECIMAL))
     names = header.names
     unit = ask_unit(ask, names) if options.unit is None and ask else _unit(options, names)
     if options.rows is not None:

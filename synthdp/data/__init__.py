@@ -1,4 +1,1 @@
-"""The public description of a table: how values become levels, and levels values.
-
-Nothing here is fitted to rows.
-"""
+"""How values become levels, and levels values: the public description of a table."""

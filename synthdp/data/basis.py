@@ -32,13 +32,8 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-SPIKE_WIDTH = 1e-6
-"""Of the range: a spike's numbers are the spike itself, so that any narrow interval holds them."""
-MAX_LEVELS = 12
-"""Categories of an unordered column that still get a contrast each."""
-MAX_TERMS = 1024
+MAX_LEVELS = 12  # categories of an unordered column that still get a contrast each
 POINTS = 257  # of the grid of a kernel
-SMALLEST = 1e-9  # of the kernel's eigenvalues kept
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,8 @@ def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
     mass = np.maximum(counts[: column.levels - column.missing], 0.0)
     if mass.sum() <= 0:
         return range_scale(column)
-    half = SPIKE_WIDTH * (column.upper - column.lower) if column.continuous else 0.5
+    # A spike's numbers are the spike itself, so that any narrow interval holds them.
+    half = 1e-6 * (column.upper - column.lower) if column.continuous else 0.5
     steps = [(s - half, s + half, m) for s, m in zip(column.spikes, mass, strict=False)]
     ends = (*column.edges[1:], column.stop)
     bins = [
@@ -87,10 +83,7 @@ def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
 
 @dataclass(frozen=True)
 class Term:
-    """A product of elementary functions `(column, k)`, times `weight`.
-
-    The empty product is the constant 1.
-    """
+    """A product of elementary functions `(column, k)`, 1 without any, times `weight`."""
 
     factors: tuple[tuple[str, int], ...]
     weight: float
@@ -130,8 +123,8 @@ class Basis:
                     " moment matrix",
                     hint="use algorithm measured_pc",
                 )
-        if len(self.terms) > MAX_TERMS:
-            message = f"a basis of {len(self.terms)} functions, at most {MAX_TERMS} are allowed"
+        if len(self.terms) > 1024:
+            message = f"a basis of {len(self.terms)} functions, at most 1024 are allowed"
             raise SynthdpError(message, hint="leave columns out")
 
     @cached_property
@@ -168,10 +161,7 @@ class Basis:
 
     @cached_property
     def largest(self) -> float:
-        """The largest possible squared norm of a row's functions, or an upper bound of it.
-
-        Each function is at most its weight.
-        """
+        """The largest squared norm of a row's functions, or more: each is at most its weight."""
         return float(sum(t.weight**2 for t in self.terms))
 
     def norm(self, *, deviations: float) -> float:
@@ -202,20 +192,19 @@ class Basis:
 
     def scaled(self, frame: pd.DataFrame, codes: Codes) -> dict[str, Floats]:
         """Each column's scaled numbers (NaN where missing), or its levels, `[rows]`."""
-        return {name: self._values(self.domain[name], frame, codes) for name in self.columns}
-
-    def _values(self, column: ColumnDomain, frame: pd.DataFrame, codes: Codes) -> Floats:
-        """Scaled numbers (NaN where missing), or levels."""
-        level = codes[:, self.domain.index(column.name)]
-        if not column.ranged:
-            return level.astype(np.float64)
-        if column.step_seconds is not None:
-            # Cleaned instants are drawn inside their bins; the bin's centre is the row's own.
-            numbers = np.append(column.centres, [np.nan] * column.missing)[level]
-        else:
-            numbers = to_numbers(column, frame[column.name])
-        scale = dict(self.scales).get(column.name) or range_scale(column)
-        return scale(numbers)
+        values: dict[str, Floats] = {}
+        for name in self.columns:
+            column, level = self.domain[name], codes[:, self.domain.index(name)]
+            if not column.ranged:
+                values[name] = level.astype(np.float64)
+                continue
+            if column.step_seconds is not None:
+                # Cleaned instants are drawn inside their bins; the bin's centre is the row's own.
+                numbers = np.append(column.centres, [np.nan] * column.missing)[level]
+            else:
+                numbers = to_numbers(column, frame[name])
+            values[name] = (dict(self.scales).get(name) or range_scale(column))(numbers)
+        return values
 
     def _of(self, values: Mapping[str, Floats]) -> Floats:
         elementary: dict[tuple[str, int], Floats] = {}
@@ -243,10 +232,7 @@ class Basis:
 
 
 def _contrasts(levels: int) -> Floats:
-    """Helmert contrasts of each level's indicator, `[levels, levels - 1]`, rows of norm below 1.
-
-    The contrasts are orthogonal.
-    """
+    """Orthogonal Helmert contrasts of each level, `[levels, levels - 1]`, rows of norm below 1."""
     basis = np.triu(np.ones((levels, levels)), 1)[:, 1:]
     for k in range(1, levels):
         basis[k, k - 1] = -k
@@ -266,15 +252,12 @@ class KernelGrid:
 
     @cached_property
     def features(self) -> Floats:
-        """Features of each grid point, and of NaN last, `[points + 1, features]`.
-
-        Their inner products are the kernel.
-        """
+        """Features of each point and of NaN; products make the kernel, `[points + 1, features]`."""
         grid = np.linspace(-1, 1, POINTS)
         values, vectors = np.linalg.eigh(
             np.exp(-((grid[:, None] - grid) ** 2) / (2 * self.bandwidth**2))
         )
-        kept = values > SMALLEST
+        kept = values > 1e-9
         return np.vstack([vectors[:, kept] * np.sqrt(values[kept]), np.zeros(kept.sum())])
 
     @cached_property

@@ -45,25 +45,16 @@ FORMS = (
     *TIMES,
     TEXT,
 )
-LONGEST = 200  # characters of a text that may become a category
 PLAIN_WHOLE, ZERO_FIRST = re.compile(r"0|-?[1-9][0-9]*"), re.compile(r"[+-]?0[0-9]+")
 
 _SWAPPED = str.maketrans(".,", ",.")
-_STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
-SMALLEST, LARGEST = -6, 16  # powers of ten
-
-
-def _magnitudes() -> tuple[float, ...]:
-    """Left ends of the cells of positive numbers, and the end of the last one: round numbers, 21 in
-    each power of ten, and each whole number up to 100 and from 1900 to 2050, which are often codes,
-    counts, ages or years.
-    """
-    steps = (Decimal(str(step)).scaleb(k) for k in range(SMALLEST, LARGEST) for step in _STEPS)
-    wholes = (*range(1, 102), *range(1900, 2051))
-    return tuple(sorted({float(step) for step in steps} | {float(n) for n in wholes}))
-
-
-_MAGNITUDES = (0.0, *_magnitudes())
+_STEPS = "1 1.1 1.2 1.3 1.4 1.5 1.6 1.8 2 2.2 2.5 2.8 3 3.5 4 4.5 5 6 7 8 9"
+_ROUND = {float(Decimal(step).scaleb(k)) for k in range(-6, 16) for step in _STEPS.split()}
+_MAGNITUDES = (0.0, *sorted(_ROUND | {float(n) for n in (*range(1, 102), *range(1900, 2051))}))
+"""Left ends of the cells of positive numbers, and the end of the last one: round numbers, 21 in
+each power of ten, and each whole number up to 100 and from 1900 to 2050, which are often codes,
+counts, ages or years.
+"""
 BEYOND = _MAGNITUDES[-1]  # numbers from here on are read as texts: whole ones are not exact there
 YEARS = (1, 1000, 1500, 1600, 1700, 1800, 1850, *range(1900, 2051), 2100, 2200, 3000, 10_000)
 
@@ -95,14 +86,9 @@ class Cell:
         return first if first == last else None
 
 
-def _numbers() -> tuple[Cell, ...]:
-    """The cells of numbers, from lowest to highest."""
-    positive = [Cell(a, b) for a, b in itertools.pairwise(_MAGNITUDES)]
-    negative = [Cell(-c.upper, -c.lower) for c in reversed(positive)]
-    return (*negative, Cell(0.0, 0.0), *positive)
-
-
-NUMBERS = _numbers()
+_POSITIVE = [Cell(a, b) for a, b in itertools.pairwise(_MAGNITUDES)]
+NUMBERS = (*(Cell(-c.upper, -c.lower) for c in reversed(_POSITIVE)), Cell(0.0, 0.0), *_POSITIVE)
+"""The cells of numbers, from lowest to highest."""
 ZERO = len(_MAGNITUDES) - 1  # place of zero among `NUMBERS`
 NO_SIZE, FIRST_NUMBER = 0, 1  # places among sizes: what is neither a number nor a date comes first
 FIRST_YEAR = FIRST_NUMBER + len(NUMBERS)
@@ -129,9 +115,11 @@ def form_of(text: str) -> int:
     if number is not None:
         return _PLACE[_form_of_number(text, number)]
     found = ISO.fullmatch(text.strip())
-    if found and not math.isnan(seconds_of(text)):
-        return _PLACE[_form_of_instant(found[1])]
-    return _PLACE[TEXT]
+    if found is None or math.isnan(seconds_of(text)):
+        return _PLACE[TEXT]
+    instant = datetime.fromisoformat(found[1])
+    timed = "hour" if len(found[1]) > len("2024-12-31") else "day"
+    return _PLACE["second" if instant.second else "minute" if instant.minute else timed]
 
 
 def pointed(text: str) -> str:
@@ -165,7 +153,7 @@ def size_of(text: str) -> int:
 
 def key_of(text: str) -> str | None:
     """A text as a category may have it; None where no category may be so, and for missing words."""
-    allowed = len(text) <= LONGEST and not starts_formula(text) and not CONTROL.search(text)
+    allowed = len(text) <= 200 and not starts_formula(text) and not CONTROL.search(text)
     return text if allowed and text not in _MISSING else None
 
 
@@ -210,12 +198,3 @@ def _form_of_number(text: str, number: float) -> str:
         return TEXT
     digits = -exponent if isinstance(exponent, int) else MAX_DIGITS
     return DIGITS[min(max(digits, 1), MAX_DIGITS) - 1]
-
-
-def _form_of_instant(iso: str) -> str:
-    instant = datetime.fromisoformat(iso)
-    if instant.second:
-        return "second"
-    if instant.minute:
-        return "minute"
-    return "hour" if len(iso) > len("2024-12-31") else "day"

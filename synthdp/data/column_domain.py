@@ -120,13 +120,12 @@ class ColumnDomain:
 
 
 # --- one value ---
-#
-# Each function reads nothing but the one value; a column's meaning is one of them, chosen by its
-# type (`ColumnKind.meaning`). `synthdp.data.encoding` has the proof that uses this.
-
 
 Meaning = Callable[[Any], float]
+"""Reads nothing but the one value, by a column's type (`ColumnKind.meaning`).
 
+`synthdp.data.encoding` has the proof that uses this.
+"""
 # A day in full, then perhaps a time to the minute, second or below; parts of a second are cut, and
 # a zone is nothing that fits.
 ISO = re.compile(
@@ -139,10 +138,7 @@ EPOCH = date(1970, 1, 1).toordinal()
 
 
 def number_of(value: Any) -> float:
-    """The nearest 64-bit number of a number, or of a text in plain or exponent form.
-
-    White space around a text does not count.
-    """
+    """The nearest 64-bit number of a number, or of a text, stripped, in plain or exponent form."""
     if isinstance(value, str):
         value = value.strip()
         # Python would read 1_000, and the digits of all alphabets.
@@ -240,10 +236,7 @@ def id_text(value: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a Python value is missing: None, NaN, and their counterparts in pandas and NumPy.
-
-    A text never is.
-    """
+    """Whether a value is missing: None, NaN, or what pandas and NumPy have; no text is."""
     if value is None or isinstance(value, str):
         return value is None
     if isinstance(value, float | np.floating):

@@ -90,20 +90,17 @@ def _column(name: str, column: Column) -> ColumnDomain:
     return replace(levels, missing_codes=column.missing_codes, sources=sources)
 
 
-MAX_LEVELS = 256  # of a column whose order is used; longer ones have levels that stand alone
-
-
 def level_features(column: ColumnDomain) -> FloatArray:
     """Features of the levels, `[levels, features]`; rows have norm 1.
 
     They say how alike levels are. Levels of an ordered column that lie side by side behave alike:
     each level's features are the dyadic intervals that it lies in, so that what is learned for a
     level is in part learned for all levels near it, which a model needs that sees little of a level
-    through the noise. Spikes and the missing state stand apart from the bins; categories stand
-    alone, so that their matrix is the identity.
+    through the noise. Spikes and the missing state stand apart from the bins. Categories stand
+    alone, and so do more than 256 levels, so that their matrix is the identity.
     """
     spikes, body = len(column.spikes), column.levels - column.missing
-    if not column.ordered or not 2 < body - spikes <= MAX_LEVELS:
+    if not column.ordered or not 2 < body - spikes <= 256:
         return np.eye(column.levels)
     alone = [*range(spikes), *range(body, column.levels)]
     members = [*([level] for level in alone), *_halves(list(range(spikes, body)), whole=spikes > 0)]
@@ -115,9 +112,7 @@ def level_features(column: ColumnDomain) -> FloatArray:
 
 
 def _halves(levels: list[int], *, whole: bool = True) -> list[list[int]]:
-    """`levels`, its two halves, their halves, and so on down to single levels.
-
-    Without `whole`, `levels` itself is left out: all levels of a column together say nothing,
+    """`levels`, its two halves, and so on; without `whole`, not `levels` itself: all say nothing,
     unless there are spikes that they are set apart from.
     """
     middle = (len(levels) + 1) // 2

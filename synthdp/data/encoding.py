@@ -100,10 +100,7 @@ def operand_values(
 def decode_column(
     column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: np.random.Generator
 ) -> pd.Series[Any]:
-    """Values for levels: categories as declared, ranges drawn inside their bins.
-
-    A missing value is None, NaN or NaT.
-    """
+    """Values for levels: categories, or drawn inside their bins; missing as None, NaN or NaT."""
     return column_kind(column).decode(column, codes, rng)
 
 
@@ -200,10 +197,7 @@ def places_by(values: Cells, place: Callable[[str], int]) -> npt.NDArray[np.int6
 
 
 def unit_numbers(values: Cells) -> npt.NDArray[np.int64]:
-    """A number for each row, -1 where there is no id.
-
-    Two rows have the same number exactly where `id_text` of their ids is the same.
-    """
+    """A number for each row, the same exactly where `id_text` is; -1 without an id."""
     return _units(values, {})
 
 
@@ -224,29 +218,20 @@ def _units(values: Cells, known: dict[str, int]) -> npt.NDArray[np.int64]:
     return np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
 
 
-def _walk(
-    values: Cells,
-    meaning: Meaning,
-    column: ColumnDomain | None,
-) -> Read:
-    """`meaning` of each value.
-
-    `column` says where its numbers and instants may be converted without a look at each.
-    """
+def _walk(values: Cells, meaning: Meaning, column: ColumnDomain | None) -> Read:
+    """`meaning` of each value; `column` says which are converted without a look at each."""
     import pandas as pd
     import pyarrow as pa
 
     if isinstance(values, pd.Series):
-        if values.dtype == object:
-            return _one_by_one(values.tolist(), meaning, column)
         if isinstance(values.dtype, pd.CategoricalDtype):
             once = _walk(values.cat.categories.to_series(), meaning, column)
             return _looked_up(once, values.cat.codes.to_numpy())
         dense = values
         if isinstance(values.dtype, pd.SparseDtype):
             dense = values.array.to_dense()
-            if dense.dtype == object:
-                return _one_by_one(dense.tolist(), meaning, column)
+        if dense.dtype == object:
+            return _one_by_one(dense.tolist(), meaning, column)
         values = pa.array(dense, from_pandas=True)
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     read = [_array(chunk, meaning, column) for chunk in chunks]
@@ -310,15 +295,14 @@ def _objects(cells: pa.Array) -> list[Any]:
         # A text may not be in UTF-8: the others are what they are.
         with suppress(ValueError, pa.ArrowException):
             return list(cells.to_numpy(zero_copy_only=False))
-    return [_object(cell) for cell in cells]
 
+    def value(cell: pa.Scalar) -> Any:
+        try:
+            return cell.as_py()
+        except (ValueError, OverflowError):  # Python has no such value, and no column holds one
+            return b""
 
-def _object(cell: pa.Scalar) -> Any:
-    """The cell as a Python value; of one that Python has none for, what no column holds."""
-    try:
-        return cell.as_py()
-    except (ValueError, OverflowError):
-        return b""
+    return [value(cell) for cell in cells]
 
 
 def _check_type(column: ColumnDomain, kind: pa.DataType) -> None:

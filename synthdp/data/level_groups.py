@@ -18,8 +18,7 @@ import numpy.typing as npt
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 
-Starts = tuple[int, ...]
-"""The first level of each group of a column, ascending from 0."""
+Starts = tuple[int, ...]  # the first level of each group of a column, ascending from 0
 Levels = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float64]
 

@@ -29,7 +29,7 @@ from synthdp.inference.least_squares import LeastSquares, Measured, measured
 from synthdp.inference.model_only import TABLE, model_effects
 from synthdp.inference.words import about_figures, about_graph, effect_text
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.sample.interventions import NO_CAUSES
+from synthdp.sample.conditions import NO_CAUSES
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 

@@ -16,7 +16,7 @@ from synthdp.inference.figures import CellRoles, Figure, Value, widest
 from synthdp.inference.least_squares import SETTINGS, Measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import Bounded
-from synthdp.spec.expressions.operands import outside
+from synthdp.spec.expressions.expressions import outside
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.load.wording import many
 from synthdp.spec.model import Datetime, Integer, Number, ReleaseSpec

@@ -20,8 +20,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, operand_values, to_numbers
 from synthdp.data.kinds import column_kind
 from synthdp.errors import GateError
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculation
+from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.expressions.parsed import Calculation, Expression
 from synthdp.spec.model import Column, ReleaseSpec, derived_of
 

@@ -30,8 +30,8 @@ from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.progress import Reporter
 from synthdp.release.job import Job
 from synthdp.release.open_session import UNSPENT, dropped_if_unpaid, open_session, own_job
-from synthdp.spec.checks.problem import stated
 from synthdp.spec.load.loader import own_text, parse_spec
+from synthdp.spec.load.wording import stated
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import counts_only, engine_of
 

@@ -1,4 +1,4 @@
-"""Columns set or observed on the command line.
+"""Columns set or observed on the command line, and what a graph says of that.
 
 COLUMN=VALUE is a level of the domain; another condition is one of the grammar of constraints.
 """
@@ -17,15 +17,15 @@ import pandas as pd
 from synthdp.data.domain import MISSING_LABEL, ColumnDomain, Domain
 from synthdp.data.encoding import encode_column, operand_values, to_numbers
 from synthdp.data.kinds import column_kind
+from synthdp.data.kinds.kind import some
 from synthdp.data.kinds.ranges import level_of
 from synthdp.errors import OutputError, SpecError, SpecProblem
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculated, constants_of
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.pag import causes, unsettled
+from synthdp.spec.expressions.expressions import calculated, constants_of, parse
 from synthdp.spec.expressions.parsed import Expression, SourceText, setting_of
 from synthdp.spec.load.wording import many, nearest, same_but_for_case
 from synthdp.spec.model import Column
-
-MAX_SHOWN = 40  # categories or columns in a message
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,10 @@ def allowed(column: ColumnDomain) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_SHOWN]) + (", ..." if len(names) > MAX_SHOWN else "")
+    return ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
 
 
 # --- contradictions ---
-
-MAX_TRIED = 1_000_000  # combinations of values; conditions on more are left to the rows
 
 
 def check_possible(
@@ -170,7 +168,7 @@ def check_possible(
     names = sorted({name for c, _ in told for name in c.columns})
     constants = sorted({number for _, tree in told for number in constants_of(tree)})
     values = [_tried(domain[name], constants, settings.get(name)) for name in names]
-    if math.prod(map(len, values)) > MAX_TRIED:
+    if math.prod(map(len, values)) > 1_000_000:  # left to the rows
         return
     grid = dict(zip(names, map(np.ravel, np.meshgrid(*values, indexing="ij")), strict=True))
     with np.errstate(all="ignore"):
@@ -179,12 +177,9 @@ def check_possible(
         return
     alone = [c.text for (c, _), rows in zip(told, held, strict=True) if not rows.any()]
     holds = "; ".join(f"{name} holds {_holds(domain[name], settings.get(name))}" for name in names)
-    raise SpecError(
-        [
-            SpecProblem("--given", 1, 1, text, "no row of the declared domain is so", holds)
-            for text in alone or [" and ".join(c.text for c, _ in told)]
-        ]
-    )
+    wrong = alone or [" and ".join(c.text for c, _ in told)]
+    message = "no row of the declared domain is so"
+    raise SpecError([SpecProblem("--given", 1, 1, text, message, holds) for text in wrong])
 
 
 def _tried(
@@ -247,10 +242,91 @@ def check_columns_held(dialect: str, names: Sequence[str]) -> None:
     elif len(names) > most:
         why = f"the bundle has {many(len(names), 'column')}, and a table has {most:,}"
     if why:
-        raise OutputError(
-            f"{why}, which {dialect} cannot hold; nothing was written",
-            hint=(
-                "release with other names (dataset.source.rename), or fewer columns; or read the"
-                " bundle's synthetic.parquet, which holds all of them"
-            ),
+        hint = (
+            "release with other names (dataset.source.rename), or fewer columns; or read the"
+            " bundle's synthetic.parquet, which holds all of them"
         )
+        raise OutputError(f"{why}, which {dialect} cannot hold; nothing was written", hint=hint)
+
+
+# --- interventions ---
+
+NO_CAUSES = "nothing can be intervened on: the arrows of this graph predict, and are no causes"
+UNSEEN_HINT = (
+    "draw the arrows that are known to be without an unseen common cause, and release again with"
+    " graph.mode given or validate; --given conditions without a claim of causes"
+)
+
+
+def check_interventions(graph: CausalGraph, columns: Sequence[str]) -> None:
+    """Refuse an intervention on `columns` that rests on links that claim no cause.
+
+    A learned graph may have predictive arrows, too, where the search had no answer on a pair that
+    its tables show to be dependent, and any graph may have links of unknown direction. Where tables
+    show no dependence, the pair is drawn as independent, and a warning says so. A graph that allows
+    for unseen causes has marks (`graph.pag`), which must settle the effects of the intervention.
+
+    Raises:
+        OutputError: it does.
+    """
+    if not columns:
+        return
+    if graph.predictive:
+        hint = "condition with --given instead, or draw a causal graph and release with graph.mode"
+        raise OutputError(NO_CAUSES, hint=f"{hint} given or validate")
+    links = [e for e in graph.unanswered(columns) if e.structural]
+    if loose := [e for e in links if not e.directed]:
+        raise OutputError(
+            f"nothing shows which is the cause of {_named(loose)}; an intervention on"
+            f" {', '.join(columns)} rests on that",
+            hint="`synthdp effect` tells the effects in both directions; or say what is known of"
+            " these pairs in graph.edges, graph.tiers or graph.forbidden, and release again;"
+            " --given conditions without a claim of causes",
+        )
+    if links:
+        raise OutputError(
+            f"the search left open whether one causes the other: {_named(links)}; an intervention"
+            f" on {', '.join(columns)} rests on that",
+            hint="say what is known of these pairs in graph.edges or graph.forbidden, or give the"
+            " search more budget or rows, and release again; --given conditions without a claim of"
+            " causes",
+        )
+    if graph.pag is None:
+        return
+    for column in columns:
+        if unclear := unsettled(graph.pag, column):
+            named = some([*map(str, unclear)], ", ", 5)
+            message = (
+                f"an unseen common cause may explain what {column} has in common with others:"
+                f" {named} (graph.unseen_causes); the search does not say what an intervention on"
+                f" {column} does"
+            )
+            raise OutputError(message, hint=UNSEEN_HINT)
+        if causes(graph.pag, column) != {*graph.parents(column)}:
+            message = (
+                f"the model draws {column} by other columns than its causes, where unseen causes"
+                " are allowed for (graph.unseen_causes): its rows do not show what an intervention"
+                " does"
+            )
+            raise OutputError(message, hint=UNSEEN_HINT)
+
+
+def intervention_warning(graph: CausalGraph, columns: Sequence[str]) -> str | None:
+    """What to know of rows under an intervention on `columns`; None if there is nothing.
+
+    Nothing is said of one that is refused.
+
+    >>> link = GraphEdge("dose", "pain", directed=False, provenance="undecided")
+    >>> print(intervention_warning(CausalGraph(("dose", "pain"), (link,)), ["dose"]))
+    the search had no answer on dose and pain: drawn as independent, which is no finding
+    """
+    links = graph.unanswered(columns)
+    if not links or any(e.structural for e in links):
+        return None
+    return f"the search had no answer on {_named(links)}: drawn as independent, which is no finding"
+
+
+def _named(links: Sequence[GraphEdge]) -> str:
+    """Pairs of columns in words, the first few."""
+    named = some([f"{e.cause} and {e.effect}" for e in links], ", ", 5)
+    return f"{named} pairs" if len(links) > 5 else named

@@ -15,9 +15,6 @@ from synthdp.errors import OutputError
 from synthdp.files import draft_of
 from synthdp.spec.model import Column
 
-CSV_ROWS = (
-    4096  # formatted at once; pandas by itself takes a hundred of a wide table, and is slower
-)
 SUFFIXES = (".csv", ".parquet")
 
 
@@ -88,8 +85,9 @@ def _write_csv(
     blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]
 ) -> None:
     for i, block in enumerate(blocks):
+        # Pandas by itself formats a hundred rows of a wide table at once, and is slower.
         as_written(block, columns).to_csv(
-            file, index=False, header=i == 0, lineterminator="\n", chunksize=CSV_ROWS
+            file, index=False, header=i == 0, lineterminator="\n", chunksize=4096
         )
 
 

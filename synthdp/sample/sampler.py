@@ -37,8 +37,14 @@ from synthdp.model.raking import raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, Draws, LogWeights, Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.progress import advance
-from synthdp.sample.conditions import Setting, check_possible, conditions_of, settings_of
-from synthdp.sample.interventions import check_interventions, intervention_warning
+from synthdp.sample.conditions import (
+    Setting,
+    check_interventions,
+    check_possible,
+    conditions_of,
+    intervention_warning,
+    settings_of,
+)
 from synthdp.spec.expressions.parsed import setting_of
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
@@ -46,20 +52,14 @@ from synthdp.spec.model import Column
 GRAPH_FILE = "graph.json"
 READ = ("spec.yaml", MODEL_FILE, WEIGHTS_FILE, "marginals.json", GRAPH_FILE)
 """Files of a bundle that rows are drawn from."""
-FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
-CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil constraints or conditions
 MAX_DRAWS = 200  # drawn rows for one that is used, at most
-MIN_PROBABILITY = 1e-9  # below it a condition counts as impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
 
 
 @dataclass(frozen=True)
 class Weighing:
-    """The weight of a drawn row.
-
-    It has the log weight of its evidence, its raking factors, and the weight `whole` of one use.
-    """
+    """The weight of a drawn row, by evidence and raking factors, and of one use, `whole`."""
 
     factors: tuple[npt.NDArray[np.float64], ...] = ()
     whole: float = 1.0
@@ -179,7 +179,7 @@ class Sampler:
         if not self.calibrated(tuple(fixed)) and not observed:
             return Weighing()
         step = AncestralSettings.chunk_rows
-        first = min(FIRST_ROWS, max(step, FIRST_CELLS // len(self.domain)))
+        first = min(131_072, max(step, 20_000_000 // len(self.domain)))
         factors: tuple[npt.NDArray[np.float64], ...] = ()
         if self.raked and not fixed:
 
@@ -207,7 +207,7 @@ class Sampler:
         block = max(1024, BLOCK_CELLS // len(self.domain))
         limits, settings = self.constraints, {**fixed, **observed}
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(limits.expressions))
-        asked, met, least = 0, 0, CONSTRAINED_ROWS if limits.expressions else 0
+        asked, met, least = 0, 0, 4096 if limits.expressions else 0
         if conditions.expressions:  # so that what is impossible is told before a row is written
             least = DrawSettings.first_draw
         sizes = itertools.repeat(min(AncestralSettings.chunk_rows, max(256, rows)))
@@ -261,19 +261,12 @@ def one_use(weights: npt.NDArray[np.float64]) -> float:
 
 
 def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
-    """Check that what is given can be sampled.
-
-    `evidence` are weights of first draws, whose mean is the probability of what is given.
-
-    Raises:
-        OutputError: it is (nearly) impossible under the model.
-    """
+    """Refuse what is (nearly) impossible: its probability is the mean weight of first draws."""
     probability = float(evidence.mean())
     found = f"--given: under the model this has a probability of about {probability:.1e}"
     hint = "give fewer conditions, or more likely ones"
-    if probability < MIN_PROBABILITY:
-        message = f"{found}; below {MIN_PROBABILITY:g} it counts as impossible"
-        raise OutputError(message, hint=hint)
+    if probability < 1e-9:
+        raise OutputError(f"{found}; below 1e-09 it counts as impossible", hint=hint)
     if one_use(evidence) > MAX_DRAWS * probability:
         raise OutputError(
             f"{found}; fewer than one drawn row in {MAX_DRAWS} could be used",
@@ -282,12 +275,8 @@ def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
 
 
 def _check_met(met: int, asked: int) -> None:
-    """Check that conditions are met by enough of the rows that were drawn so far.
-
-    Raises:
-        OutputError: they are (nearly) impossible under the model.
-    """
-    if asked >= CONSTRAINED_ROWS and met * MAX_DRAWS < asked:
+    """Refuse conditions that too few of the rows that were drawn so far meet."""
+    if asked >= 4096 and met * MAX_DRAWS < asked:
         raise OutputError(
             f"--given: {met} of {asked:,} drawn rows are as asked for; one of {MAX_DRAWS} must be",
             hint="give fewer conditions, or more likely ones; COLUMN=VALUE costs less than a range",
@@ -302,8 +291,5 @@ def _gather(used: Iterator[Codes], rows: int) -> Codes:
 
 
 def generator(seed: int | None) -> np.random.Generator:
-    """Randomness of a sample, from a seed or from the system.
-
-    Sampling is post-processing, so a seed costs nothing.
-    """
+    """Randomness of a sample, from a seed, which costs nothing, or from the system."""
     return fresh_generator() if seed is None else np.random.default_rng(seed)

@@ -44,12 +44,7 @@ class Written:
 
 
 def write_table(
-    bundle: Path,
-    address: str,
-    name: str,
-    *,
-    replace: bool = False,
-    key: Path | None = None,
+    bundle: Path, address: str, name: str, *, replace: bool = False, key: Path | None = None
 ) -> Written:
     """Verify a bundle, and write its synthetic rows as the table `name` of a database.
 

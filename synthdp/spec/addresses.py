@@ -65,18 +65,12 @@ _REASONS = {
 
 
 def home(spec_path: Path) -> Path:
-    """The folder that a spec's relative paths and addresses start from.
-
-    It is the folder of the file itself, not of a link to it.
-    """
+    """The folder that relative paths of a spec start from: of the file itself, not of a link."""
     return spec_path.resolve().parent
 
 
 def ledger_address(named: str | None, folder: Path) -> str:
-    """The address of the ledger of a spec in `folder`.
-
-    `privacy.ledger` names it; the default is one file beside the spec.
-    """
+    """The address of a spec's ledger: `privacy.ledger`, or else one file beside the spec."""
     return from_folder(named, folder) if named else sqlite_address(default_ledger(folder))
 
 
@@ -86,10 +80,7 @@ def default_ledger(folder: Path) -> Path:
 
 
 def store_address(named: str | None, folder: Path) -> str:
-    """The address at which releases of a spec in `folder` are logged.
-
-    `tracking.uri` names it; the default is one file beside the spec.
-    """
+    """The address that releases are logged at: `tracking.uri`, or a file beside the spec."""
     return from_folder(named, folder) if named else sqlite_address(folder / "mlflow.db")
 
 
@@ -101,10 +92,7 @@ def sqlite_address(path: Path) -> str:
 
 
 def sqlite_file(address: str) -> Path | None:
-    """The file of a SQLite URL, relative where the URL has it so.
-
-    It is None for a database in memory or anything else.
-    """
+    """The file of a SQLite URL, relative where the URL has it so; None for all else."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -118,10 +106,7 @@ def sqlite_file(address: str) -> Path | None:
 
 
 def from_folder(address: str, folder: Path) -> str:
-    """`address`, with its relative SQLite file resolved against `folder`, an absolute path.
-
-    Any other address stays as it is.
-    """
+    """`address`, whose SQLite file, if it is a relative one, is resolved against `folder`."""
     from sqlalchemy.engine import make_url
 
     file = sqlite_file(address)
@@ -175,10 +160,7 @@ def shown_address(address: str) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is an address that files are read from by fsspec.
-
-    It is encrypted, or of this machine.
-    """
+    """Whether fsspec reads files from a path: it is encrypted, or of this machine."""
     return bool(re.match(r"(s3|gs|https)://|http://(127\.0\.0\.1|localhost)[:/]", path))
 
 
@@ -224,10 +206,7 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 
 
 def _as_uri(url: URL) -> bool:
-    """Whether SQLite reads the file as a URI.
-
-    Without the flag, `file:` is the beginning of a file name.
-    """
+    """Whether SQLite reads `file:` as a URI; without the flag it begins a file's name."""
     from sqlalchemy.util import asbool
 
     return (url.database or "").startswith("file:") and bool(asbool(url.query.get("uri", False)))

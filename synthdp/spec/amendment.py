@@ -14,7 +14,6 @@ predict the evaluation's targets decide what is measured, so they stay as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from synthdp.errors import SpecError, SpecProblem
@@ -49,16 +48,6 @@ CHANGEABLE = (
 # What the synthetic table and its published scores are made by: fixed once the scores were counted.
 SCORED_TABLE = ("constraints", "derived columns", "evaluation.max_rows", "sampling")
 REAL_GATES = "gates on real rows"
-MAX_SHOWN = 200  # characters of a value
-
-
-@dataclass(frozen=True)
-class _Change:
-    """A field that two specs differ in, as a path from the root."""
-
-    loc: Loc
-    old: object
-    new: object
 
 
 def amendment(
@@ -74,14 +63,14 @@ def amendment(
     open_fields = _changeable(old, scored=scored)
     changed, problems = set(), []
     tree, _ = read(text)
-    for change in _differences(_parts(old), _parts(new)):
-        field = next((f for f in open_fields if _covers(f, change.loc)), None)
+    for loc, was, now in _differences(_parts(old), _parts(new)):
+        field = next((f for f in open_fields if _covers(f, loc)), None)
         if field is not None:
             changed.add(field)
             continue
-        place = tree.place(change.loc) if tree is not None else (1, 1)
-        message = f"is {_shown(change.new)}, and the run was paid for with {_shown(change.old)}"
-        hint, at = _why(change.loc, old, scored=scored), ".".join(map(str, change.loc))
+        place = tree.place(loc) if tree is not None else (1, 1)
+        message = f"is {_shown(now)}, and the run was paid for with {_shown(was)}"
+        hint, at = _why(loc, old, scored=scored), ".".join(map(str, loc))
         problems.append(SpecProblem(path, *place, at, message, hint))
     if problems:
         raise SpecError(problems)
@@ -98,10 +87,7 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
 
 
 def _parts(spec: ReleaseSpec) -> dict[str, Any]:
-    """A spec as plain values, with derived columns and gates on real rows apart from the others.
-
-    The order of columns is a part too, because no map states it.
-    """
+    """A spec as plain values, with derived columns, gates on real rows and the order apart."""
     columns = {name: column.model_dump() for name, column in spec.columns.items()}
     parts = {
         "columns": {n: columns[n] for n in spec.modelled},
@@ -115,12 +101,13 @@ def _parts(spec: ReleaseSpec) -> dict[str, Any]:
     return spec.model_dump() | parts | gates | {"order of columns": list(spec.modelled)}
 
 
-def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[_Change]:
+def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[tuple[Loc, object, object]]:
+    """Each place that two specs differ at, as a path from the root, and both values."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*old, *new]):
             yield from _differences(old.get(key), new.get(key), (*loc, key))
     elif old != new:
-        yield _Change(loc, old, new)
+        yield loc, old, new
 
 
 def _covers(field: str, loc: Loc) -> bool:
@@ -152,4 +139,4 @@ def _why(loc: Loc, spec: ReleaseSpec, *, scored: bool) -> str:
 
 def _shown(value: object) -> str:
     text = got(value) if isinstance(value, str | bool | int | float | None) else str(value)
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -9,17 +9,10 @@ import itertools
 import numpy as np
 import pytest
 
+from synthdp.data import builtin
 from synthdp.data.builtin import frame
-from synthdp.data.builtin.answers import (
-    BEGINS,
-    QUESTIONS,
-    QUIZZES,
-    STAYS_RIGHT,
-    STAYS_WRONG,
-    name,
-    topics,
-)
-from synthdp.data.builtin.answers import frame as draw
+
+answers = builtin.answers
 
 pytestmark = pytest.mark.check
 
@@ -31,37 +24,39 @@ def test_most_is_missing_and_both_answers_occur_in_every_column() -> None:
 
 
 def test_a_pupil_answers_in_order_and_stops_sooner_after_a_wrong_answer() -> None:
-    table = draw(rows=8_000)
+    table = answers.frame(rows=8_000)
     went_on: dict[str, list[float]] = {"right": [], "wrong": []}
-    for quiz in range(QUIZZES):
-        for i in range(QUESTIONS - 1):
-            this, after = table[name(quiz, i)], table[name(quiz, i + 1)].notna()
+    for quiz in range(answers.QUIZZES):
+        for i in range(answers.QUESTIONS - 1):
+            this, after = table[answers.name(quiz, i)], table[answers.name(quiz, i + 1)].notna()
             assert not (this.isna() & after).any()
             for answer, found in went_on.items():
                 found.append(float(after[this == answer].mean()))
     assert (
-        abs(np.mean(went_on["right"]) - STAYS_RIGHT) < 0.003
-        and abs(np.mean(went_on["wrong"]) - STAYS_WRONG) < 0.003
+        abs(np.mean(went_on["right"]) - answers.STAYS_RIGHT) < 0.003
+        and abs(np.mean(went_on["wrong"]) - answers.STAYS_WRONG) < 0.003
     )
 
 
 def test_quizzes_of_a_topic_are_begun_in_order_and_topics_are_begun_apart() -> None:
-    table = draw(rows=8_000)
-    began = np.column_stack([table[name(quiz, 0)].notna() for quiz in range(QUIZZES)])
-    for topic in topics():
-        assert abs(began[:, topic[0]].mean() - BEGINS) < 0.01
+    table = answers.frame(rows=8_000)
+    began = np.column_stack(
+        [table[answers.name(quiz, 0)].notna() for quiz in range(answers.QUIZZES)]
+    )
+    for topic in answers.topics():
+        assert abs(began[:, topic[0]].mean() - answers.BEGINS) < 0.01
         for quiz in topic[1:]:
             assert not (began[:, quiz] & ~began[:, quiz - 1]).any()
-            assert abs(began[began[:, quiz - 1], quiz].mean() - BEGINS) < 0.03
-    first = [topic[0] for topic in topics()]
+            assert abs(began[began[:, quiz - 1], quiz].mean() - answers.BEGINS) < 0.03
+    first = [topic[0] for topic in answers.topics()]
     assert np.abs(np.corrcoef(began[:, first].T) - np.eye(len(first))).max() < 0.04
-    assert sum(map(len, topics())) == QUIZZES
+    assert sum(map(len, answers.topics())) == answers.QUIZZES
 
 
 def test_answers_agree_more_within_a_topic_than_across_and_across_more_than_by_chance() -> None:
     """One ability in general and one of each topic: both show, in this order."""
-    table = draw(rows=8_000)
-    firsts = [[name(topic[0], i) for i in range(3)] for topic in topics()]
+    table = answers.frame(rows=8_000)
+    firsts = [[answers.name(topic[0], i) for i in range(3)] for topic in answers.topics()]
 
     def agreement(a: str, b: str) -> float:
         both = table[a].notna() & table[b].notna()

@@ -7,9 +7,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from synthdp.data import builtin
 from synthdp.data.builtin import frame
-from synthdp.data.builtin.pain import LEAK, LINK, causes, labels
-from synthdp.data.builtin.pain import frame as draw
+
+LEAK, LINK = builtin.pain.LEAK, builtin.pain.LINK
+causes, labels, draw = builtin.pain.causes, builtin.pain.labels, builtin.pain.frame
 
 ROWS = 100_000
 

@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.data.builtin.survey import EDGES, STRUCTURE, frame
+from synthdp.data import builtin
+
+STRUCTURE, frame = builtin.survey.STRUCTURE, builtin.survey.frame
+EDGES = [(parent, name) for name, own in STRUCTURE.items() for parent in own.parents]
 
 
 def levels(values: pd.Series) -> np.ndarray:

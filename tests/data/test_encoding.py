@@ -22,6 +22,7 @@ COLUMNS: dict[str, Column] = {
     "absent": Ordinal(type="ordinal", categories=("low", "high"), missing=True),
     "flag": Boolean(type="boolean"),
     "whole": Integer(type="integer", lower=-3, upper=20, spikes=(0, 20), bins=5),
+    "ends": Integer(type="integer", lower=0, upper=1, spikes=(0, 1)),
     "edged": Integer(type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4), missing=True),
     "real": Number(
         type="number", lower=-1.5, upper=2.5, spikes=(0.0,), bins=7, decimals=3, missing=True
@@ -33,34 +34,10 @@ COLUMNS: dict[str, Column] = {
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 STRANGE = [
-    "",
-    "a",
-    "b",
-    "7",
-    "7.0",
-    "true",
-    "false",
-    "0",
-    "-3",
-    "20",
-    "21",
-    "3.5",
-    "1e1",
-    "nan",
-    "inf",
-    "-inf",
-    "2020-02-01",
-    "01/02/2020",
-    "2020-12-31T23:59:59",
-    "2020-02-01T06:30:00Z",
-    "2020-02-01 07:00",
-    "9999-12-31",
-    "0001-01-01",
-    "canary",
-    "=1+1",
-    "-0.0",
-    "1e400",
-]
+    "", "a", "b", "7", "7.0", "true", "false", "0", "-3", "20", "21", "3.5", "1e1", "nan", "inf",
+    "-inf", "2020-02-01", "01/02/2020", "2020-12-31T23:59:59", "2020-02-01T06:30:00Z",
+    "2020-02-01 07:00", "9999-12-31", "0001-01-01", "canary", "=1+1", "-0.0", "1e400",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("column", DOMAIN.columns, ids=DOMAIN.names)

@@ -22,7 +22,7 @@ from synthdp.data.kinds import COLUMN_KINDS, column_kind
 from synthdp.errors import DataError
 from synthdp.sample.conditions import settings_of
 from synthdp.spec.model import COLUMN_TYPES, Column, ParquetSource, SqlSource
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 from tests.audit.reading_pairs import pair_domain, replay_values
 from tests.privacy.conftest import Read, reader_in
 

@@ -46,25 +46,12 @@ def test_days_and_instants_in_full_are_read_to_the_second(value: Any, seconds: i
 @pytest.mark.parametrize(
     "text",
     [
-        "2024",
-        "2024-05",
-        "20240501",
-        "2024-05-01T10",
-        "2024-W01-1",
-        "2024-01-01T00:30:00+02:00",
-        "2024-01-01T00:30:00Z",
-        "2024-01-01 00:30:00 UTC",
-        "2024-01-01Z",
-        "2024-02-30",
-        "2024-01-01T24:00:00",
-        "2024-01-01T23:59:60",
-        "0000-01-01",
-        "2024-01-01T10:30.5",
-        "01/02/2024",
-        "99999-01-01",
-        "",
+        "2024", "2024-05", "20240501", "2024-05-01T10", "2024-W01-1", "2024-01-01T00:30:00+02:00",
+        "2024-01-01T00:30:00Z", "2024-01-01 00:30:00 UTC", "2024-01-01Z", "2024-02-30",
+        "2024-01-01T24:00:00", "2024-01-01T23:59:60", "0000-01-01", "2024-01-01T10:30.5",
+        "01/02/2024", "99999-01-01", "",
     ],
-)
+)  # fmt: skip
 def test_half_dates_and_zones_are_misfits(text: str) -> None:
     """Nothing that a date leaves out is filled in, and no zone moves a time."""
     column = pair_domain()["time"]
@@ -113,22 +100,10 @@ def test_numbers_are_the_nearest_of_64_bits(value: Any, number: float) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "1_000",
-        "1,5",
-        "1 000",
-        "0x10",
-        "\u0661",
-        "nan",
-        "",
-        "1\0",
-        "true",
-        b"1",
-        date(2020, 1, 1),
-        ["1"],
-        1j,
-        None,
+        "1_000", "1,5", "1 000", "0x10", "\u0661", "nan", "", "1\0", "true", b"1",
+        date(2020, 1, 1), ["1"], 1j, None,
     ],
-)
+)  # fmt: skip
 def test_what_is_no_number(value: Any) -> None:
     assert np.isnan(number_of(value))
 
@@ -180,19 +155,8 @@ def test_a_cell_that_python_has_no_value_for_is_one_misfit() -> None:
 
 SAME = (
     (
-        "1",
-        "1.0",
-        " 1",
-        "01",
-        "+1",
-        "1.",
-        "1\n",
-        1,
-        1.0,
-        Decimal("1"),
-        Decimal("1.00"),
-        np.int64(1),
-        np.float64(1),
+        "1", "1.0", " 1", "01", "+1", "1.", "1\n", 1, 1.0, Decimal("1"), Decimal("1.00"),
+        np.int64(1), np.float64(1),
     ),
     ("0", "-0", "-0.0", "000", 0, 0.0, -0.0, Decimal("-0")),
     ("-7", "-07.0", -7, -7.0),
@@ -209,7 +173,7 @@ SAME = (
     ("9" * 5000, "0" + "9" * 5000),
     ("2020-01-01", date(2020, 1, 1)),
     (b"\x01",),
-)
+)  # fmt: skip
 NO_ID = (None, "", "  ", float("nan"), pd.NA, pd.NaT, Decimal("NaN"))
 
 

@@ -18,8 +18,9 @@ from synthdp.graph.discovery.skeleton import Skeleton
 from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.pag import PagLink
-from synthdp.sample.interventions import check_interventions
-from synthdp.spec.model import Boolean, Effect
+from synthdp.sample.conditions import check_interventions
+from synthdp.spec.model import Effect
+from synthdp.spec.model.columns import Boolean
 
 LINKED = Answer("dependent", 1e-9, 90.0, 0.3, 0.4, 0.02)
 APART = Answer("independent", 0.6, 0.1, 0.0, 0.05, 0.02)

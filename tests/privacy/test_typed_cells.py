@@ -30,7 +30,7 @@ from synthdp.spec.model import (
     Number,
     Ordinal,
 )
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 from tests.privacy.conftest import domain_from, reader_in
 from tests.privacy.engines.tables import reading_of
 

@@ -19,7 +19,7 @@ from synthdp.bundle.audit_record import (
 from synthdp.data.domain import Domain
 from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
-from synthdp.spec.checks.budget import decidable
+from synthdp.spec.checks.budget import gates
 from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
@@ -125,7 +125,7 @@ def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[Any]:
     tiny.write(attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}})
     spec, gate = load_spec(tiny.spec), Gate(metric=f"simulated_{figure}", at_most=bound)
     attacks = Attacks(membership=spec.attacks.membership.model_copy(update={"pairs": 2 * models}))
-    return list(decidable(spec.model_copy(update={"gates": (gate,), "attacks": attacks})))
+    return list(gates(spec.model_copy(update={"gates": (gate,), "attacks": attacks})))
 
 
 @pytest.mark.parametrize("figure", LUCKY)

@@ -63,11 +63,7 @@ PARENTS = ((), (0,), (0, 1), (1,), (2,))
 
 def release(*constraints: str) -> ReleaseSpec:
     return ReleaseSpec.model_validate(
-        {
-            **skeleton(),
-            "columns": COLUMNS,
-            "constraints": constraints,
-        }
+        {**skeleton(), "columns": COLUMNS, "constraints": constraints}
     )
 
 
@@ -284,11 +280,7 @@ def test_a_condition_under_an_intervention_is_observed_in_the_changed_world() ->
 
 @pytest.mark.check
 def test_what_hardly_any_row_fulfils_is_refused_before_a_row_is_written() -> None:
-    blocks = sampler().sample(
-        10,
-        given=["age == 41 and weight < 45"],
-        rng=np.random.default_rng(1),
-    )
+    blocks = sampler().sample(10, given=["age == 41 and weight < 45"], rng=np.random.default_rng(1))
     with pytest.raises(OutputError, match="drawn rows are as asked for"):
         next(blocks)
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.errors import DataError, OutputError, SynthdpError
-from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook, readers
+from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook
 from synthdp.spec.init.draft import draft_spec
 from synthdp.spec.writing import Blank
 
@@ -395,14 +395,14 @@ def odd_dictionaries(draw: st.DrawFn) -> bytes:
     return file.getvalue().encode()
 
 
-REDCAP_HEAD = [readers.NAME, readers.TYPE, readers.LABEL, readers.CHOICES, readers.CHECK]
-REDCAP_HEAD += [readers.LOWER, readers.UPPER]
+REDCAP_HEAD = [
+    *("Variable / Field Name", "Field Type", "Field Label"),
+    "Choices, Calculations, OR Slider Labels",
+    "Text Validation Type OR Show Slider Number",
+    *("Text Validation Min", "Text Validation Max"),
+]
 BEGINNINGS = [b"", b"$FL2", b"$FL3@(#) SPSS", b"<stata_dta><header>", b"r\x01\x01\x00", b"A" * 500]
-ODD_FILES = {
-    ".json": odd_schemas(),
-    ".xml": odd_ddi(),
-    ".csv": odd_dictionaries(),
-} | {
+ODD_FILES = {".json": odd_schemas(), ".xml": odd_ddi(), ".csv": odd_dictionaries()} | {
     end: st.builds(bytes.__add__, st.sampled_from(BEGINNINGS), st.binary(max_size=300))
     for end in (".sav", ".zsav", ".por", ".dta")
 }

@@ -16,15 +16,7 @@ from synthdp.spec.init.draft import Header, draft_spec, read_header
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft
 from synthdp.spec.init.questions import GoBackError, KeptAnswers, with_back
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import (
-    Boolean,
-    Categorical,
-    Datetime,
-    IdUnit,
-    Integer,
-    Number,
-    Ordinal,
-)
+from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
 
 CANARY = "canary-7391"
 

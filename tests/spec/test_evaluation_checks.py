@@ -35,77 +35,30 @@ def test_what_is_right_is_read() -> None:
     assert evaluation.subgroups == ("arm",) and evaluation.effects  # 1.adjust == ("sex",)
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "expected"),
-    [
-        (
-            "{disclosure: private, disclosure_share: 0}",
-            "evaluation.disclosure_share: got 0; scores that are published need a share",
-        ),
-        ("{disclosure: private, disclosure_share: 1}", "evaluation.disclosure_share: "),
-        (
-            "{disclosure: private, enabled: false}",
-            "evaluation.disclosure: private, and evaluation is not enabled",
-        ),
-        (
-            "{disclosure_share: 0.1}",
-            "evaluation.disclosure_share: got 0.1, and disclosure is confidential",
-        ),
-        (
-            "{targets: [sex]}\ngates: [{metric: tv2_dp, at_most: 1}]",
-            "gates #1.metric: tv2_dp is never computed: no score is charged",
-        ),
-        (
-            (
-                "{disclosure: private, targets: [age]}\ngates: [{metric: tstr_accuracy_dp,"
-                " at_least: 0}]"
-            ),
-            "gates #1.metric: tstr_accuracy_dp needs a target with categories",
-        ),
-        (
-            (
-                "{disclosure: private}\ngates: [{metric: tv1_dp, at_most: 1,"
-                " outside_guarantee: true}]"
-            ),
-            "tv1_dp is paid for, so a gate on it is inside the guarantee",
-        ),
-        ("{subgroups: [amr]}", "evaluation.subgroups #1: unknown column 'amr'"),
-        ("{subgroups: [age]}", "groups are categories"),
-        (
-            """{effects: [{treated: "arm ==", outcome: age}]}""",
-            "evaluation.effects #1.treated: character",
-        ),
-        (
-            """{effects: [{treated: "arm == 'a'", control: "arm == 'z'", outcome: age}]}""",
-            "evaluation.effects #1.control",
-        ),
-        (
-            """{effects: [{treated: "arm == 'a' and sex == 'true'", outcome: age}]}""",
-            "reads arm, sex; a treatment is one column",
-        ),
-        (
-            """{effects: [{treated: "arm == 'a'", control: "age > 3", outcome: sex}]}""",
-            "reads arm, age; a treatment is one column",
-        ),
-        (
-            """{effects: [{treated: "arm == 'a'", outcome: ages}]}""",
-            "evaluation.effects #1.outcome: unknown column 'ages'",
-        ),
-        (
-            """{effects: [{treated: "arm == 'a'", outcome: arm}]}""",
-            "already the treatment or the outcome",
-        ),
-        (
-            """{effects: [{treated: "arm == 'a'", outcome: age, adjust: [age]}]}""",
-            "already the treatment or the outcome",
-        ),
-        (
-            """{effects: [{treated: "sex == 'true'", outcome: arm}]}""",
-            "has 3 categories in no order",
-        ),
-    ],
-)
-def test_mistakes_are_told(evaluation: str, expected: str) -> None:
+MISTAKES = r"""
+{disclosure: private, disclosure_share: 0} => evaluation.disclosure_share: got 0; scores that are published need a share
+{disclosure: private, disclosure_share: 1} => evaluation.disclosure_share: got 1
+{disclosure: private, enabled: false} => evaluation.disclosure: private, and evaluation is not enabled
+{disclosure_share: 0.1} => evaluation.disclosure_share: got 0.1, and disclosure is confidential
+{targets: [sex]}\ngates: [{metric: tv2_dp, at_most: 1}] => gates #1.metric: tv2_dp is never computed: no score is charged
+{disclosure: private, targets: [age]}\ngates: [{metric: tstr_accuracy_dp, at_least: 0}] => gates #1.metric: tstr_accuracy_dp needs a target with categories
+{disclosure: private}\ngates: [{metric: tv1_dp, at_most: 1, outside_guarantee: true}] => tv1_dp is paid for, so a gate on it is inside the guarantee
+{subgroups: [amr]} => evaluation.subgroups #1: unknown column 'amr'
+{subgroups: [age]} => groups are categories
+{effects: [{treated: "arm ==", outcome: age}]} => evaluation.effects #1.treated: character
+{effects: [{treated: "arm == 'a'", control: "arm == 'z'", outcome: age}]} => evaluation.effects #1.control
+{effects: [{treated: "arm == 'a' and sex == 'true'", outcome: age}]} => reads arm, sex; a treatment is one column
+{effects: [{treated: "arm == 'a'", control: "age > 3", outcome: sex}]} => reads arm, age; a treatment is one column
+{effects: [{treated: "arm == 'a'", outcome: ages}]} => evaluation.effects #1.outcome: unknown column 'ages'
+{effects: [{treated: "arm == 'a'", outcome: arm}]} => already the treatment or the outcome
+{effects: [{treated: "arm == 'a'", outcome: age, adjust: [age]}]} => already the treatment or the outcome
+{effects: [{treated: "sex == 'true'", outcome: arm}]} => has 3 categories in no order
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("case", MISTAKES.strip().splitlines())
+def test_mistakes_are_told(case: str) -> None:
+    evaluation, expected = case.replace(r"\n", "\n").split(" => ")
     assert expected in told(evaluation)
 
 

@@ -15,7 +15,7 @@ from synthdp.spec.checks.checks import traps
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.load.wording import closest, nearest
+from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import CsvSource, ParquetSource
 from tests.builders import build_spec
 
@@ -44,9 +44,8 @@ DOMAIN = Domain.from_spec(SPEC.columns)
 def test_case_is_set_aside_before_the_nearest_name_is_looked_for(
     name: str, known: list[str], meant: str | None
 ) -> None:
-    assert closest(name, known) == meant
-    assert closest(name, known[::-1]) == meant
-    assert nearest(name, known) == (meant and f"did you mean {meant!r}?")
+    told = meant and f"did you mean {meant!r}?"
+    assert nearest(name, known) == nearest(name, known[::-1]) == told
 
 
 def test_every_place_means_the_same_name() -> None:

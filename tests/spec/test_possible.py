@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.spec.checks.possible import impossible
+from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 
@@ -45,11 +45,9 @@ ORDER = [f"n{i} < n{i + 1}" for i in range(9)]
 
 def refused(*texts: str) -> list[tuple[int, str]]:
     """Numbers of the constraints that are refused, counted from 1, and with which others."""
-    parts = {
-        **skeleton(),
-    }
-    spec = ReleaseSpec.model_validate({"columns": COLUMNS, "constraints": texts, **parts})
-    return [(int(p.loc[1]) + 1, p.message.partition("together with ")[2]) for p in impossible(spec)]
+    spec = ReleaseSpec.model_validate({"columns": COLUMNS, "constraints": texts, **skeleton()})
+    found = [p for p in cross_problems(spec) if p.loc[0] == "constraints"]
+    return [(int(p.loc[1]) + 1, p.message.partition("together with ")[2]) for p in found]
 
 
 @pytest.mark.parametrize(

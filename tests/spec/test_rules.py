@@ -17,14 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
-from synthdp.spec.model.rules import (
-    FINE_SHARES,
-    MAX_FINE,
-    PREDICT_SHARES,
-    batch,
-    fine_bins,
-    fine_edges,
-)
+from synthdp.spec.model.rules import FINE_SHARES, PREDICT_SHARES, batch, fine_bins, fine_edges
 from tests.builders import build_spec, skeleton
 
 ROWS = """\
@@ -96,7 +89,7 @@ def test_what_the_file_says_stays_whatever_the_rules_would_say(setting: str) -> 
 def test_a_published_spec_holds_what_the_rules_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that other rules, of a later version, change nothing of a bundle."""
     spec = read(rows=1_000)
-    monkeypatch.setattr(rules, "FEW_ROWS", 10)
+    monkeypatch.setattr(rules, "steps", lambda _: 800)
     assert read(rows=1_000).synthesizer.steps != spec.synthesizer.steps
     assert (
         parse_spec(spec_yaml(public_spec(spec)), path="spec.yaml").synthesizer == spec.synthesizer
@@ -107,18 +100,14 @@ def test_the_reference_says_what_the_rules_do() -> None:
     said = {
         name: str(field.description) for name, field in SynthesizerSettings.model_fields.items()
     }
-    assert (
-        f"{rules.FEW_ROWS:,} rows" in said["steps"] and f"{rules.WIDEST} columns" in said["steps"]
-    )
-    assert (
-        f"{rules.WIDE} columns" in said["hidden"]
-        and f"beyond {rules.WIDEST}" in said["hidden"]
-        and f"{rules.WIDEST} columns" in said["latent"]
-    )
-    assert (
-        f"below {10 * rules.SMALL_BATCH:,}" in said["batch"]
-        and f"most {rules.LARGE_BATCH:,}" in said["batch"]
-    )
+    assert "300 below 10,000 rows, 200 beyond 400 columns" in said["steps"]
+    assert "16 beyond 64 columns, 8 beyond 400" in said["hidden"]
+    assert "1 beyond 400 columns" in said["latent"]
+    assert "below 5,120, 512 up to" in said["batch"] and "most 4,096" in said["batch"]
+    few, wide, widest = read(rows=10_000), read(columns=65), read(columns=401)
+    assert [read(rows=9_999).synthesizer.steps, few.synthesizer.steps] == [300, 800]
+    assert [s.synthesizer.hidden for s in (read(columns=64), wide, widest)] == [32, 16, 8]
+    assert (widest.synthesizer.latent, widest.synthesizer.steps) == (1, 200)
 
 
 def test_a_batch_is_a_part_of_the_rows() -> None:
@@ -262,8 +251,8 @@ def test_fine_bins_cover_the_range_and_hold_values(
         type="number", lower=lower / 8, upper=(lower + span) / 8, decimals=max(decimals, 1)
     )
     for column in (whole, real):
-        edges = fine_edges(column, MAX_FINE)
-        assert 1 <= len(edges) <= 2 * MAX_FINE + 1
+        edges = fine_edges(column, 512)
+        assert 1 <= len(edges) <= 2 * 512 + 1
         assert all(a < b for a, b in itertools.pairwise(edges)) and edges[-1] <= column.upper
         first = whole.lower + (whole.lower in whole.spikes) if column is whole else real.lower
         assert edges[0] == first

@@ -60,37 +60,13 @@ def test_only_standard_keywords_and_descriptions_for_the_user() -> None:
     schema = json_schema()
     known = set(
         [
-            "$schema",
-            "$defs",
-            "$ref",
-            "title",
-            "description",
-            "type",
-            "properties",
-            "required",
-            "additionalProperties",
-            "propertyNames",
-            "items",
-            "anyOf",
-            "oneOf",
-            "enum",
-            "const",
-            "default",
-            "examples",
-            "pattern",
-            "minimum",
-            "maximum",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "minItems",
-            "maxItems",
-            "minLength",
-            "maxLength",
-            "minProperties",
-            "maxProperties",
-            "discriminator",
+            "$schema", "$defs", "$ref", "title", "description", "type", "properties", "required",
+            "additionalProperties", "propertyNames", "items", "anyOf", "oneOf", "enum", "const",
+            "default", "examples", "pattern", "minimum", "maximum", "exclusiveMinimum",
+            "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength", "minProperties",
+            "maxProperties", "discriminator",
         ]
-    )
+    )  # fmt: skip
 
     def keywords(node: Any) -> set[str]:
         found = set(node)

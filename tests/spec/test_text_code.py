@@ -14,7 +14,7 @@ from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.init.draft import draft_spec
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import COLUMN_TYPES, ReleaseSpec
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 
 ICD = {"type": "text-code", "codes": ["I10", "E11.9", "E11.65", "E10.1", "I10.0"], "prefix": 3}
 
@@ -108,10 +108,7 @@ def test_the_other_sections_see_categories() -> None:
     )
     assert judged.evaluation.subgroups == ("diagnosis",)
     with pytest.raises(SpecError, match="3 categories in no order, of which there is no mean"):
-        spec_with(
-            ICD,
-            evaluation={"effects": [{"treated": "sex == 'f'", "outcome": "diagnosis"}]},
-        )
+        spec_with(ICD, evaluation={"effects": [{"treated": "sex == 'f'", "outcome": "diagnosis"}]})
 
 
 def test_init_asks_for_codes_and_prefix(tmp_path: Path) -> None:

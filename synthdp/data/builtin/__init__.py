@@ -11,35 +11,26 @@ by construction.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import pandas as pd
 
 from synthdp.data.builtin import answers, pain, survey
 from synthdp.spec.model import Graph
 
-
-@dataclass(frozen=True)
-class Simulated:
-    """A simulated table: `frame()` draws its rows, `graph()` is the graph section of its spec."""
-
-    frame: Callable[[], pd.DataFrame]
-    graph: Callable[[], Graph]
-
-
-TABLES: Mapping[str, Simulated] = {
-    "synthetic": Simulated(survey.frame, survey.graph),
-    "pain1000": Simulated(lambda: pain.frame(rows=1000), pain.graph),
-    "pain5000": Simulated(lambda: pain.frame(rows=5000), pain.graph),
-    "eedi": Simulated(answers.frame, answers.graph),
+TABLES: Mapping[str, tuple[Callable[[], pd.DataFrame], Callable[[], Graph]]] = {
+    "synthetic": (survey.frame, survey.graph),
+    "pain1000": (lambda: pain.frame(rows=1000), pain.graph),
+    "pain5000": (lambda: pain.frame(rows=5000), pain.graph),
+    "eedi": (answers.frame, answers.graph),
 }
+"""What draws the rows of a table, and the graph section of its spec."""
 
 
 def frame(name: str) -> pd.DataFrame:
     """The rows of the table `name`; KeyError where there is none."""
-    return TABLES[name].frame()
+    return TABLES[name][0]()
 
 
 def graph(name: str) -> Graph:
     """The causal graph that the table `name` was drawn from; KeyError where there is none."""
-    return TABLES[name].graph()
+    return TABLES[name][1]()

@@ -36,7 +36,6 @@ ROWS = 2950
 QUIZZES, QUESTIONS, TOPICS = 79, 12, 8
 BEGINS = 0.8  # chance to begin a quiz that one may begin
 STAYS_RIGHT, STAYS_WRONG = 0.98, 0.9  # chance to go on after a right and a wrong answer
-GENERAL, OWN = 0.8, 0.6
 
 
 def name(quiz: int, question: int) -> str:
@@ -74,7 +73,7 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
     answers = np.asarray([None, "wrong", "right"], dtype=object)
     values: dict[str, npt.NDArray[np.object_]] = {}
     for topic in topics():
-        ability = GENERAL * general + OWN * rng.standard_normal(rows)
+        ability = 0.8 * general + 0.6 * rng.standard_normal(rows)
         began = np.ones(rows, dtype=bool)
         for quiz in topic:
             began = began & (rng.random(rows) < BEGINS)

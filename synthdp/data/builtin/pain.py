@@ -59,10 +59,7 @@ def graph() -> Graph:
 
 
 def frame(*, rows: int) -> pd.DataFrame:
-    """`rows` rows of true and false; the same at every call.
-
-    Tables of different lengths share the parameters, but no rows.
-    """
+    """`rows` rows, the same at every call; tables of other lengths share no rows with them."""
     parameters, coins = np.random.default_rng(SEED), np.random.default_rng([SEED, rows])
     values: dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
     for label, parents in causes().items():

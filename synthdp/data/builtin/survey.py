@@ -20,7 +20,6 @@ import pandas as pd
 
 from synthdp.spec.model import Edge, Graph
 
-ROWS = 1000
 SEED = 20261121
 
 Values = npt.NDArray[Any]
@@ -39,16 +38,13 @@ REGIONS = ("north", "east", "south", "west")
 
 @dataclass(frozen=True)
 class Structure:
-    """One structural equation of the model.
-
-    `draw` computes the column from its parents, its noise and the number of rows.
-    """
+    """An equation: `draw` makes a column of its parents, its noise and the number of rows."""
 
     parents: tuple[str, ...]
     draw: Draw
 
 
-def frame(*, rows: int = ROWS) -> pd.DataFrame:
+def frame(*, rows: int = 1000) -> pd.DataFrame:
     """The table, `rows` rows in the order of `STRUCTURE`; the same rows at every call."""
     seeds = np.random.SeedSequence(SEED).spawn(len(STRUCTURE))
     values: dict[str, Values] = {}
@@ -65,41 +61,61 @@ def graph() -> Graph:
     return Graph(mode="given", edges=edges)
 
 
-def _chance(score: Floats | float, rng: np.random.Generator, n: int) -> Values:
+Score = Callable[[Parents], Floats | float]
+
+
+def _flag(parents: str, score: Score) -> Structure:
     """True with probability logistic(score)."""
+    return Structure(tuple(parents.split()), lambda p, rng, n: _chance(score(p), rng, n))
+
+
+def _chance(score: Floats | float, rng: np.random.Generator, n: int) -> Values:
     happened: Values = rng.random(n) < 1 / (1 + np.exp(-np.asarray(score)))
     return happened
 
 
-def _ordered(
-    score: Floats, cuts: Sequence[float], labels: Sequence[str], rng: np.random.Generator, n: int
-) -> Values:
+def _ordered(parents: str, labels: Sequence[str], cuts: Sequence[float], score: Score) -> Structure:
     """An ordered logit: `labels` by how many of `cuts` the score with logistic noise has passed."""
-    passed = np.searchsorted(np.asarray(cuts), score + rng.logistic(size=n))
-    return np.asarray(labels, dtype=object)[passed]
+
+    def draw(p: Parents, rng: np.random.Generator, n: int) -> Values:
+        passed = np.searchsorted(np.asarray(cuts), score(p) + rng.logistic(size=n))
+        return np.asarray(labels, dtype=object)[passed]
+
+    return Structure(tuple(parents.split()), draw)
+
+
+def _normal(
+    parents: str,
+    mean: Score,
+    spread: float,
+    *,
+    to: tuple[float, float],
+    decimals: int = 0,
+    then: Callable[[Values, Parents, np.random.Generator], Values] = lambda values, p, rng: values,
+) -> Structure:
+    """Normal values cut to the range `to`, and what is made of them."""
+
+    def draw(p: Parents, rng: np.random.Generator, n: int) -> Values:
+        drawn = np.clip(mean(p) + spread * rng.standard_normal(n), *to).round(decimals)
+        return then(drawn, p, rng)
+
+    return Structure(tuple(parents.split()), draw)
 
 
 def _rank(values: Values, labels: Sequence[str]) -> Floats:
     return np.asarray([labels.index(v) for v in values], dtype=np.float64)
 
 
-def _normal(
-    mean: Floats | float,
-    spread: float,
-    rng: np.random.Generator,
-    n: int,
-    *,
-    to: tuple[float, float],
-    decimals: int = 0,
-) -> Floats:
-    """Normal values cut to the range `to`."""
-    return np.clip(mean + spread * rng.standard_normal(n), *to).round(decimals)
+def _measured(levels: Values, p: Parents, rng: np.random.Generator) -> Values:
+    """Levels of which some are missing: the uninsured are seldom measured."""
+    unmeasured = np.where(p["insured"], 0.1, 0.55)
+    return np.where(rng.random(len(levels)) < unmeasured, np.nan, levels)
 
 
-def _cholesterol(p: Parents, rng: np.random.Generator, n: int) -> Values:
-    level = _normal(5.6 - 0.9 * _rank(p["diet"], DIET), 0.6, rng, n, to=(2, 10), decimals=2)
-    unmeasured = np.where(p["insured"], 0.1, 0.55)  # the uninsured are seldom measured
-    return np.where(rng.random(n) < unmeasured, np.nan, level)
+def _since_2015(days: Values, p: Parents, rng: np.random.Generator) -> Values:
+    whole = days.astype(np.int64).astype("timedelta64[D]")
+    instants: Values = np.datetime64("2015-01-01", "s") + whole
+    return instants
 
 
 def _visits(p: Parents, rng: np.random.Generator, n: int) -> Values:
@@ -108,122 +124,80 @@ def _visits(p: Parents, rng: np.random.Generator, n: int) -> Values:
     return np.where(none, 0, some).astype(np.int64)
 
 
-def _enrolled(p: Parents, rng: np.random.Generator, n: int) -> Values:
-    """Days from 2015 to 2024; older people joined earlier."""
-    days = _normal(2100 - 25 * (p["age"] - 45), 500, rng, n, to=(0, 3652)).astype(np.int64)
-    instants: Values = np.datetime64("2015-01-01", "s") + days.astype("timedelta64[D]")
-    return instants
+def _costs(p: Parents, rng: np.random.Generator, n: int) -> Values:
+    spread = np.exp(0.3 * rng.standard_normal(n))
+    cost: Values = np.minimum(p["visits"] * 90 * spread, 6000).round(2)
+    return cost
+
+
+def _regions(p: Parents, rng: np.random.Generator, n: int) -> Values:
+    return rng.choice(np.asarray(REGIONS, dtype=object), n, p=[0.4, 0.25, 0.2, 0.15])
+
+
+def _ages(p: Parents, rng: np.random.Generator, n: int) -> Values:
+    return (18 + np.floor(73 * rng.beta(1.6, 2.2, n))).astype(np.int64)
+
+
+def _sexes(p: Parents, rng: np.random.Generator, n: int) -> Values:
+    return np.where(rng.random(n) < 0.52, "female", "male").astype(object)
 
 
 STRUCTURE: Mapping[str, Structure] = {  # causes before effects
-    "region": Structure(
-        (),
-        lambda p, rng, n: rng.choice(
-            np.asarray(REGIONS, dtype=object), n, p=[0.4, 0.25, 0.2, 0.15]
-        ),
+    "region": Structure((), _regions),
+    "urban": _flag("region", lambda p: np.where(p["region"] == "north", 1.5, -0.7)),
+    "age": Structure((), _ages),
+    "sex": Structure((), _sexes),
+    "education": _ordered(
+        "urban age", EDUCATION, (-1.0, 1.0, 2.5), lambda p: 1.6 * p["urban"] - (p["age"] - 45) / 20
     ),
-    "urban": Structure(
-        ("region",),
-        lambda p, rng, n: _chance(np.where(p["region"] == "north", 1.5, -0.7), rng, n),
+    "employed": _flag(
+        "age education",
+        lambda p: np.where(p["age"] < 65, 1.2, -3.0) + 0.4 * _rank(p["education"], EDUCATION),
     ),
-    "age": Structure(
-        (), lambda p, rng, n: (18 + np.floor(73 * rng.beta(1.6, 2.2, n))).astype(np.int64)
+    "income": _normal(
+        "education employed",
+        lambda p: 14 + 13 * _rank(p["education"], EDUCATION) + 22 * p["employed"],
+        7, to=(0, 120), decimals=2,
     ),
-    "sex": Structure(
-        (), lambda p, rng, n: np.where(rng.random(n) < 0.52, "female", "male").astype(object)
+    "insured": _flag("income", lambda p: (p["income"] - 32) / 9),
+    "smoker": _flag(
+        "sex education",
+        lambda p: 0.3 + 0.8 * (p["sex"] == "male") - 1.1 * _rank(p["education"], EDUCATION),
     ),
-    "education": Structure(
-        ("urban", "age"),
-        lambda p, rng, n: _ordered(
-            1.6 * p["urban"] - (p["age"] - 45) / 20, (-1.0, 1.0, 2.5), EDUCATION, rng, n
-        ),
+    "exercise": _ordered("age", EXERCISE, (0.0, 2.2), lambda p: 1.4 - (p["age"] - 45) / 14),
+    "diet": _ordered("income", DIET, (-1.0, 1.2), lambda p: (p["income"] - 40) / 11),
+    "stress": _ordered(
+        "employed income", STRESS, (0.0, 1.8),
+        lambda p: 1.5 * p["employed"] - (p["income"] - 40) / 25,
     ),
-    "employed": Structure(
-        ("age", "education"),
-        lambda p, rng, n: _chance(
-            np.where(p["age"] < 65, 1.2, -3.0) + 0.4 * _rank(p["education"], EDUCATION), rng, n
-        ),
+    "sleep": _normal(
+        "stress", lambda p: 8 - 0.9 * _rank(p["stress"], STRESS), 0.7, to=(3, 11), decimals=1
     ),
-    "income": Structure(
-        ("education", "employed"),
-        lambda p, rng, n: _normal(
-            14 + 13 * _rank(p["education"], EDUCATION) + 22 * p["employed"],
-            7,
-            rng,
-            n,
-            to=(0, 120),
-            decimals=2,
-        ),
+    "bmi": _normal(
+        "exercise diet",
+        lambda p: 33 - 2.6 * _rank(p["exercise"], EXERCISE) - 2.4 * _rank(p["diet"], DIET),
+        2.5, to=(15, 50), decimals=1,
     ),
-    "insured": Structure(("income",), lambda p, rng, n: _chance((p["income"] - 32) / 9, rng, n)),
-    "smoker": Structure(
-        ("sex", "education"),
-        lambda p, rng, n: _chance(
-            0.3 + 0.8 * (p["sex"] == "male") - 1.1 * _rank(p["education"], EDUCATION), rng, n
-        ),
+    "pressure": _normal(
+        "bmi age", lambda p: 112 + 2.2 * (p["bmi"] - 27) + 0.5 * (p["age"] - 45), 8, to=(80, 200),
+        then=lambda values, p, rng: values.astype(np.int64),
     ),
-    "exercise": Structure(
-        ("age",),
-        lambda p, rng, n: _ordered(1.4 - (p["age"] - 45) / 14, (0.0, 2.2), EXERCISE, rng, n),
+    "cholesterol": _normal(
+        "diet insured", lambda p: 5.6 - 0.9 * _rank(p["diet"], DIET), 0.6, to=(2, 10), decimals=2,
+        then=_measured,
     ),
-    "diet": Structure(
-        ("income",), lambda p, rng, n: _ordered((p["income"] - 40) / 11, (-1.0, 1.2), DIET, rng, n)
-    ),
-    "stress": Structure(
-        ("employed", "income"),
-        lambda p, rng, n: _ordered(
-            1.5 * p["employed"] - (p["income"] - 40) / 25, (0.0, 1.8), STRESS, rng, n
-        ),
-    ),
-    "sleep": Structure(
-        ("stress",),
-        lambda p, rng, n: _normal(
-            8 - 0.9 * _rank(p["stress"], STRESS), 0.7, rng, n, to=(3, 11), decimals=1
-        ),
-    ),
-    "bmi": Structure(
-        ("exercise", "diet"),
-        lambda p, rng, n: _normal(
-            33 - 2.6 * _rank(p["exercise"], EXERCISE) - 2.4 * _rank(p["diet"], DIET),
-            2.5,
-            rng,
-            n,
-            to=(15, 50),
-            decimals=1,
-        ),
-    ),
-    "pressure": Structure(
-        ("bmi", "age"),
-        lambda p, rng, n: _normal(
-            112 + 2.2 * (p["bmi"] - 27) + 0.5 * (p["age"] - 45), 8, rng, n, to=(80, 200)
-        ).astype(np.int64),
-    ),
-    "cholesterol": Structure(("diet", "insured"), _cholesterol),
-    "diabetes": Structure(
-        ("bmi",), lambda p, rng, n: _chance(-2.2 + (p["bmi"] - 27) / 2.2, rng, n)
-    ),
+    "diabetes": _flag("bmi", lambda p: -2.2 + (p["bmi"] - 27) / 2.2),
     "visits": Structure(("insured", "diabetes"), _visits),
-    "medication": Structure(
-        ("diabetes", "pressure"),
-        lambda p, rng, n: _ordered(
-            3 * p["diabetes"] + (p["pressure"] - 125) / 8, (0.5, 3.5), MEDICATION, rng, n
-        ),
+    "medication": _ordered(
+        "diabetes pressure", MEDICATION, (0.5, 3.5),
+        lambda p: 3 * p["diabetes"] + (p["pressure"] - 125) / 8,
     ),
-    "cost": Structure(
-        ("visits",),
-        lambda p, rng, n: np.minimum(
-            p["visits"] * 90 * np.exp(0.3 * rng.standard_normal(n)), 6000
-        ).round(2),
+    "cost": Structure(("visits",), _costs),
+    "enrolled": _normal(  # older people joined earlier
+        "age", lambda p: 2100 - 25 * (p["age"] - 45), 500, to=(0, 3652), then=_since_2015
     ),
-    "enrolled": Structure(("age",), _enrolled),
-    "outcome": Structure(
-        ("smoker", "diabetes"),
-        lambda p, rng, n: _ordered(
-            1.8 * p["smoker"] + 2.4 * p["diabetes"] - 0.2, (0.0, 1.8), OUTCOMES, rng, n
-        ),
+    "outcome": _ordered(
+        "smoker diabetes", OUTCOMES, (0.0, 1.8),
+        lambda p: 1.8 * p["smoker"] + 2.4 * p["diabetes"] - 0.2,
     ),
-}
-
-EDGES: tuple[tuple[str, str], ...] = tuple(
-    (parent, name) for name, equation in STRUCTURE.items() for parent in equation.parents
-)
+}  # fmt: skip

@@ -25,7 +25,7 @@ from synthdp.data.kinds.kind import (
     some,
 )
 from synthdp.spec.model import Boolean, Categorical, ColumnBase, Ordinal
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,7 @@ class CategoryKind(ColumnKind[_C]):
     def frictionless(self, column: _C) -> dict[str, Any]:
         """A string, or a whole number where all codes are, with its categories and their labels."""
         codes = {text: int(text) if whole_codes(column) else text for text in column.labels}
-        names = self.value_labels(column)
+        names = getattr(column, "value_labels", {})
         listed = [{"value": c, "label": names.get(text, text)} for text, c in codes.items()]
         return {
             "type": "integer" if whole_codes(column) else "string",
@@ -109,7 +109,7 @@ class CategoryKind(ColumnKind[_C]):
         return pa.DictionaryArray.from_arrays(places(texts, labels), labels, ordered=column.ordered)
 
     def in_words(self, column: _C, *, most: int) -> str:
-        names = self.value_labels(column)
+        names = getattr(column, "value_labels", {})
         shown = [f"{text} = {names[text]}" if text in names else text for text in column.labels]
         return some(shown, " < " if column.ordered else ", ", most)
 

@@ -9,7 +9,7 @@ What the spec itself asks of a type (its fields, its part in expressions, the qu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -140,11 +140,6 @@ class ColumnKind(ABC, Generic[_C]):
         return text.isna()
 
     # --- descriptions ---
-
-    def value_labels(self, column: _C) -> Mapping[str, str]:
-        """What codes among the categories stand for; empty where that is not stated."""
-        labels: Mapping[str, str] = getattr(column, "value_labels", {})
-        return labels
 
     @abstractmethod
     def frictionless(self, column: _C) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class _NumberBase(RangeKind[_C]):
 
     pattern: ClassVar[str]
     """What a number is written as."""
+    types: ClassVar[tuple[str, str]]
+    """In Croissant, and in Arrow, by its name there."""
 
     def meaning(self, domain: ColumnDomain) -> Meaning:
         return number_of
@@ -112,6 +114,14 @@ class _NumberBase(RangeKind[_C]):
         bounds = {"minimum": column.lower, "maximum": column.upper}
         return {"type": self.type, "constraints": bounds}
 
+    def croissant(self, column: _C) -> str:
+        return self.types[0]
+
+    def arrow_type(self, column: _C) -> pa.DataType:
+        import pyarrow as pa
+
+        return getattr(pa, self.types[1])()
+
 
 class IntegerKind(_NumberBase[Integer]):
     """Whole numbers of 64 bits."""
@@ -119,6 +129,7 @@ class IntegerKind(_NumberBase[Integer]):
     type: ClassVar[str] = "integer"
     read_as: ClassVar[str] = "integers are read as 1200, and have no fraction"
     pattern: ClassVar[str] = r"-?\d+"
+    types: ClassVar[tuple[str, str]] = ("sc:Integer", "int64")
 
     def text(self, column: Integer, number: float) -> str:
         return str(int(number))
@@ -137,14 +148,6 @@ class IntegerKind(_NumberBase[Integer]):
     def scalar(self, domain: ColumnDomain, number: float) -> int:
         return int(number)
 
-    def croissant(self, column: Integer) -> str:
-        return "sc:Integer"
-
-    def arrow_type(self, column: Integer) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.int64()
-
 
 class NumberKind(_NumberBase[Number]):
     """Real numbers, written with the declared digits."""
@@ -152,15 +155,13 @@ class NumberKind(_NumberBase[Number]):
     type: ClassVar[str] = "number"
     read_as: ClassVar[str] = "numbers are read as 1200.5"
     pattern: ClassVar[str] = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
+    types: ClassVar[tuple[str, str]] = ("sc:Float", "float64")
 
     def text(self, column: Number, number: float) -> str:
         return f"{number:g}"
 
     def decode(self, domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Series:
-        """Real numbers drawn inside their bins, with the column's digits.
-
-        A number is never rounded over a bound. Spikes are written as they were declared.
-        """
+        """Numbers with the column's digits in their bins, within bounds; spikes as declared."""
         numbers = drawn_reals(domain, codes, rng)
         scale = 10.0**domain.decimals
         rounded = np.round(numbers, domain.decimals)
@@ -177,14 +178,6 @@ class NumberKind(_NumberBase[Number]):
 
     def scalar(self, domain: ColumnDomain, number: float) -> float:
         return number
-
-    def croissant(self, column: Number) -> str:
-        return "sc:Float"
-
-    def arrow_type(self, column: Number) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.float64()
 
 
 class DatetimeKind(RangeKind[Datetime]):
@@ -276,9 +269,7 @@ def _iso(column: Datetime, instant: datetime) -> str:
 # --- levels of a range: spikes, then bins ---
 
 
-FEW_EDGES = 100  # to compare with as many takes as long as to search among them
-ROUNDING = 1e-6
-"""Part of a step of the last decimal that an edge may be off by."""
+ROUNDING = 1e-6  # part of a step of the last decimal that an edge may be off by
 
 
 def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> ColumnDomain:
@@ -287,18 +278,24 @@ def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> Col
     lower, upper = column.number(column.lower), column.number(column.upper)
     spikes = tuple(sorted(column.number(s) for s in column.spikes))
     # A spike at an end of a whole-number range is not part of the bins beside it.
-    start = lower + (1.0 if whole and lower in spikes else 0.0)
-    stop = upper + (1.0 if whole else 0.0) - (1.0 if whole and upper in spikes else 0.0)
+    start = lower + float(whole and lower in spikes)
+    stop = upper + float(whole) - float(whole and upper in spikes)
+    edges: tuple[float, ...] = ()
     if column.edges is not None:
         edges = tuple(column.number(e) for e in column.edges)
+    elif stop > start:
+        grid = np.linspace(start, stop, column.bins + 1)
+        edges = tuple(map(float, np.unique(np.round(grid) if whole else grid)[:-1]))
+    bins = list(zip(edges, (*edges[1:], stop), strict=False))
+    if whole:
+        labels = [text(a) if b - a == 1 else f"{text(a)} to {text(b - 1)}" for a, b in bins]
     else:
-        edges = _equal_bins(start, stop, column.bins, whole=whole)
-    bins = _whole_labels(edges, stop, text) if whole else _real_labels(edges, stop)
-    tail = (MISSING_LABEL,) if column.missing else ()
+        closing = [")"] * (len(bins) - 1) + ["]"]
+        labels = [f"[{a:g}, {b:g}{end}" for (a, b), end in zip(bins, closing, strict=False)]
     return ColumnDomain(
         name,
         column.type,
-        tuple(map(text, spikes)) + bins + tail,
+        (*map(text, spikes), *labels, *([MISSING_LABEL] if column.missing else [])),
         column.missing,
         spikes,
         edges,
@@ -307,31 +304,6 @@ def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> Col
         upper,
         getattr(column, "decimals", 0),
         getattr(column, "resolution", "day"),
-    )
-
-
-def _equal_bins(start: float, stop: float, bins: int, *, whole: bool) -> tuple[float, ...]:
-    if stop <= start:
-        return ()
-    grid = np.linspace(start, stop, bins + 1)
-    if whole:
-        grid = np.round(grid)
-    return tuple(float(e) for e in np.unique(grid)[:-1])
-
-
-def _real_labels(edges: tuple[float, ...], stop: float) -> tuple[str, ...]:
-    ends = edges[1:] + (stop,)
-    closing = [")"] * (len(edges) - 1) + ["]"]
-    return tuple(f"[{a:g}, {b:g}{c}" for a, b, c in zip(edges, ends, closing, strict=False))
-
-
-def _whole_labels(
-    edges: tuple[float, ...], stop: float, text: Callable[[float], str]
-) -> tuple[str, ...]:
-    ends = edges[1:] + (stop,)
-    return tuple(
-        text(a) if b - a == 1 else f"{text(a)} to {text(b - 1)}"
-        for a, b in zip(edges, ends, strict=True)
     )
 
 
@@ -351,7 +323,7 @@ def _reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
     What `np.searchsorted(edges, numbers, side="right")` gives; of few edges, to compare with each
     takes an eighth of its time.
     """
-    if len(edges) >= FEW_EDGES:
+    if len(edges) >= 100:
         return np.searchsorted(np.asarray(edges), numbers, side="right")
     reached, found = np.zeros((2, len(numbers)), dtype=np.uint8)
     for edge in edges:

@@ -22,10 +22,9 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.functional import levels as relations
 from synthdp.evaluate.functional.levels import LevelsClaim, Mask, OrderClaim, Values, known_in
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import LARGEST
+from synthdp.spec.expressions.expressions import LARGEST, parse
 from synthdp.spec.load import yaml_tree
+from synthdp.spec.load.wording import SpecMistake
 from synthdp.spec.model import ReleaseSpec
 
 
@@ -168,7 +167,7 @@ class _Screen:
             yield Suggestion(kind, claim.columns, line, claim.remark, holds, broken)
 
     @cached_property
-    def _problems(self) -> frozenset[CrossProblem]:
+    def _problems(self) -> frozenset[SpecMistake]:
         return frozenset(cross_problems(self.spec))
 
     def _line(self, text: str) -> str:

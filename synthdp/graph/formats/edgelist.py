@@ -31,7 +31,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.draft import CIRCLES, GraphDraft
 from synthdp.graph.formats.tokens import GraphFileError, Place
 from synthdp.graph.knowledge import Pair
-from synthdp.spec.checks.checks import CHECKS
+from synthdp.spec.checks.checks import GRAPHS
 from synthdp.spec.checks.graph import needs_edges
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.wording import findings
@@ -82,7 +82,7 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
     column = Categorical.model_construct(type="categorical", categories=("a",))
     parts: dict[str, Any] = {"graph": document.graph, "columns": dict.fromkeys(nodes, column)}
     spec = ReleaseSpec.model_construct(**parts)
-    checks = (c for c, read in CHECKS.items() if {*read} <= parts.keys() and c is not needs_edges)
+    checks = (check for check in GRAPHS if check is not needs_edges)
     problems = [p for check in checks for p in check(spec) if p.loc[0] == "graph"]
     if problems:
         raise SpecError([_problem(file, tree, p.loc, p.message, p.hint) for p in problems])

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from synthdp.spec.checks.problem import CrossProblem, stated
-from synthdp.spec.model import ReleaseSpec, category_types
-
-MAX_PAIR_CELLS = 1 << 18  # of a measured table
+from synthdp.spec.load.wording import SpecMistake, stated
+from synthdp.spec.model import Gate, ReleaseSpec, category_types
 
 
-def delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def delta(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     rows, delta = spec.dataset.rows.value, spec.privacy.delta
     if delta * rows >= 1:
-        hint = (
-            f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows"
-            " one whole row to be published"
-        )
-        yield CrossProblem(
-            ("privacy", "delta"), f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}", hint
-        )
+        hint = f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows"
+        message = f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}"
+        yield SpecMistake(("privacy", "delta"), message, f"{hint} one whole row to be published")
 
 
 def suggested_delta(rows: int) -> str:
@@ -27,7 +21,7 @@ def suggested_delta(rows: int) -> str:
     return f"1e-{len(str(rows)) + 1}"
 
 
-def cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def cap(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     cap = spec.privacy.cap
     for name in ("epsilon", "delta") if cap else ():
         asked, most = getattr(spec.privacy, name), getattr(cap, name)
@@ -36,83 +30,70 @@ def cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 "the cap bounds all releases of this dataset together; lower the release, or agree"
                 " on another cap"
             )
-            yield CrossProblem(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
+            yield SpecMistake(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
 
 
-def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    shares, where = spec.privacy.shares, ("privacy", "shares")
-    if shares.train == 0 and spec.graph.mode != "predict":
-        yield CrossProblem(
-            (*where, "train"),
-            f"{stated(spec, *where, 'train')}; the model cannot be trained without a share of the"
-            " budget",
-            "most of the budget belongs here, e.g. 0.8; only graph mode predict needs none",
-        )
-    if shares.measure == 0:
-        message = (
-            f"{stated(spec, *where, 'measure')}; the noisy marginals that everything starts from"
-            " need a share"
-        )
-        yield CrossProblem((*where, "measure"), message, "e.g. 0.2")
+def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """What needs a share of the budget has one, and every share buys something."""
+    mode, written = spec.graph.mode, "shares" in spec.privacy.model_fields_set
+    pairs, targets, estimands = spec.privacy.pairs, spec.synthesizer.targets, spec.estimands
+    searched = mode in ("validate", "learn", "predict")
+    search = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
+    if mode == "predict":
+        search = "most of the budget belongs here; leave out shares, and it gets 0.8 of it"
+    needs: list[tuple[str, object, str, str]] = [
+        ("train", mode != "predict", "the model cannot be trained without a share of the budget",
+         "most of the budget belongs here, e.g. 0.8; only graph mode predict needs none"),
+        ("measure", True, "the noisy marginals that everything starts from need a share",
+         "e.g. 0.2"),
+        ("pairs", pairs, "measuring pairs needs a share",
+         "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"),
+        ("targets", targets and mode != "predict", "the targets' stage needs a share",
+         "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}"),
+        # Where shares are left out, the rules give these two theirs.
+        ("estimands", estimands and written, "estimands need a share of the budget",
+         "e.g. 0.15, taken from the others; or delete estimands"),
+        ("graph", searched and (written or mode != "predict"),
+         f"graph mode {mode} looks at the data and needs a share of the budget", search),
+    ]  # fmt: skip
+    for name, needed, message, hint in needs:
+        where = ("privacy", "shares", name)
+        if needed and getattr(spec.privacy.shares, name) == 0:
+            yield SpecMistake(where, f"{stated(spec, *where)}; {message}", hint)
+    buys: list[tuple[str, object, str, str]] = [
+        ("pairs", pairs, ", and privacy.pairs names no pair", "name pairs, or set it to 0"),
+        ("targets", targets, ", and synthesizer.targets names no column",
+         "name columns there, or set it to 0"),
+        ("estimands", estimands, ", and there are no estimands", "name some, or set it to 0"),
+        ("graph", searched, f"; graph mode {mode} spends nothing on the graph",
+         "set it to 0 and give its part to measure or train, or use another mode"),
+    ]  # fmt: skip
+    for name, used, message, hint in buys:
+        if (share := getattr(spec.privacy.shares, name)) and not used:
+            yield SpecMistake(("privacy", "shares", name), f"got {share:g}{message}", hint)
 
 
-def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    share, pairs = spec.privacy.shares.pairs, spec.privacy.pairs
-    if pairs and share == 0:
-        message = f"{stated(spec, 'privacy', 'shares', 'pairs')}; measuring pairs needs a share"
-        hint = "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"
-        yield CrossProblem(("privacy", "shares", "pairs"), message, hint)
-    if share > 0 and not pairs:
-        message = f"got {share:g}, and privacy.pairs names no pair"
-        yield CrossProblem(("privacy", "shares", "pairs"), message, "name pairs, or set it to 0")
-
-
-def pairs_twice(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    seen: set[frozenset[str]] = set()
+def pairs(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """Measured pairs are named once, small, and used."""
+    if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
+        hint = "set sampling.rake and sampling.balance to true, or name no pairs"
+        message = "measured pairs guide the choice of rows, which sampling turns off: their budget"
+        yield SpecMistake(("privacy", "pairs"), f"{message} would be wasted", hint)
+    seen, most = set[frozenset[str]](), 1 << 18
     for i, pair in enumerate(spec.privacy.pairs):
         if frozenset(pair) in seen:
             message = f"{pair[0]} and {pair[1]} are named twice"
             hint = "a pair is measured once, in either order"
-            yield CrossProblem(("privacy", "pairs", i), message, hint)
+            yield SpecMistake(("privacy", "pairs", i), message, hint)
         seen.add(frozenset(pair))
+        if (cells := spec.cells(pair)) > most:
+            message = f"a table of {cells:,} cells; at most {most:,} are measured"
+            hint = "noise drowns a table with so many cells; name a pair of columns with fewer"
+            hint += " levels, or use wider bins"
+            yield SpecMistake(("privacy", "pairs", i), message, hint)
 
 
-def pairs_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
-        hint = "set sampling.rake and sampling.balance to true, or name no pairs"
-        message = (
-            "measured pairs guide the choice of rows, which sampling turns off: their budget would"
-            " be wasted"
-        )
-        yield CrossProblem(("privacy", "pairs"), message, hint)
-
-
-def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    for i, (first, second) in enumerate(spec.privacy.pairs):
-        if first in spec.columns and second in spec.columns:
-            cells = spec.columns[first].level_count * spec.columns[second].level_count
-            if cells > MAX_PAIR_CELLS:
-                hint = "noise drowns a table with so many cells; name a pair of columns with fewer"
-                hint += " levels, or use wider bins"
-                message = f"a table of {cells:,} cells; at most {MAX_PAIR_CELLS:,} are measured"
-                yield CrossProblem(("privacy", "pairs", i), message, hint)
-
-
-def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    share, names = spec.privacy.shares.targets, spec.synthesizer.targets
-    if names and share == 0 and spec.graph.mode != "predict":
-        yield CrossProblem(
-            ("privacy", "shares", "targets"),
-            f"{stated(spec, 'privacy', 'shares', 'targets')}; the targets' stage needs a share",
-            "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}",
-        )
-    if share > 0 and not names:
-        message = f"got {share:g}, and synthesizer.targets names no column"
-        hint = "name columns there, or set it to 0"
-        yield CrossProblem(("privacy", "shares", "targets"), message, hint)
-
-
-def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def target_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     if spec.graph.mode == "predict":
         return  # it has no stage for targets, which `checks.graph` says
     for i, name in enumerate(spec.synthesizer.targets):
@@ -122,30 +103,8 @@ def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 "choose wider bins, raise synthesizer.hidden, or leave it out: the model learns it"
                 " with the others"
             )
-            message = (
-                f"column {name!r} has {levels} levels; a target has at most as many as"
-                " synthesizer.hidden"
-            )
-            yield CrossProblem(("synthesizer", "targets", i), message, hint)
-
-
-def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    share, mode = spec.privacy.shares.graph, spec.graph.mode
-    if mode == "predict" and "shares" not in spec.privacy.model_fields_set:
-        return  # the rules for what is left out give it one
-    if mode in ("validate", "learn", "predict") and share == 0:
-        hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
-        if mode == "predict":
-            hint = "most of the budget belongs here; leave out shares, and it gets 0.8 of it"
-        message = (
-            f"{stated(spec, 'privacy', 'shares', 'graph')}; graph mode {mode} looks at the data and"
-            " needs a share of the budget"
-        )
-        yield CrossProblem(("privacy", "shares", "graph"), message, hint)
-    if mode in ("none", "given") and share > 0:
-        hint = "set it to 0 and give its part to measure or train, or use another mode"
-        message = f"got {share:g}; graph mode {mode} spends nothing on the graph"
-        yield CrossProblem(("privacy", "shares", "graph"), message, hint)
+            message = f"column {name!r} has {levels} levels; a target has at most as many as"
+            yield SpecMistake(("synthesizer", "targets", i), f"{message} synthesizer.hidden", hint)
 
 
 # --- gates ---
@@ -153,89 +112,47 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 # One that nothing could fail protects nobody, and one that chance alone fails costs a whole budget.
 
 
-JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
-CLASSIFIED = ("tstr_auc", "tstr_ratio")
-
-
-def judged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Gates on how good the rows are, where nobody looks."""
+def gates(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """Gates are on figures that are computed, and can fail for another reason than chance."""
     for i, gate in enumerate(spec.gates):
-        where, judged = ("gates", i, "metric"), gate.metric in JUDGED
-        if judged and not spec.evaluation.enabled:
+        if problem := _never_computed(spec, gate):
+            yield SpecMistake(("gates", i, "metric"), *problem)
+        elif gate.attacked and gate.at_most is not None:
+            decide = _bound_on_epsilon if gate.attacked == "epsilon_lower" else _upper_limit
+            pairs = spec.attacks.membership.pairs
+            if problem := decide(gate.attacked, gate.at_most, pairs - pairs // 2, spec):
+                yield SpecMistake(("gates", i, "at_most"), *problem)
+
+
+def _never_computed(spec: ReleaseSpec, gate: Gate) -> tuple[str, str] | None:
+    """Why nobody computes the figure of a gate, and what to do."""
+    evaluation, metric, never = spec.evaluation, gate.metric, f"{gate.metric} is never computed:"
+    if metric in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio"):
+        if not evaluation.enabled:
             hint = "set evaluation.enabled: true, or delete the gate"
-            yield CrossProblem(
-                where, f"{gate.metric} is never computed: evaluation is not enabled", hint
-            )
-        elif judged and spec.evaluation.holdout == 0:
-            message = f"{gate.metric} needs test rows, and evaluation.holdout is 0"
-            yield CrossProblem(where, message, "e.g. holdout: 0.2")
-
-
-def classified(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Gates on classifiers that learn nothing."""
-    evaluation = spec.evaluation
-    for i, gate in enumerate(spec.gates):
-        if (
-            gate.metric in CLASSIFIED
-            and evaluation.enabled
-            and evaluation.holdout > 0
-            and not evaluation.targets
-        ):
-            message = f"{gate.metric} needs classifiers, and evaluation.targets is empty"
-            yield CrossProblem(
-                ("gates", i, "metric"), message, "name at least one column in evaluation.targets"
-            )
-
-
-def attacked(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Gates on an attack that is not made."""
-    for i, gate in enumerate(spec.gates):
-        if gate.attacked and not spec.attacks.membership.enabled:
-            message = f"{gate.metric} is never computed: the membership attack is not enabled"
-            yield CrossProblem(("gates", i, "metric"), message, "enable it, or delete the gate")
-
-
-def dp_scores(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Gates on scores that are not paid for, or that this spec has not."""
-    categories = [
-        t for t in spec.evaluation.targets if t in spec.columns and not spec.columns[t].ranged
-    ]
-    for i, gate in enumerate(spec.gates):
-        where = ("gates", i, "metric")
-        if gate.on_dp_score and not spec.evaluation.dp_scores:
-            message = f"{gate.metric} is never computed: no score is charged"
-            yield CrossProblem(where, message, "set evaluation.disclosure: private")
-        elif gate.metric == "tstr_accuracy_dp" and not categories:
-            hint = f"name a {category_types()} column in evaluation.targets"
-            message = (
-                f"{gate.metric} needs a target with categories, and evaluation.targets names none"
-            )
-            yield CrossProblem(where, message, hint)
-        elif gate.metric == "tv2_dp" and len(spec.modelled) < 2:
-            yield CrossProblem(
-                where, f"{gate.metric} needs two columns, and there is one", "bound tv1_dp"
-            )
-
-
-def decidable(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Gates on an attack that nothing could fail, or that chance decides with so few models."""
-    pairs = spec.attacks.membership.pairs
-    for i, gate in enumerate(spec.gates):
-        if not gate.attacked or gate.at_most is None or not spec.attacks.membership.enabled:
-            continue
-        decide = _bound_on_epsilon if gate.attacked == "epsilon_lower" else _upper_limit
-        problem = decide(gate.attacked, gate.at_most, pairs - pairs // 2, spec)
-        if problem:
-            yield CrossProblem(("gates", i, "at_most"), *problem)
+            return f"{never} evaluation is not enabled", hint
+        if evaluation.holdout == 0:
+            return f"{metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2"
+        if metric.startswith("tstr") and not evaluation.targets:
+            message = f"{metric} needs classifiers, and evaluation.targets is empty"
+            return message, "name at least one column in evaluation.targets"
+    if gate.attacked and not spec.attacks.membership.enabled:
+        return f"{never} the membership attack is not enabled", "enable it, or delete the gate"
+    if gate.on_dp_score and not evaluation.dp_scores:
+        return f"{never} no score is charged", "set evaluation.disclosure: private"
+    targets = (spec.columns[name] for name in evaluation.targets if name in spec.columns)
+    if metric == "tstr_accuracy_dp" and all(column.ranged for column in targets):
+        message = f"{metric} needs a target with categories, and evaluation.targets names none"
+        return message, f"name a {category_types()} column in evaluation.targets"
+    if metric == "tv2_dp" and len(spec.modelled) < 2:
+        return f"{metric} needs two columns, and there is one", "bound tv1_dp"
+    return None
 
 
 def _bound_on_epsilon(
     _: str, bound: float, models: int, spec: ReleaseSpec
 ) -> tuple[str, str] | None:
-    """What is wrong with a limit on the proved lower bound of epsilon, and what to do.
-
-    Without a leak, something is proved of epsilon in at most 5% of releases.
-    """
+    """What is wrong with a limit on what is proved of epsilon: without a leak, something in 5%."""
     # The attacks' statistics take a second to import, which other specs need not wait for.
     from synthdp.spec.checks.chance import provable
 
@@ -286,8 +203,5 @@ def _told(models: int) -> str:
 
 
 def _least_pairs(enough: Callable[[int], bool]) -> int | None:
-    """The fewest pairs, in steps of twenty, whose test models are `enough`, or None.
-
-    It is None where no allowed number is enough.
-    """
+    """The fewest pairs, in steps of twenty, whose test models are `enough`; None where none are."""
     return next((2 * models for models in range(10, 5001, 10) if enough(models)), None)

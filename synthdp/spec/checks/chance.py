@@ -29,10 +29,7 @@ TPR_MODELS = models_needed(LOW_RATE)  # without the target, that it takes to see
 
 
 def provable(models: int, delta: float) -> float:
-    """The largest lower bound on epsilon that attacks which are always right can prove.
-
-    There are `models` test models in each world.
-    """
+    """The most that attacks which are always right prove of epsilon, by `models` in each world."""
     return provable_epsilon(models, delta=delta, confidence=LUCK)
 
 

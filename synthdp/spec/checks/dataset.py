@@ -8,82 +8,58 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import install
 from synthdp.spec.addresses import is_pattern, is_url
-from synthdp.spec.checks.problem import CrossProblem, stated
-from synthdp.spec.load.wording import nearest
+from synthdp.spec.load.wording import SpecMistake, nearest, stated
 from synthdp.spec.model import (
-    ADDRESS,
     CONTROL,
     ChosenColumns,
-    CsvSource,
     IdUnit,
     ParquetSource,
     ReleaseSpec,
     SqlSource,
     rules,
 )
+from synthdp.spec.model.fields import ADDRESS
 from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """A batch of the fit has no more rows than the table."""
-    rows = spec.dataset.rows.value
-    if spec.synthesizer.batch > rows:
-        message = f"got {spec.synthesizer.batch}, more than the declared {rows} rows"
-        hint = f"leave it out, or set it to a part of the rows, e.g. {rules.batch(rows)}"
-        yield CrossProblem(("synthesizer", "batch"), message, hint)
-
-
-def sample(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """A secret sample has room for a batch, and is accounted for under add_remove."""
-    wanted, batch = spec.synthesizer.sample, spec.synthesizer.batch
-    if wanted is None:
-        return
-    if wanted < batch:
-        message = f"got {wanted}, less than the {batch} rows of an expected batch"
+def rows(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """A batch, a secret sample and an attack take no more rows than there are."""
+    declared, synthesizer = spec.dataset.rows.value, spec.synthesizer
+    if (batch := synthesizer.batch) > declared:
+        message = f"got {batch}, more than the declared {declared} rows"
+        hint = f"leave it out, or set it to a part of the rows, e.g. {rules.batch(declared)}"
+        yield SpecMistake(("synthesizer", "batch"), message, hint)
+    where = ("synthesizer", "sample")
+    if synthesizer.sample is not None and synthesizer.sample < batch:
+        message = f"got {synthesizer.sample}, less than the {batch} rows of an expected batch"
         hint = f"leave it out, or ask for many batches, e.g. {100 * batch}"
-        yield CrossProblem(("synthesizer", "sample"), message, hint)
-    if spec.privacy.adjacency == "replace_one":
+        yield SpecMistake(where, message, hint)
+    if synthesizer.sample is not None and spec.privacy.adjacency == "replace_one":
         message = "no sound accounting for a secret sample under adjacency replace_one"
-        hint = "leave it out, or use adjacency add_remove"
-        yield CrossProblem(("synthesizer", "sample"), message, hint)
-
-
-def attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """The membership attack asks for no more rows than the table has."""
-    attack, rows = spec.attacks.membership, spec.dataset.rows.value
-    if attack.enabled and attack.rows > rows:
+        yield SpecMistake(where, message, "leave it out, or use adjacency add_remove")
+    attack, place = spec.attacks.membership, ("attacks", "membership", "rows")
+    if attack.enabled and attack.rows > declared:
+        message = f"{stated(spec, *place)}, more than the declared {declared} rows"
         hint = "set attacks.membership.rows lower, or enabled: false"
-        message = (
-            f"{stated(spec, 'attacks', 'membership', 'rows')}, more than the declared {rows} rows"
-        )
-        yield CrossProblem(("attacks", "membership", "rows"), message, hint)
+        yield SpecMistake(place, message, hint)
 
 
-def unit(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """A privacy unit of several rows needs the adjacency add_remove."""
+def unit(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """A unit of several rows needs the adjacency add_remove; its id is no column of the table."""
     unit = spec.dataset.privacy_unit
-    if isinstance(unit, IdUnit) and unit.max_rows > 1 and spec.privacy.adjacency == "replace_one":
+    if unit.max_rows > 1 and spec.privacy.adjacency == "replace_one":
         message = f"replace_one cannot be used where one unit has up to {unit.max_rows} rows"
-        yield CrossProblem(("privacy", "adjacency"), message, "use add_remove")
-
-
-def unit_column(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """The id of a privacy unit is never a column of the table."""
-    unit = spec.dataset.privacy_unit
+        yield SpecMistake(("privacy", "adjacency"), message, "use add_remove")
     if isinstance(unit, IdUnit) and unit.column in spec.columns:
-        message = (
-            f"column {unit.column!r} is also listed under columns; an id is never modelled or"
-            " released"
-        )
-        yield CrossProblem(
-            ("dataset", "privacy_unit", "column"), message, f"delete {unit.column!r} from columns"
-        )
+        message = f"column {unit.column!r} is also listed under columns; an id is never modelled or"
+        hint = f"delete {unit.column!r} from columns"
+        yield SpecMistake(("dataset", "privacy_unit", "column"), f"{message} released", hint)
 
 
-def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def source(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """The source is a local file, and its delimiter can separate fields."""
     path = getattr(spec.dataset.source, "path", None)
     parquet, where = isinstance(spec.dataset.source, ParquetSource), ("dataset", "source")
@@ -92,9 +68,9 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if path is not None and (not path or CONTROL.search(path)):
         message = "a path cannot be empty or hold control characters"
         hint = "give the file's path, relative to this spec's folder"
-        yield CrossProblem((*where, "path"), message, hint)
+        yield SpecMistake((*where, "path"), message, hint)
     elif path is not None and ADDRESS.match(path) and not read:
-        yield CrossProblem(
+        yield SpecMistake(
             (*where, "path"),
             "an address or a home folder is not read, only a local file",
             "copy the file here and give its path; Parquet is read from s3://, gs:// and https://,"
@@ -103,10 +79,10 @@ def source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     delimiter = getattr(spec.dataset.source, "delimiter", ",")
     if delimiter in '"\r\n':
         message = f"{delimiter!r} cannot part the fields of a CSV file"
-        yield CrossProblem((*where, "delimiter"), message, 'use ",", ";", "|" or "\\t"')
+        yield SpecMistake((*where, "delimiter"), message, 'use ",", ";", "|" or "\\t"')
 
 
-def chosen(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def chosen(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """What is dropped or renamed in the source is no other column of it, and no column is two."""
     source = spec.dataset.source
     if not isinstance(source, ChosenColumns):
@@ -122,48 +98,41 @@ def chosen(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             hint = "take it out of drop, or delete it under columns"
         else:
             continue
-        yield CrossProblem((*where, "drop", i), message, hint)
+        yield SpecMistake((*where, "drop", i), message, hint)
     for old, new in source.rename.items():
         if new not in known:
             hint = nearest(new, known) or "rename to a column that is declared, or drop it"
-            yield CrossProblem((*where, "rename", old), f"unknown column {new!r}", hint)
+            yield SpecMistake((*where, "rename", old), f"unknown column {new!r}", hint)
         elif made.count(new) > 1:
             message = f"two columns of the source become {new!r}"
-            yield CrossProblem((*where, "rename", old), message, "drop one of them")
+            yield SpecMistake((*where, "rename", old), message, "drop one of them")
 
 
-def missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def missing_texts(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A text stands for a category or for a missing value, never for both."""
-    source = spec.dataset.source
-    missing = source.missing_values if isinstance(source, CsvSource) else ()
+    missing = getattr(spec.dataset.source, "missing_values", ())
     for i, text in enumerate(missing):
         if "\n" in text or "\r" in text:
             message = (
                 "a line break cannot stand for a missing value: a row of a CSV file is one line"
             )
-            yield CrossProblem(("dataset", "source", "missing_values", i), message, "delete it")
+            yield SpecMistake(("dataset", "source", "missing_values", i), message, "delete it")
     for name, column in spec.columns.items():
         for where, text in column.texts():
             if text in missing:
-                hint = (
-                    "delete the category and set missing: true, or take the text out of"
-                    " missing_values"
-                )
                 message = (
                     f"category {text!r} also stands for a missing value"
                     " (dataset.source.missing_values)"
                 )
-                yield CrossProblem(("columns", name, *where), message, hint)
+                hint = "delete the category and set missing: true, or take the text out of"
+                yield SpecMistake(("columns", name, *where), message, f"{hint} missing_values")
             elif text == "missing" and column.missing:
-                hint = (
-                    "rename the category, or list 'missing' in dataset.source.missing_values and"
-                    " delete it here"
-                )
                 message = "category 'missing' cannot be told from the state of missing values"
-                yield CrossProblem(("columns", name, *where), message, hint)
+                hint = "rename the category, or list 'missing' in dataset.source.missing_values and"
+                yield SpecMistake(("columns", name, *where), message, f"{hint} delete it here")
 
 
-def levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def levels_only(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A table that is read as levels keeps no values, and every row of it is a unit.
 
     Rows are read in batches, so that the rows of another unit may lie in many of them.
@@ -173,20 +142,23 @@ def levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     message = "levels_only keeps no values"
     if spec.evaluation.enabled:
         hint = "set evaluation.enabled: false, or leave out levels_only"
-        yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads them", hint)
+        yield SpecMistake(("evaluation", "enabled"), f"{message}, and judging reads them", hint)
     if spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc":
         hint = "use measured_pc, or leave out levels_only"
-        yield CrossProblem(("graph", "algorithm"), f"{message}, and rcit_pc reads them", hint)
+        yield SpecMistake(("graph", "algorithm"), f"{message}, and rcit_pc reads them", hint)
     if isinstance(spec.dataset.privacy_unit, IdUnit):
+        batches = "levels_only reads rows in batches, and the rows of a unit may lie in many"
         hint = "leave out levels_only, or let every row be a unit"
-        yield CrossProblem(
-            ("dataset", "privacy_unit"),
-            "levels_only reads rows in batches, and the rows of a unit may lie in many",
-            hint,
-        )
+        yield SpecMistake(("dataset", "privacy_unit"), batches, hint)
+    for i, estimand in enumerate(spec.estimands):
+        if not estimand.table:
+            hint = "use kind: table, or leave out levels_only"
+            yield SpecMistake(
+                ("estimands", i, "kind"), f"{message}, and this estimand reads them", hint
+            )
 
 
-def addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def addresses(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """The addresses of the ledger and of the tracking server are not empty."""
     for where, text in (
         (("privacy", "ledger"), spec.privacy.ledger),
@@ -194,92 +166,72 @@ def addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     ):
         if text is not None and (not text or CONTROL.search(text)):
             message = "an address cannot be empty or hold control characters"
-            yield CrossProblem(where, message, "leave the key out for the default beside the spec")
+            yield SpecMistake(where, message, "leave the key out for the default beside the spec")
 
 
 # --- engine ---
 
 
-ENGINE = ("compute", "engine")
-
-
-def engine(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def engine(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """The engine reads the source, and units of it as they are."""
     source, name = spec.dataset.source, engine_of(spec.dataset.source, spec.compute)
-    path = getattr(source, "path", "")
+    where, path = ("compute", "engine"), getattr(source, "path", "")
     if name == "memory":
         if isinstance(source, ParquetSource) and (is_url(path) or is_pattern(path)):
             message = "memory reads a local file or folder, and the source is elsewhere"
-            yield CrossProblem(ENGINE, message, "set it to arrow or dask")
+            yield SpecMistake(where, message, "set it to arrow or dask")
         return
-    if not isinstance(source, SqlSource if name == "sql" else ParquetSource):
-        kind = "sql" if name == "sql" else "parquet"
+    kind = "sql" if name == "sql" else "parquet"
+    if source.kind != kind:
         message = f"{name} counts a source of kind {kind}, and this one is of kind {source.kind}"
-        yield CrossProblem(ENGINE, message, f"leave it out, or declare a source of kind {kind}")
+        yield SpecMistake(where, message, f"leave it out, or declare a source of kind {kind}")
     elif getattr(source, "levels_only", False):
         message = f"levels_only keeps levels in memory, and engine {name} keeps nothing"
-        yield CrossProblem(("dataset", "source", "levels_only"), message, "leave one of them out")
+        yield SpecMistake(("dataset", "source", "levels_only"), message, "leave one of them out")
     if name == "arrow" and isinstance(spec.dataset.privacy_unit, IdUnit):
-        yield CrossProblem(
-            ("dataset", "privacy_unit"),
-            "arrow counts each part of the table by itself, and the rows of an id may lie in many",
-            "set compute.engine: dask, which brings the rows of an id together, or memory",
-        )
+        message = "arrow counts each part of the table by itself, and the rows of an id may lie in"
+        hint = "set compute.engine: dask, which brings the rows of an id together, or memory"
+        yield SpecMistake(("dataset", "privacy_unit"), f"{message} many", hint)
 
 
-def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def values(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Nothing asks an engine for values; nor one that gives counts alone for sums or rows."""
     name = engine_of(spec.dataset.source, spec.compute)
-    if name == "memory":
-        return
-    message, elsewhere = f"engine {name} gives no values", "or compute.engine: memory"
     searched = spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc"
-    if searched and spec.graph.orient_share:
-        hint = f"set it to 0, use measured_pc, {elsewhere}"
-        yield CrossProblem(
-            ("graph", "orient_share"), f"{message}, and rcit_pc orients links by them", hint
-        )
-    if name == "sql":
-        yield from _sums(spec)
-        yield from _rows(spec)
-
-
-def _sums(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """What would have a database add up values."""
+    if name != "memory" and searched and spec.graph.orient_share:
+        message = f"engine {name} gives no values, and rcit_pc orients links by them"
+        hint = "set it to 0, use measured_pc, or compute.engine: memory"
+        yield SpecMistake(("graph", "orient_share"), message, hint)
+    if name != "sql":
+        return
     for i, estimand in enumerate(spec.estimands):
         if not estimand.table:
-            yield CrossProblem(
-                ("estimands", i, "kind"),
-                "engine sql counts levels, and this estimand adds up values",
+            message = "engine sql counts levels, and this estimand adds up values"
+            hint = (
                 "use kind: table; or export the rows to Parquet for engine arrow or dask, which"
-                " add them up; or set compute.engine: memory",
+                " add them up; or set compute.engine: memory"
             )
-
-
-def _rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """What would fetch the levels of all rows from a database that is to give counts."""
+            yield SpecMistake(("estimands", i, "kind"), message, hint)
     message = "engine sql gives counts, and no rows"
     if spec.evaluation.enabled:
         hint = (
             "set it to false; or export the rows to Parquet for engine arrow or dask, which draw"
             " some; or set compute.engine: memory"
         )
-        yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads some", hint)
+        yield SpecMistake(("evaluation", "enabled"), f"{message}, and judging reads some", hint)
     sampled = spec.synthesizer.sample  # a secret sample, in place of every row
     on_all = sampled is None or sampled >= spec.dataset.rows.value
     if on_all and not tables_only(spec):
         hint = "let noisy tables be the model: graph.mode: predict, without a share for train"
-        yield CrossProblem(ENGINE, f"{message}, and this spec trains on all rows", hint)
+        own = f"{message}, and this spec trains on all rows"
+        yield SpecMistake(("compute", "engine"), own, hint)
     if spec.attacks.membership.enabled:
-        hint = "set attacks.membership.enabled: false"
-        yield CrossProblem(
-            ("attacks", "membership", "enabled"), f"{message}, and the attack reads them", hint
-        )
+        hint, where = "set attacks.membership.enabled: false", ("attacks", "membership", "enabled")
+        yield SpecMistake(where, f"{message}, and the attack reads them", hint)
     if spec.graph.mode == "learn" and spec.graph.algorithm != "measured_pc":
         hint = "use measured_pc, or compute.engine: memory"
-        yield CrossProblem(
-            ("graph", "algorithm"), f"{message}, and {spec.graph.algorithm} looks at them", hint
-        )
+        message = f"{message}, and {spec.graph.algorithm} looks at them"
+        yield SpecMistake(("graph", "algorithm"), message, hint)
 
 
 # --- source query ---
@@ -324,12 +276,12 @@ HINT = (
 )
 
 
-def row_by_row(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def row_by_row(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """The outermost SELECT makes its rows one by one; nothing is said where nothing reads it."""
     found = _read(spec)
     if isinstance(found, tuple) and found[0]:
         message = f"has {_listed(found[0])}: one stored row could change many rows of the answer"
-        yield CrossProblem(("dataset", "source", "query"), message, HINT)
+        yield SpecMistake(("dataset", "source", "query"), message, HINT)
 
 
 def query_warnings(spec: ReleaseSpec) -> Iterator[str]:

@@ -9,10 +9,9 @@ from itertools import product
 from typing import Any
 
 from synthdp.errors import QueryError
-from synthdp.spec.checks.problem import CrossProblem, stated
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import counted, parse_query
-from synthdp.spec.load.wording import Loc, nearest
+from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
 from synthdp.spec.model import (
     AskedEstimand,
     Effect,
@@ -31,97 +30,61 @@ from synthdp.spec.model.evaluation import (
     term_columns,
 )
 
-MAX_CELLS = 100_000  # of a contingency table
-MAX_STRATA = 1000  # of an arm
-MAX_FIGURES = 10_000  # strata of all estimands: what a bundle writes, and a page lists some of
 CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust for
 
 
-def share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Estimands have a share, and a share has estimands."""
-    part, where = spec.privacy.shares.estimands, ("privacy", "shares", "estimands")
-    # Where shares are left out, the rules give estimands theirs.
-    if spec.estimands and part == 0 and "shares" in spec.privacy.model_fields_set:
-        message = f"{stated(spec, *where)}; estimands need a share of the budget"
-        yield CrossProblem(where, message, "e.g. 0.15, taken from the others; or delete estimands")
-    if part > 0 and not spec.estimands:
-        yield CrossProblem(
-            where, f"got {part:g}, and there are no estimands", "name some, or set it to 0"
-        )
-
-
-def values(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Conditions and sums read values, which `levels_only` does not keep."""
-    if not getattr(spec.dataset.source, "levels_only", False):
-        return
-    for i, estimand in enumerate(spec.estimands):
-        if not estimand.table:
-            message = "levels_only keeps no values, and this estimand reads them"
-            hint = "use kind: table, or leave out levels_only"
-            yield CrossProblem(("estimands", i, "kind"), message, hint)
-
-
-def each(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def each(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """What is wrong with single estimands."""
     for i, estimand in enumerate(spec.estimands):
         yield from PROBLEMS[estimand.kind](spec, ("estimands", i), estimand)
 
 
-def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[CrossProblem]:
-    known = [spec.columns[name] for name in estimand.columns if name in spec.columns]
-    cells = math.prod(column.level_count for column in known)
-    if cells > MAX_CELLS:
-        yield CrossProblem(
-            (*where, "columns"),
-            f"a table of {cells:,} cells; at most {MAX_CELLS:,} are measured",
-            "name fewer columns, or declare wider bins; a share, a mean or an effect needs no bins",
-        )
+def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[SpecMistake]:
+    if (cells := spec.cells(estimand.columns)) > 100_000:
+        message = f"a table of {cells:,} cells; at most 100,000 are measured"
+        hint = "name fewer columns, or declare wider bins; a share, a mean or an effect needs no"
+        yield SpecMistake((*where, "columns"), message, f"{hint} bins")
 
 
-def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterator[CrossProblem]:
+def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterator[SpecMistake]:
     try:
         query = parse_query(estimand.ask, spec.columns)
     except QueryError as error:
         for mistake in error.problems:
             text = f"character {mistake.at}: {mistake.message}"
-            yield CrossProblem((*where, "ask"), text, mistake.hint)
+            yield SpecMistake((*where, "ask"), text, mistake.hint)
         return
     if query.column is not None and spec.columns[query.column].operand == "date":
         message = f"{query.column!r} holds dates, whose quantiles are not paid for"
         hint = "`synthdp answer` has them of the whole column; of groups, use kind: table"
-        yield CrossProblem((*where, "ask"), message, hint)
+        yield SpecMistake((*where, "ask"), message, hint)
     if query.statistic == "quantile" and query.by == query.column:
-        yield CrossProblem(
-            (*where, "ask"), "by its own column a quantile says nothing", "name another column"
-        )
+        message = "by its own column a quantile says nothing"
+        yield SpecMistake((*where, "ask"), message, "name another column")
     if query.statistic != "mean" and estimand.clip is not None:
-        yield CrossProblem((*where, "clip"), f"a {query.statistic} has no numbers to clip")
+        yield SpecMistake((*where, "clip"), f"a {query.statistic} has no numbers to clip")
     elif query.column is not None:
         yield from _clip(spec, (*where, "clip"), query.column, estimand.clip)
     yield from _strata(spec, (*where, "ask"), counted(query))
 
 
-def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
+def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[SpecMistake]:
     found = list(effect_problems(spec, where, estimand))
     outcome = spec.columns.get(estimand.outcome)
     if outcome is not None and outcome.operand == "date":
         text = f"{estimand.outcome!r} holds dates, whose sums are not measured"
-        found.append(CrossProblem((*where, "outcome"), text, "name a number or a category"))
+        found.append(SpecMistake((*where, "outcome"), text, "name a number or a category"))
     if estimand.control == estimand.treated:
         text = "is the treatment: nobody would be compared"
-        found.append(CrossProblem((*where, "control"), text, "leave it out for all other rows"))
+        found.append(SpecMistake((*where, "control"), text, "leave it out for all other rows"))
     if estimand.adjust is None and spec.graph.mode not in CAUSAL:
-        found.append(
-            CrossProblem(
-                where,
-                f"graph mode {spec.graph.mode} declares no causes to adjust for",
-                "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot",
-            )
-        )
+        text = f"graph mode {spec.graph.mode} declares no causes to adjust for"
+        hint = "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot"
+        found.append(SpecMistake(where, text, hint))
     adjusted = declared_causes(spec, estimand) if estimand.adjust is None else estimand.adjust
     if estimand.adjust is None and estimand.outcome in adjusted:
         text = "the graph has it for a cause of the treatment: that is no effect"
-        found.append(CrossProblem((*where, "outcome"), text, "turn the arrow, or say adjust"))
+        found.append(SpecMistake((*where, "outcome"), text, "turn the arrow, or say adjust"))
     yield from found or [
         *_clip(spec, (*where, "clip"), estimand.outcome, estimand.clip),
         *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted),
@@ -131,16 +94,19 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
 
 def declared_causes(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[str, ...]:
     """The columns that the spec's arrows make causes of the treatment, in the spec's order."""
-    groups = spec.graph.groups
-    group_of = {name: group for group, names in groups.items() for name in names}
-    treated, _ = parse(estimand.treated, spec.columns, derived=False)
-    nodes = {group_of.get(name, name) for name in (treated.columns if treated else ())}
+    groups, nodes = spec.graph.groups, _treatment(spec, estimand)
     causes = {c for edge in spec.graph.edges if nodes & set(edge.effects) for c in edge.causes}
     names = {name for cause in causes - nodes for name in groups.get(cause, (cause,))}
     return tuple(name for name in spec.columns if name in names)
 
 
-def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def _treatment(spec: ReleaseSpec, estimand: EffectEstimand) -> set[str]:
+    """The nodes of the graph that the treatment reads."""
+    treated, _ = parse(estimand.treated, spec.columns, derived=False)
+    return {spec.graph.group_of.get(n, n) for n in (treated.columns if treated else ())}
+
+
+def figures(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """All estimands together have so many figures as a bundle can hold."""
     total = 0
     for estimand in spec.estimands:
@@ -150,42 +116,33 @@ def figures(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 names = counted(parse_query(estimand.question, spec.columns))
             except QueryError:
                 return
-        total += math.prod(spec.columns[n].level_count for n in names if n in spec.columns)
-    if total > MAX_FIGURES:
-        message = f"{total:,} strata in all; at most {MAX_FIGURES:,} are measured"
+        total += spec.cells(names)
+    if total > 10_000:  # what a bundle writes, and a page lists some of
+        message = f"{total:,} strata in all; at most 10,000 are measured"
         hint = "name fewer estimands, or groups with fewer levels"
-        yield CrossProblem(("estimands",), message, hint)
+        yield SpecMistake(("estimands",), message, hint)
 
 
-def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[CrossProblem]:
+def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[SpecMistake]:
     """An unseen common cause of treatment and outcome, which no column adjusts for."""
-    treated, _ = parse(estimand.treated, spec.columns, derived=False)
-    group_of = {name: group for group, names in spec.graph.groups.items() for name in names}
-    sides = [
-        {group_of.get(name, name) for name in names}
-        for names in (treated.columns if treated else (), (estimand.outcome,))
-    ]
-    for names in spec.graph.latent:
-        if all(side & set(names) for side in sides) and spec.graph.mode in CAUSAL:
-            yield CrossProblem(
-                where,
-                f"not identified: graph.latent says that {' and '.join(names)} have an unseen"
-                " common cause, and no column adjusts for it",
-                "ask for the difference of means as two questions, mean(...) where ...",
-            )
+    treated = _treatment(spec, estimand)
+    outcome = spec.graph.group_of.get(estimand.outcome, estimand.outcome)
+    for names in spec.graph.latent if spec.graph.mode in CAUSAL else ():
+        if outcome in names and treated & set(names):
+            message = f"not identified: graph.latent says that {' and '.join(names)} have an unseen"
+            hint = "ask for the difference of means as two questions, mean(...) where ..."
+            yield SpecMistake(where, f"{message} common cause, and no column adjusts for it", hint)
 
 
-def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[CrossProblem]:
-    known = [spec.columns[name] for name in names if name in spec.columns]
-    strata = math.prod(column.level_count for column in known)
-    if strata > MAX_STRATA:
-        message = f"{', '.join(names)} make {strata:,} strata; at most {MAX_STRATA:,} are measured"
-        yield CrossProblem(where, message, "name fewer columns, or declare wider bins")
+def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[SpecMistake]:
+    if (strata := spec.cells(names)) > 1000:
+        message = f"{', '.join(names)} make {strata:,} strata; at most 1,000 are measured"
+        yield SpecMistake(where, message, "name fewer columns, or declare wider bins")
 
 
 def regression_problems(
     spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand
-) -> Iterator[CrossProblem]:
+) -> Iterator[SpecMistake]:
     """What is wrong with a regression: its terms first, then what they make together."""
     terms = [(i, term_columns(term, spec.columns)) for i, term in enumerate(estimand.terms)]
     wrong = [p for i, names in terms for p in _term(spec, (*where, "terms", i), names)]
@@ -195,65 +152,62 @@ def regression_problems(
     for name, clip in estimand.clips.items():
         place = (*where, "clips", name)
         if name not in read or name not in spec.columns or spec.columns[name].operand != "number":
-            yield CrossProblem(place, f"{name!r} is no number of this regression")
+            yield SpecMistake(place, f"{name!r} is no number of this regression")
         else:
             yield from _clip(spec, place, name, clip)
     if not wrong:
         yield from _size(spec, where, [names for _, names in terms])
 
 
-def _term(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[CrossProblem]:
+def _term(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[SpecMistake]:
     """Names of a term that are unknown, computed, or neither numbers nor categories."""
     for name in names:
         column = spec.columns.get(name)
         if column is None:
             hint = nearest(name, spec.columns) or "name a column listed under columns, or two: a:b"
-            yield CrossProblem(where, f"unknown column {name!r}", hint)
+            yield SpecMistake(where, f"unknown column {name!r}", hint)
         elif derived_of(column) is not None:
-            yield CrossProblem(where, f"column {name!r} is computed from others, and is not read")
+            yield SpecMistake(where, f"column {name!r} is computed from others, and is not read")
         elif column.operand == "date":
-            yield CrossProblem(
-                where, f"{name!r} holds dates, which are no terms", "name a number or a category"
-            )
+            message = f"{name!r} holds dates, which are no terms"
+            yield SpecMistake(where, message, "name a number or a category")
         elif column.operand != "number" and len(column.labels) == 1:
-            yield CrossProblem(where, f"{name!r} has one category: there is nothing to compare")
+            yield SpecMistake(where, f"{name!r} has one category: there is nothing to compare")
 
 
-def _products(terms: list[tuple[int, tuple[str, ...]]], where: Loc) -> Iterator[CrossProblem]:
+def _products(terms: list[tuple[int, tuple[str, ...]]], where: Loc) -> Iterator[SpecMistake]:
     """Products of other than two different terms, and products that are there twice."""
     alone = {names[0] for _, names in terms if len(names) == 1}
     seen = set[frozenset[str]]()
     for i, names in terms:
         place = (*where, "terms", i)
         if len(names) > 2 or len(set(names)) < len(names):
-            yield CrossProblem(place, "a product is of two different columns", "e.g. age:sex")
+            yield SpecMistake(place, "a product is of two different columns", "e.g. age:sex")
         elif len(names) == 2 and not alone.issuperset(names):
             lacking = next(name for name in names if name not in alone)
             message = (
                 f"{lacking!r} is not a term by itself, so that the coefficient would depend on how"
                 " numbers are scaled"
             )
-            yield CrossProblem(place, message, f"add {lacking} to the terms")
+            yield SpecMistake(place, message, f"add {lacking} to the terms")
         elif frozenset(names) in seen:
-            yield CrossProblem(place, "this product is there already", "leave it out")
+            yield SpecMistake(place, "this product is there already", "leave it out")
         seen.add(frozenset(names))
 
 
-def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Iterator[CrossProblem]:
+def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Iterator[SpecMistake]:
     name, place = estimand.outcome, (*where, "outcome")
     column = spec.columns.get(name)
     if name in estimand.terms:
-        yield CrossProblem(place, f"{name!r} is a term", "name another column")
+        yield SpecMistake(place, f"{name!r} is a term", "name another column")
     elif column is not None and column.operand == "date":
-        yield CrossProblem(place, f"{name!r} holds dates", "name a number or a category")
+        yield SpecMistake(place, f"{name!r} holds dates", "name a number or a category")
     elif column is not None and not column.ordered and len(column.labels) > 2:
-        message = (
-            f"{name!r} has {len(column.labels)} categories in no order, of which there is no mean"
-        )
-        yield CrossProblem(place, message, "name a number, or a column of two categories")
+        message = f"{name!r} has {len(column.labels)} categories in no order, of which there is no"
+        yield SpecMistake(place, f"{message} mean", "name a number, or a column of two categories")
 
 
-def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[CrossProblem]:
+def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[SpecMistake]:
     """At most `MAX_COEFFICIENTS`, the intercept among them, each with a name of its own."""
 
     def labels(name: str) -> list[str]:
@@ -268,14 +222,14 @@ def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterat
         twice = [name for name, times in Counter(["(intercept)", *named]).items() if times > 1]
         for name in twice:
             hint = "give a column another name; dataset.source.rename does"
-            yield CrossProblem((*where, "terms"), f"two coefficients would be named {name!r}", hint)
+            yield SpecMistake((*where, "terms"), f"two coefficients would be named {name!r}", hint)
     else:
         message = f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured"
         hint = "name fewer terms, or categories with fewer levels"
-        yield CrossProblem((*where, "terms"), message, hint)
+        yield SpecMistake((*where, "terms"), message, hint)
 
 
-def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterator[CrossProblem]:
+def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterator[SpecMistake]:
     """A clip lies inside the bounds of its column."""
     if name not in spec.columns:
         return
@@ -283,80 +237,57 @@ def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterat
     ends = clip or (lower, upper)
     if not 0 < (ends[1] - ends[0]) / 2 < math.inf and ends[0] < ends[1]:
         text = f"{ends[0]:g} to {ends[1]:g} are too near to each other, or too far apart"
-        yield CrossProblem(where, f"{name}: {text} for sums", "give bounds that doubles tell apart")
+        yield SpecMistake(where, f"{name}: {text} for sums", "give bounds that doubles tell apart")
     elif clip is None:
         return
     elif clip[0] >= clip[1]:
         text = f"got {clip[1]:g} as the upper end, which is not above {clip[0]:g}"
-        yield CrossProblem(where, text, "e.g. clip: [0, 30]")
+        yield SpecMistake(where, text, "e.g. clip: [0, 30]")
     elif clip[0] < lower or clip[1] > upper:
         message = f"{clip[0]:g} to {clip[1]:g} is not inside {name}'s {lower:g} to {upper:g}"
         hint = "numbers beyond a column's bounds do not occur; clip inside them"
-        yield CrossProblem(where, message, hint)
+        yield SpecMistake(where, message, hint)
 
 
 # --- evaluation ---
 
 
-MAX_GROUPS = 64
-
-
-def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Scores that are to be published are computed, and have a share of the budget.
-
-    A share of the budget is given only for published scores.
-    """
+def evaluation(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """Targets have test rows; scores that are published are computed, and they alone are paid."""
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
-    if evaluation.disclosure == "private" and not evaluation.enabled:
+    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
+        message = stated(spec, "evaluation", "holdout")
+        message = f"{message}; classifiers for the targets need test rows"
+        yield SpecMistake(("evaluation", "holdout"), message, "e.g. holdout: 0.2")
+    private, where = evaluation.disclosure == "private", ("evaluation", "disclosure_share")
+    if private and not evaluation.enabled:
         hint = "set evaluation.enabled: true, or disclosure: confidential"
         message = "private, and evaluation is not enabled: there would be no score to publish"
-        yield CrossProblem(("evaluation", "disclosure"), message, hint)
-    if evaluation.disclosure == "private" and share == 0:
-        wrote = stated(spec, "evaluation", "disclosure_share")
-        message = (
-            f"{wrote}; scores that are published need a share of the budget, above 0 and below 1"
-        )
+        yield SpecMistake(("evaluation", "disclosure"), message, hint)
+    if private and share == 0:
+        message = "scores that are published need a share of the budget, above 0 and below 1"
         hint = f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential"
-        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
-    if evaluation.disclosure == "confidential" and share:
+        yield SpecMistake(where, f"{stated(spec, *where)}; {message}", hint)
+    if not private and share:
         message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
-        hint = "set disclosure: private, or delete this line"
-        yield CrossProblem(("evaluation", "disclosure_share"), message, hint)
+        yield SpecMistake(where, message, "set disclosure: private, or delete this line")
 
 
-def test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Classifiers for the targets need test rows."""
-    evaluation = spec.evaluation
-    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
-        message = (
-            f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows"
-        )
-        yield CrossProblem(("evaluation", "holdout"), message, "e.g. holdout: 0.2")
-
-
-def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Groups are categories."""
+def judged(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """Groups are categories, and treatments expressions over one column."""
     for i, name in enumerate(spec.evaluation.subgroups):
         column, where = spec.columns.get(name), ("evaluation", "subgroups", i)
-        if column is None:
-            continue
-        if column.ranged:
+        if column is not None and column.ranged:
             message = f"{name!r} holds numbers or dates; groups are categories"
-            yield CrossProblem(where, message, f"name a {category_types()} column")
-        elif len(column.labels) > MAX_GROUPS:
-            message = (
-                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged"
-            )
-            yield CrossProblem(where, message, "name another column")
-
-
-def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Treatments are expressions over one column; outcomes and adjusted columns are others."""
+            yield SpecMistake(where, message, f"name a {category_types()} column")
+        elif column is not None and len(column.labels) > 64:
+            message = f"{name!r} has {len(column.labels)} categories; at most 64 can be judged"
+            yield SpecMistake(where, message, "name another column")
     for i, effect in enumerate(spec.evaluation.effects):
         yield from effect_problems(spec, ("evaluation", "effects", i), effect)
 
 
-def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[CrossProblem]:
+def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[SpecMistake]:
     """An effect's columns: one treatment, an outcome that has a mean, no column twice."""
     read: set[str] = set()
     for text in (effect.treated, effect.control):
@@ -365,24 +296,19 @@ def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[C
     if len(read) > 1:
         names = ", ".join(n for n in spec.columns if n in read)
         hint = "compare values of one column"
-        yield CrossProblem((*where, "treated"), f"reads {names}; a treatment is one column", hint)
+        yield SpecMistake((*where, "treated"), f"reads {names}; a treatment is one column", hint)
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
         if name in read or (field == "adjust" and name == effect.outcome):
-            hint = "name another column"
-            yield CrossProblem(
-                (*where, field), f"{name!r} is already the treatment or the outcome", hint
-            )
+            message = f"{name!r} is already the treatment or the outcome"
+            yield SpecMistake((*where, field), message, "name another column")
     outcome = spec.columns.get(effect.outcome)
     if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
-        message = (
-            f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
-            " there is no mean"
-        )
+        message = f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
         hint = "name a number, an ordinal column, or one of two categories"
-        yield CrossProblem((*where, "outcome"), message, hint)
+        yield SpecMistake((*where, "outcome"), f"{message} there is no mean", hint)
 
 
-PROBLEMS: dict[str, Callable[[ReleaseSpec, Loc, Any], Iterator[CrossProblem]]] = {
+PROBLEMS: dict[str, Callable[[ReleaseSpec, Loc, Any], Iterator[SpecMistake]]] = {
     "question": _question,
     "table": _table,
     "effect": _effect,

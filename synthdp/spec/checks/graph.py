@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import graphlib
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
-from synthdp.spec.checks.problem import CrossProblem, stated
+from synthdp.spec.checks.columns import plain_name
+from synthdp.spec.load.wording import SpecMistake, stated
 from synthdp.spec.model import Edge, ReleaseSpec
 from synthdp.spec.model.graph import MAX_PARENTS
 
 Arrow = tuple[str, str]
 MAX_ARROWS = 100_000
-MAX_CYCLES = 20
+
 RANKED = ("priv_pc", "svt_pc", "em_pc")
 UNUSED = {
     "none": ("edges", "undirected", "forbidden", "tiers", "groups", "latent"),
@@ -21,33 +23,34 @@ UNUSED = {
 }  # fields without effect, by mode
 
 
-def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def crowds(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """No list of arrows is so long that the other checks could not go through it."""
     for section, edges in (("edges", spec.graph.edges), ("forbidden", spec.graph.forbidden)):
         total = sum(len(edge.causes) * len(edge.effects) for edge in edges)
         if total > MAX_ARROWS:
             message = f"{total:,} arrows; there may be at most {MAX_ARROWS:,}"
             hint = "write tiers instead of listing every pair"
-            yield CrossProblem(("graph", section), message, hint)
+            yield SpecMistake(("graph", section), message, hint)
 
 
-def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def groups(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A column is in one group, and no group is named like a column."""
     seen: dict[str, str] = {}
     for group, members in spec.graph.groups.items():
         if group in spec.columns:
             message = f"group {group!r} is named like a column"
             hint = "give the group a name of its own"
-            yield CrossProblem(("graph", "groups", group), message, hint)
+            yield SpecMistake(("graph", "groups", group), message, hint)
+        yield from plain_name(("graph", "groups", group), group, "rename the group")
         for i, name in enumerate(members):
             where = ("graph", "groups", group, i)
             if name in seen:
                 message = f"column {name!r} is already in group {seen[name]!r}"
-                yield CrossProblem(where, message, "a column is in one group at most")
+                yield SpecMistake(where, message, "a column is in one group at most")
             seen.setdefault(name, group)
 
 
-def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def tiers(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A name is in one tier."""
     seen: dict[str, int] = {}
     for t, tier in enumerate(spec.graph.tiers):
@@ -55,115 +58,110 @@ def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             if name in seen:
                 message = f"{name!r} is already in tier {seen[name] + 1}"
                 hint = "a name is in one tier at most"
-                yield CrossProblem(("graph", "tiers", t, i), message, hint)
+                yield SpecMistake(("graph", "tiers", t, i), message, hint)
             seen.setdefault(name, t)
 
 
-def loops(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No arrow from a name to itself."""
-    for e, edge in enumerate(spec.graph.edges):
+def arrows(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """No arrow leads to itself, is there twice, is forbidden or goes back; no cycles."""
+    edges, order = spec.graph.edges, list(enumerate(spec.graph.tiers))
+    for e, edge in enumerate(edges):
         for name in edge.causes:
             if name in edge.effects:
                 message = f"arrow from {name!r} to itself"
-                yield CrossProblem(("graph", "edges", e), message, "take the name off one side")
-
-
-def cycles(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No cycles; those reported share no name, so that each needs its own correction."""
-    written = _arrows(spec.graph.edges)
-    order = {name: i for i, name in enumerate(spec.columns)}
-    arrows = [a for a in written if a[0] != a[1]]
-    for _ in range(MAX_CYCLES):
-        cycle = _one_cycle(arrows)
-        if not cycle:
-            return
-        start = min(range(len(cycle)), key=lambda i: (order.get(cycle[i], len(order)), cycle[i]))
-        ring = [*cycle[start:], *cycle[:start], cycle[start]]
-        last = max(written[a] for a in itertools.pairwise(ring))
-        hint = (
-            "turn round or delete one of these arrows; if the two drive each other, put them in one"
-            " group"
-        )
-        yield CrossProblem(
-            ("graph", "edges", last), f"the graph has a cycle: {' -> '.join(ring)}", hint
-        )
-        arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
-
-
-def repeats(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No arrow is written twice."""
+                yield SpecMistake(("graph", "edges", e), message, "take the name off one side")
     first: dict[Arrow, int] = {}
-    for e, edge in enumerate(spec.graph.edges):
+    for e, edge in enumerate(edges):
         for arrow in _product(edge):
-            if first.setdefault(arrow, e) != e:
-                yield CrossProblem(
-                    ("graph", "edges", e), f"arrow {_shown(arrow)} is written twice", "delete one"
-                )
-
-
-def contradictions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No arrow is both given and forbidden, and no link both directed and of unknown direction."""
-    given = _arrows(spec.graph.edges)
-    directed = {frozenset(arrow) for arrow in given}
-    for i, pair in enumerate(spec.graph.undirected):
-        where, names = ("graph", "undirected", i), frozenset(pair)
-        if len(names) == 1:
-            yield CrossProblem(where, f"link from {pair[0]!r} to itself", "name two columns")
-        elif names in directed:
-            message = f"{pair[0]} and {pair[1]} are joined already"
-            yield CrossProblem(where, message, "delete the link, or the arrow or link before it")
-        directed.add(names)
-    for f, edge in enumerate(spec.graph.forbidden):
+            first.setdefault(arrow, e)
+    yield from _cycles(spec, first)
+    tier = {name: t for t, names in reversed(order) for name in names}
+    for e, edge in enumerate(edges):
         for arrow in _product(edge):
-            if arrow in given:
-                message = f"arrow {_shown(arrow)} is also given under edges"
-                hint = "delete it in one of the two"
-                yield CrossProblem(("graph", "forbidden", f), message, hint)
-
-
-def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """No given arrow goes from a later tier to an earlier one."""
-    tier = {name: t for t, names in reversed(list(enumerate(spec.graph.tiers))) for name in names}
-    for e, edge in enumerate(spec.graph.edges):
+            if first[arrow] != e:
+                message = f"arrow {_shown(arrow)} is written twice"
+                yield SpecMistake(("graph", "edges", e), message, "delete one")
         for cause, effect in _product(edge):
             if cause in tier and effect in tier and tier[cause] > tier[effect]:
                 message = (
                     f"arrow {_shown((cause, effect))} goes back from tier {tier[cause] + 1} to tier"
                     f" {tier[effect] + 1}"
                 )
-                yield CrossProblem(
-                    ("graph", "edges", e), message, "turn the arrow round, or change the tiers"
-                )
+                hint = "turn the arrow round, or change the tiers"
+                yield SpecMistake(("graph", "edges", e), message, hint)
+    joined = set(map(frozenset, first))
+    for i, pair in enumerate(spec.graph.undirected):
+        where, names = ("graph", "undirected", i), frozenset(pair)
+        if len(names) == 1:
+            yield SpecMistake(where, f"link from {pair[0]!r} to itself", "name two columns")
+        elif names in joined:
+            hint = "delete the link, or the arrow or link before it"
+            yield SpecMistake(where, f"{pair[0]} and {pair[1]} are joined already", hint)
+        joined.add(names)
+    for f, edge in enumerate(spec.graph.forbidden):
+        for arrow in filter(first.__contains__, _product(edge)):
+            message = f"arrow {_shown(arrow)} is also given under edges"
+            hint = "delete it in one of the two"
+            yield SpecMistake(("graph", "forbidden", f), message, hint)
 
 
-def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def _cycles(spec: ReleaseSpec, written: Mapping[Arrow, int]) -> Iterator[SpecMistake]:
+    """Cycles of arrows, `written` at which entry; they share no name: each is corrected alone."""
+    order = {name: i for i, name in enumerate(spec.columns)}
+    arrows = [a for a in written if a[0] != a[1]]
+    for _ in range(20):
+        causes: dict[str, list[str]] = {}
+        for cause, effect in arrows:
+            causes.setdefault(effect, []).append(cause)
+        try:
+            graphlib.TopologicalSorter(causes).prepare()
+            return
+        except graphlib.CycleError as error:  # each is a cause of the next, the last of the first
+            cycle: list[str] = list(error.args[1][:-1])
+        start = min(range(len(cycle)), key=lambda i: (order.get(cycle[i], len(order)), cycle[i]))
+        ring = [*cycle[start:], *cycle[:start], cycle[start]]
+        last = max(written[a] for a in itertools.pairwise(ring))
+        message = f"the graph has a cycle: {' -> '.join(ring)}"
+        hint = "turn round or delete one of these arrows; if the two drive each other, put them in"
+        yield SpecMistake(("graph", "edges", last), message, f"{hint} one group")
+        arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
+
+
+def needs_edges(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Modes given and validate are about given arrows."""
     graph = spec.graph
     if graph.mode in ("given", "validate") and not (graph.edges or graph.undirected):
         hint = 'give arrows such as "age -> income", or use mode predict, learn or none'
         message = f"missing or empty; mode {graph.mode} needs at least one arrow"
-        yield CrossProblem(("graph", "edges"), message, hint)
+        yield SpecMistake(("graph", "edges"), message, hint)
 
 
-def no_effect(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def no_effect(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Modes none and predict have no causal graph, so nothing may be said about one.
 
-    Mode predict has an order: tiers may be given. Mode learn finds directions.
+    Mode predict has an order: tiers may be given. Mode learn finds directions. Only a search that
+    tells its separating sets can say what unseen causes leave open.
     """
-    mode = spec.graph.mode
-    for name in UNUSED.get(mode, ()):
-        if getattr(spec.graph, name):
+    graph = spec.graph
+    for name in UNUSED.get(graph.mode, ()):
+        if getattr(graph, name):
+            message = f"has no effect: graph mode is {graph.mode}"
             modes = "given or validate" if name == "undirected" else "given, validate or learn"
-            hint = f"use mode {modes}, or delete it"
-            yield CrossProblem(("graph", name), f"has no effect: graph mode is {mode}", hint)
+            yield SpecMistake(("graph", name), message, f"use mode {modes}, or delete it")
+    if graph.unseen_causes and (graph.mode, graph.algorithm) != ("learn", "measured_pc"):
+        of = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
+        hint = (
+            "use mode learn with algorithm measured_pc, or delete it; columns that are known to"
+            " share an unseen cause go in graph.latent"
+        )
+        yield SpecMistake(("graph", "unseen_causes"), f"has no effect: graph {of}", hint)
 
 
-def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def parents(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Mode learn must be able to keep the arrows that it is given."""
-    graph, count = spec.graph, dict[str, int]()
-    for _, effect in _arrows(graph.edges):
-        count[effect] = count.get(effect, 0) + 1
-    for name, causes in count.items():
+    graph = spec.graph
+    given = dict.fromkeys(arrow for edge in graph.edges for arrow in _product(edge))
+    for name, causes in Counter(effect for _, effect in given).items():
         if graph.mode == "learn" and causes > graph.max_parents:
             message = (
                 f"{stated(spec, 'graph', 'max_parents')}, but the given arrows already lead"
@@ -175,54 +173,39 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                     f"it can be {MAX_PARENTS} at most: declare fewer causes of {name!r}, or use"
                     " graph.mode given or predict, which have no limit"
                 )
-            yield CrossProblem(("graph", "max_parents"), message, hint)
+            yield SpecMistake(("graph", "max_parents"), message, hint)
 
 
-def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def targets(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A target of the model needs a graph, and depends on its causes there and on nothing else.
 
-    Mode predict has no stage for targets: noisy tables make all of its model.
+    An arrow leads to it, unless arrows are still to be learned. Mode predict has no stage for
+    targets: noisy tables make all of its model.
     """
-    graph, group_of = spec.graph, _group_of(spec)
+    graph = spec.graph
+    inner = {name for members in graph.groups.values() for name in members[1:]}
+    effects = {name for edge in graph.edges for name in edge.effects}
     for i, name in enumerate(spec.synthesizer.targets):
-        where, node = ("synthesizer", "targets", i), group_of.get(name, name)
+        where, node = ("synthesizer", "targets", i), graph.group_of.get(name, name)
         if graph.mode == "none":
             message = "has no effect: graph mode is none, and a target is learned from its causes"
-            yield CrossProblem(where, message, "delete it, or draw a graph")
+            yield SpecMistake(where, message, "delete it, or draw a graph")
         if graph.mode == "predict":
-            yield CrossProblem(
-                where,
-                "has no effect: graph mode is predict, which has no stage for targets",
-                "name it in evaluation.targets alone: these are predicted last, and their pairs"
-                " count double",
-            )
+            message = "has no effect: graph mode is predict, which has no stage for targets"
+            hint = "name it in evaluation.targets alone: these are predicted last, and their pairs"
+            yield SpecMistake(where, message, f"{hint} count double")
         if any(node in names for names in graph.latent):
+            message = f"{node!r} shares an unseen cause with others (graph.latent); a target"
             hint = "leave it out of the targets, or out of graph.latent"
-            message = (
-                f"{node!r} shares an unseen cause with others (graph.latent); a target depends on"
-                " its parents alone"
-            )
-            yield CrossProblem(where, message, hint)
-
-
-def target_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """An arrow leads to every target, unless arrows are still to be learned."""
-    graph, group_of = spec.graph, _group_of(spec)
-    inner = {
-        name for members in graph.groups.values() for name in members[1:]
-    }  # a group's members lead to those after them
-    effects = {effect for _, effect in _arrows(graph.edges)}
-    for i, name in (
-        enumerate(spec.synthesizer.targets) if graph.mode in ("given", "validate") else ()
-    ):
-        if name in spec.columns and group_of.get(name, name) not in effects and name not in inner:
+            yield SpecMistake(where, f"{message} depends on its parents alone", hint)
+        # A group's members lead to those after them.
+        caused = node in effects or name in inner or name not in spec.columns
+        if graph.mode in ("given", "validate") and not caused:
             message = f"no arrow leads to {name!r}, and a target is learned from its causes"
-            yield CrossProblem(
-                ("synthesizer", "targets", i), message, "draw one, or leave the target out"
-            )
+            yield SpecMistake(where, message, "draw one, or leave the target out")
 
 
-def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def ordered_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Algorithms that rank values need columns with an order, or with two values."""
     if spec.graph.mode != "learn" or spec.graph.algorithm not in RANKED:
         return
@@ -233,52 +216,11 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 f" {len(column.labels)} categories of {name!r}"
             )
             hint = "declare it ordinal, with categories from lowest to highest, or use measured_pc"
-            yield CrossProblem(("graph", "algorithm"), message, hint)
-
-
-def unseen_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Only a search that tells its separating sets can say what unseen causes leave open."""
-    graph = spec.graph
-    if not graph.unseen_causes or (graph.mode, graph.algorithm) == ("learn", "measured_pc"):
-        return
-    has = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
-    hint = (
-        "use mode learn with algorithm measured_pc, or delete it; columns that are known to share"
-        " an unseen cause go in graph.latent"
-    )
-    yield CrossProblem(("graph", "unseen_causes"), f"has no effect: graph {has}", hint)
-
-
-def _group_of(spec: ReleaseSpec) -> dict[str, str]:
-    return {name: group for group, members in spec.graph.groups.items() for name in members}
+            yield SpecMistake(("graph", "algorithm"), message, hint)
 
 
 def _product(edge: Edge) -> Iterator[Arrow]:
     return ((cause, effect) for effect in edge.effects for cause in edge.causes)
-
-
-def _arrows(edges: tuple[Edge, ...]) -> dict[Arrow, int]:
-    """Every arrow, and the position where it is first written."""
-    first: dict[Arrow, int] = {}
-    for e, edge in enumerate(edges):
-        for arrow in _product(edge):
-            first.setdefault(arrow, e)
-    return first
-
-
-def _one_cycle(arrows: list[Arrow]) -> list[str]:
-    """The names of some cycle, or nothing if there is none.
-
-    Each name is a cause of the next one, and the last name a cause of the first.
-    """
-    causes: dict[str, list[str]] = {}
-    for cause, effect in arrows:
-        causes.setdefault(effect, []).append(cause)
-    try:
-        graphlib.TopologicalSorter(causes).prepare()
-    except graphlib.CycleError as error:
-        return list(error.args[1][:-1])
-    return []
 
 
 def _shown(arrow: Arrow) -> str:

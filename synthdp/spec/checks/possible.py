@@ -19,10 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculation
-from synthdp.spec.expressions.parsed import Equation
+from synthdp.spec.expressions.expressions import calculation, parse
+from synthdp.spec.load.wording import SpecMistake
 from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, derived_of
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ COMPUTED = (
 CONVINCING = 1000  # rows that fulfil the others and not this one: surely fewer than a hundredth do
 
 
-def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def impossible(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Constraints that no row fulfils, and sets of constraints that no row fulfils together.
 
     The problem of a set is reported at the last constraint of the set.
@@ -56,14 +54,17 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     with np.errstate(all="ignore"):
         values |= {name: _computed(name, values, spec) for name in read if name not in values}
         holds = {i: ~e.violated(values) for i, e in readable.items()}
+        # Next to no drawn row fulfils these equations, whatever the model learnt.
         by_chance = [
             i
             for i, e in readable.items()
-            if any(_by_chance(equation, values, spec.columns) for equation in e.equations)
+            for equation in e.equations
+            if any(spec.columns[name].continuous for name in equation.columns)
+            or equation.truth(values)[0].mean() < MIN_EQUAL
         ]
-    for i in by_chance:
+    for i in dict.fromkeys(by_chance):
         message = "is an equation between numbers, which drawn rows fulfil by chance alone"
-        yield CrossProblem(("constraints", i), f"{readable[i].text!r}: {message}", COMPUTED)
+        yield SpecMistake(("constraints", i), f"{readable[i].text!r}: {message}", COMPUTED)
         del holds[i]
     no_row = f"none of {UNIFORM_ROWS:,} rows drawn uniformly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
@@ -71,23 +72,20 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or"
         )
         message = f"{readable[i].text!r}: {no_row}"
-        yield CrossProblem(("constraints", i), message, f"{hint} change the columns' bounds")
+        yield SpecMistake(("constraints", i), message, f"{hint} change the columns' bounds")
         del holds[i]
     places = list(holds)
     for *others, last in _conflicts(np.array(list(holds.values()))) if holds else ():
         names = " and ".join(f"#{places[k] + 1} {readable[places[k]].text!r}" for k in others)
         message = f"{readable[places[last]].text!r}: {no_row} together with {names}"
         hint = "each can hold alone, and together they cannot: change or delete one of them"
-        yield CrossProblem(("constraints", places[last]), message, hint)
+        yield SpecMistake(("constraints", places[last]), message, hint)
 
 
 def _computed(
     name: str, values: Mapping[str, npt.NDArray[np.float64]], spec: ReleaseSpec
 ) -> npt.NDArray[np.float64]:
-    """Values of a derived column, within its bounds.
-
-    Nothing is known of a column whose entry is wrong.
-    """
+    """Values of a derived column, within its bounds; NaN where its entry is wrong."""
     import numpy as np
 
     column = spec.columns[name]
@@ -100,20 +98,8 @@ def _computed(
     return np.clip(np.where(np.isfinite(numbers), numbers, np.nan), *ends)
 
 
-def _by_chance(
-    equation: Equation, values: Mapping[str, npt.NDArray[np.float64]], columns: Mapping[str, Column]
-) -> bool:
-    """Whether next to no drawn row fulfils an equation, whatever the model learnt."""
-    return any(columns[name].continuous for name in equation.columns) or bool(
-        equation.truth(values)[0].mean() < MIN_EQUAL
-    )
-
-
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """`UNIFORM_ROWS` values of a column as constraints read it.
-
-    Levels are drawn uniformly, and so are the values inside a bin.
-    """
+    """`UNIFORM_ROWS` values as constraints read them, uniform over levels and inside bins."""
     import numpy as np
 
     if not isinstance(column, Ranged):

@@ -75,15 +75,6 @@ def is_visit(name: str) -> bool:
     return bool(_VISITS & {*words}) and {*words} <= _VISITS | _NUMBERS | _IDS
 
 
-def is_money(name: str) -> bool:
-    """Whether a name sounds like an amount of money.
-
-    >>> is_money("paid_by_patient_eur"), is_money("age")
-    (True, False)
-    """
-    return bool(_MONEY & _bare(_words(name)))
-
-
 def likely_id(names: Iterable[str]) -> str | None:
     """The column that most likely has the id of who is protected; None where no name sounds so.
 
@@ -148,7 +139,7 @@ def _remarks(names: Sequence[str]) -> Iterator[Remark]:
         elif _CODES & words[name]:
             text = "codes of a list? categorical, or text-code, which keeps their first characters;"
             yield Remark(name, "code", f"{text} as numbers they would lose zeros in front")
-        elif is_money(name):
+        elif _MONEY & words[name]:
             text = (
                 "money, mostly small and seldom huge? Edges in powers of ten, such as"
                 " [0, 1, 10, 100, 1000], keep both; a bound far above what is usual costs much"

@@ -1,4 +1,9 @@
-"""The results of reading an expression: a truth value or a number for each row, or the mistakes."""
+"""The results of reading an expression: a truth value or a number for each row, or the mistakes.
+
+Truth is three-valued: a row is surely true, surely false, or unknown. Columns are float arrays with
+NaN where a value is missing; arrays bring their own operators, so that nothing here needs a numbers
+library. Nothing is ever evaluated as Python: its parser makes a syntax tree of a text.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +17,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal, NoReturn, TypeVar
 
-# --- truth ---
-#
-# Three-valued logic on whole columns: a row is surely true, surely false, or unknown.
-#
-# Columns are float arrays with NaN where a value is missing. Nothing here needs a numbers library:
-# arrays bring their own operators.
-
-
 Values = Mapping[str, Any]
 """Columns as float arrays: NaN where missing, categories by position, dates in days since 1970."""
-Numbers = Callable[[Values], Any]
-"""A float array `[rows]`, or one float for all rows."""
+Numbers = Callable[[Values], Any]  # a float array `[rows]`, or one float for all rows
 Truth = Callable[[Values], tuple[Any, Any]]
 """Two boolean arrays `[rows]`: surely true, surely false."""
 
@@ -71,25 +67,12 @@ def is_missing(operand: Numbers) -> Truth:
     return truth
 
 
-def negative(operand: Numbers) -> Numbers:
-    """Minus an operand."""
-    return lambda values: -operand(values)
-
-
-def arithmetic(calculate: Callable[[Any, Any], Any], left: Numbers, right: Numbers) -> Numbers:
-    """Two operands put together."""
-    return lambda values: calculate(left(values), right(values))
-
-
 # --- parsed ---
 
 
 @dataclass(frozen=True)
 class Equation:
-    """A part of an expression that states an equality between calculations.
-
-    The calculations read two or more columns of numbers or dates.
-    """
+    """A part that states an equality between calculations, which read two or more columns."""
 
     columns: frozenset[str]
     truth: Truth
@@ -97,10 +80,7 @@ class Equation:
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the columns it reads, its truth, and the equations in it.
-
-    The columns are in their order in the spec.
-    """
+    """A checked expression, the `columns` that it reads, in the spec's order, and its equations."""
 
     text: str
     columns: tuple[str, ...]
@@ -135,17 +115,13 @@ class ExpressionMistake:
 
 
 # --- names ---
-#
-# Names of columns in texts: in expressions, in lists with commas, and before a value.
-#
-# A spec may name a column by nearly any text, with commas, equals signs and backticks in it. In
-# backticks any name stands in an expression; a backtick inside it is written twice.
-
 
 IN_BACKTICKS = r"`((?:[^`]|``)*)`"
-"""A name in backticks; group 1 is to be `unquoted`."""
-WORDS = ("missing", "where", "by")
-"""Words of conditions and questions beside Python's own."""
+"""A name in backticks, as any may stand in an expression: a backtick inside it is written twice.
+
+Group 1 is to be `unquoted`.
+"""
+WORDS = ("missing", "where", "by")  # words of conditions and questions beside Python's own
 
 
 def quoted(name: str) -> str:
@@ -208,14 +184,7 @@ def setting_of(text: str, known: Collection[str]) -> tuple[str, str] | None:
 
 
 # --- source text ---
-#
-# The text of an expression, as a syntax tree that Python's own parser makes of it.
-#
-# Nothing is ever evaluated as Python. A column's name stands in backticks where it is no plain
-# word, as users of pandas know it. While Python parses the text, a plain name stands in for it.
 
-
-MAX_NODES = 200
 ALLOWED = "comparisons, and, or, not, + - * /, in (...), `is missing` and parentheses"
 
 _T = TypeVar("_T")
@@ -254,6 +223,8 @@ def each(read: Callable[[ast.expr], _T], nodes: Sequence[ast.expr]) -> list[_T]:
 class SourceText:
     """One text, its syntax tree, and the place in the text of each node of the tree.
 
+    While Python parses the text, a plain name stands in for one in backticks.
+
     Raises:
         UnreadableExpression: from `parsed`, where the text is no expression.
     """
@@ -286,9 +257,9 @@ class SourceText:
         except (ValueError, RecursionError, MemoryError):
             message = "it is nested too deeply, or holds a sign that no expression has"
             self.refuse(1, f"cannot be read: {message}")
-        if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-            message = f"has more than {MAX_NODES} parts"
-            self.refuse(1, message, "write several constraints; all of them must hold")
+        if sum(1 for _ in ast.walk(tree)) > 200:
+            hint = "write several constraints; all of them must hold"
+            self.refuse(1, "has more than 200 parts", hint)
         return tree.body
 
     def name(self, node: ast.Name) -> str:
@@ -298,10 +269,13 @@ class SourceText:
 
     def refuse(self, where: int | ast.expr, message: str, hint: str | None = None) -> NoReturn:
         """Raise the mistake at a node, or at a character of the text counted from 1."""
-        if not isinstance(where, int):
-            before = self._source.encode()[: where.col_offset]
-            where = self._lead + len(before.decode(errors="ignore")) + 1
-        raise UnreadableExpression([ExpressionMistake(where, message, hint)])
+        at = where if isinstance(where, int) else self.place(where)
+        raise UnreadableExpression([ExpressionMistake(at, message, hint)])
+
+    def place(self, node: ast.expr) -> int:
+        """The character of the text that a node begins at, counted from 1."""
+        before = self._source.encode()[: node.col_offset]
+        return self._lead + len(before.decode(errors="ignore")) + 1
 
     def _unquoted(self, match: re.Match[str]) -> str:
         if match[1] is None:

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from synthdp.errors import QueryError
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.operands import calculated, constants_of
+from synthdp.spec.expressions.expressions import calculated, constants_of, parse
 from synthdp.spec.expressions.parsed import (
     IN_BACKTICKS,
     Expression,
@@ -172,7 +171,7 @@ class _Reader:
             for node in calculated(tree):
                 message = "tables are not asked about calculations, or about two columns compared"
                 hint = "compare a column with a constant, e.g. age >= 65"
-                self._miss(part.start + _place(part.text, node), message, hint)
+                self._miss(part.start + source.place(node), message, hint)
             self.constants += constants_of(tree)
         return expression
 
@@ -239,10 +238,3 @@ class _Reader:
 
     def _stop(self, at: int, message: str, hint: str | None = None) -> NoReturn:
         raise QueryError(self.text, [ExpressionMistake(at, message, hint)])
-
-
-def _place(text: str, node: ast.expr) -> int:
-    """The character of a node, counted from 1; the tree was made without the leading blanks."""
-    stripped = text.lstrip()
-    before = stripped.encode()[: node.col_offset].decode(errors="ignore")
-    return len(text) - len(stripped) + len(before) + 1

@@ -10,7 +10,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,52 +19,27 @@ from typing import Any
 from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.telling_names import likely_id, remarks
-from synthdp.spec.codebook.described import Codebook, entry_of
+from synthdp.spec.codebook import Codebook, entry_of
 from synthdp.spec.init.questions import (
+    MISSING,
     Ask,
+    answer,
     ask_about,
     ask_budget,
     ask_column,
-    ask_missing,
     ask_rows,
     ask_unit,
 )
 from synthdp.spec.load.wording import many, unreadable
 from synthdp.spec.model import COLUMN_TYPES, CONTROL, starts_formula
 from synthdp.spec.model.fields import FORMULA_START
-from synthdp.spec.writing import Blank, dataset_lines, evaluation_lines, yaml_map, yaml_value
+from synthdp.spec.writing import Blank, slug_of, written
 
 __all__ = ["Ask", "draft_spec"]
 
-_OPENING = """\
-# Draft of a synthdp spec. Everything in it is public: it describes the table without looking at it.
-# Bounds, bins and categories come from a codebook, a questionnaire or common knowledge - never from the rows,
-# since a bound that is read off the data gives away the row that it was read from.
-# Check it with `synthdp validate`, see the spend with `synthdp plan`, then run `synthdp release`.
-synthdp: 1
-"""  # noqa: E501
-GRAPH = """\
-
-# predict needs no knowledge: it finds which columns depend on each other, and claims no causes. Columns are predicted
-# in the order above; tiers say it better, e.g. tiers: [[age, sex], [education], [income]].
-# Where causes and effects are known, and interventions are to be sampled, use mode given:
-#   edges:
-#     - age, sex -> education
-#     - education -> income
-# mode validate tests such arrows against the data, mode learn searches for them; both cost a share of the budget.
-graph:
-  mode: predict"""  # noqa: E501
-
-_FROM_CODEBOOK = """\
-  # Bounds, codes and labels are the code book's. See that they are those of the question: some programs write the
-  # least and the greatest value of the rows there, which gives these rows away."""  # noqa: E501
-
 
 def _sketches() -> str:
-    """What each type is written with, for the head of `columns`.
-
-    Types that are written alike share their lines.
-    """
+    """What each type is written with, for the head of `columns`; those alike share their lines."""
     sketches: dict[tuple[str, ...], list[str]] = {}
     for name, model in COLUMN_TYPES.items():
         sketches.setdefault(model.sketch, []).append(name)
@@ -74,15 +49,6 @@ def _sketches() -> str:
     told = [(head if i == 0 else "", x) for head, xs in heads.items() for i, x in enumerate(xs)]
     return "\n".join(f"#   {head:{width}} {line}" for head, line in told)
 
-
-_COLUMNS = f"""\
-# One entry per column of the table. One that must not be released is named in dataset.source.drop; any other that is not listed is refused.
-{_sketches()}
-columns:"""  # noqa: E501
-
-
-_FROM_PARQUET = """\
-  # Types are the Parquet file's own, where it has any. Numbers that are codes are categorical."""
 
 UNIT_TO_FILL = {
     "kind": Blank("row or id"),
@@ -138,20 +104,29 @@ def draft_spec(
     if header.kind == "csv":
         source["missing_values"] = ["", *(codebook.missing_values if codebook else ())]
         if ask and not codebook and any(entry["missing"] for entry in columns.values()):
-            source["missing_values"] = ask_missing(ask)
+            source["missing_values"] = ["", *answer(ask, MISSING)]
     about = ask_about(ask) if ask else {}
     delta = {} if count is None else {"delta": float(suggested_delta(count))}
     budget = ask_budget(ask, int(stated["value"])) if ask else _BUDGET_TO_FILL | delta
-    section = dataset_lines(path or csv, source, unit, stated, about=about, notes=header.remarks)
-    lines = [_OPENING, *section, "", _COLUMNS, *([_FROM_CODEBOOK] if codebook else [])]
-    lines += [_FROM_PARQUET] if header.types else []
     told = {} if ask else remarks(header.names)
-    for name, entry in columns.items():
-        unfinished = any(isinstance(value, Blank) for value in entry.values())
-        lines += [f"  # {name}: {told[name].text}"] if name in told and unfinished else []
-        lines += [f"  {yaml_value(name)}:", *yaml_map(entry, 4)]
-    lines += ["", "privacy:", *yaml_map(budget, 2), GRAPH, *evaluation_lines(count)]
-    return "\n".join(lines) + "\n"
+    unfinished = [name for name, entry in columns.items() if Blank in map(type, entry.values())]
+    return written(
+        "draft",
+        id=slug_of(path or csv),
+        said={"title": (path or csv).stem, **about},
+        notes=header.remarks,
+        source={key: value for key, value in source.items() if key != "missing_values"},
+        missing_values=source.get("missing_values"),
+        unit=unit,
+        rows=stated,
+        count=count,
+        sketches=_sketches(),
+        from_codebook=codebook is not None,
+        from_parquet=bool(header.types),
+        columns=columns,
+        told={name: told[name].text for name in unfinished if name in told},
+        budget=budget,
+    )
 
 
 def _columns(
@@ -191,16 +166,7 @@ def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- header ---
-#
-# The column names of a table, from the header of a CSV file or the schema of Parquet alone.
-#
-# A CSV file is read byte by byte up to the first line end, so that no row is ever in memory. A
-# first line that looks like a row is refused without repeating any of it. Parquet has names and
-# types apart from its rows, at the end of the file.
 
-
-MAX_HEADER = 1_000_000  # bytes
-MAX_NAME = 128  # characters
 # From the usual on. Of those that make as many fields the first counts: names have commas in them.
 DELIMITERS = ((";", "\t", "|", ","), ("^", "~", "\x1f"), (":",), (" ",))
 DECIMAL = (
@@ -263,6 +229,10 @@ class Header:
 def read_header(path: Path, *, decimal: str | None = None) -> Header:
     """What a CSV or Parquet file, or a folder of Parquet files, says of its columns.
 
+    A CSV file is read byte by byte up to the first line end, so that no row is ever in memory. A
+    first line that looks like a row is refused without repeating any of it. Parquet has names and
+    types apart from its rows, at the end of the file.
+
     `decimal` is what stands before decimals in a CSV file, where it is known.
 
     Raises:
@@ -271,8 +241,7 @@ def read_header(path: Path, *, decimal: str | None = None) -> Header:
     if (parquet := _parquet_file(path)) is not None:
         names, types = _schema(path, parquet)
         return _header(path, "parquet", names, types=types)
-    line = _first_line(path)
-    delimiter, names = _parted(path, line)
+    delimiter, names = _parted(path, _first_line(path))
     return replace(_header(path, "csv", names, delimiter=delimiter), decimal=decimal)
 
 
@@ -307,21 +276,18 @@ def _entry_of(kind: Any) -> dict[str, Any]:
     """What a column of Parquet is in a spec, as far as its type says; texts may be anything."""
     import pyarrow.types as pt
 
-    if pt.is_boolean(kind):
-        return {"type": "boolean"}
-    if pt.is_integer(kind):
-        return {"type": "integer"}
     if pt.is_decimal(kind):
         return {"type": "number", "decimals": min(max(kind.scale, 0), 12)}
-    if pt.is_floating(kind):
-        return {"type": "number"}
-    if pt.is_date(kind):
-        return {"type": "datetime"}
-    if pt.is_timestamp(kind):
-        return {"type": "datetime", "resolution": "second"}
     if pt.is_dictionary(kind):
         return {"type": "ordinal" if kind.ordered else "categorical"}
-    return {}
+    entries: dict[Callable[[Any], bool], dict[str, Any]] = {
+        pt.is_boolean: {"type": "boolean"},
+        pt.is_integer: {"type": "integer"},
+        pt.is_floating: {"type": "number"},
+        pt.is_date: {"type": "datetime"},
+        pt.is_timestamp: {"type": "datetime", "resolution": "second"},
+    }
+    return next((entry for holds, entry in entries.items() if holds(kind)), {})
 
 
 def _first_line(path: Path) -> str:
@@ -333,8 +299,8 @@ def _first_line(path: Path) -> str:
         with path.open("rb", buffering=0) as file:
             while (byte := file.read(1)) and byte not in b"\r\n":
                 data += byte
-                if len(data) > MAX_HEADER:
-                    message = f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes"
+                if len(data) > 1_000_000:
+                    message = f"{path.name}: the first line is longer than 1,000,000 bytes"
                     raise DataError(message, hint="is this a CSV file with a header?")
     except (OSError, ValueError) as error:
         reason = unreadable(error)
@@ -361,10 +327,7 @@ def _first_line(path: Path) -> str:
 
 
 def _parted(path: Path, line: str) -> tuple[str, tuple[str, ...]]:
-    """The delimiter, and the fields of the line.
-
-    It is the sign that makes most fields, of the most usual ones that make two; a comma if none.
-    """
+    """The sign that makes most fields, of the most usual that make two, or a comma; the fields."""
     unread = False
     for signs in DELIMITERS:
         found: dict[str, list[str]] = {}
@@ -421,28 +384,30 @@ def _plain(name: str) -> str:
         if not bare.startswith(FORMULA_START):
             bare = bare.replace(";", " ")
         bare = bare.lstrip("".join(FORMULA_START)).strip()
-    return bare[:MAX_NAME].rstrip()
+    return bare[:128].rstrip()
 
 
 def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart: bool) -> None:
     # Positions only: should the first line be a row after all, nothing of it is shown.
     count = Counter(name for name in names if name)  # those without one are dropped together
-    twice = [i for i, name in enumerate(names, 1) if count[name] > 1]
     kept = Counter(plain)
-    as_names = rows_apart or _in_order(names)
-    numbers = [] if as_names else [n for n in plain if _is_number(n)]
+    numbers = [] if rows_apart or _in_order(names) else [n for n in plain if _is_number(n)]
+    as_kept = [_plain(name) for name in names]
+    twice = [count[name] > 1 for name in names]
     faults = {
-        "have a name that comes twice": twice
-        or [i for i, name in enumerate(names, 1) if kept[_plain(name)] > 1],
+        "have a name that comes twice": twice if any(twice) else [kept[n] > 1 for n in as_kept],
         "have a number for a name, as if the first line were a row": [
-            i for i, name in enumerate(names, 1) if _plain(name) in numbers
+            n in numbers for n in as_kept
         ],
         "have a name without a letter or digit": [
-            i for i, name in enumerate(names, 1) if name.strip() and not _plain(name)
+            bool(name.strip()) and not n for name, n in zip(names, as_kept, strict=True)
         ],
     }
-    told = {fault: ", ".join(map(str, places)) for fault, places in faults.items() if places}
-    found = [f"column(s) {places} {fault}" for fault, places in told.items()]
+    found = [
+        f"column(s) {', '.join(str(i) for i, at in enumerate(places, 1) if at)} {fault}"
+        for fault, places in faults.items()
+        if any(places)
+    ]
     if not plain and not found:
         found = ["no column has a name"]
     if found:

@@ -13,28 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.init.draft import GRAPH, Header
-from synthdp.spec.writing import dataset_lines, evaluation_lines, yaml_map, yaml_value
+from synthdp.spec.init.draft import Header
+from synthdp.spec.writing import written
 
 OTHER = "other"  # the category of what was not found
-_OPENING = """\
-# Draft of a synthdp spec. Types, bounds and categories were found in the rows under differential privacy, by
-# `synthdp init --private`, and are paid for; what is known from a codebook is better, and may replace them.
-# What was not found is not hidden but lost: rare texts are read as the category '{other}', numbers beyond a bound
-# as that bound. What a column is expected to lose is said beside it.
-# See the spend of a release with `synthdp plan`, then run `synthdp release`.
-synthdp: 1
-"""  # noqa: E501
-_COLUMNS = """\
-# One entry per column of the table. One that must not be released is taken out of the file: a column that is not listed
-# is refused. A bound or a category that is changed here must come from a codebook, never from the rows.
-columns:"""  # noqa: E501
-_LOST = """\
-  # Rows hold values that were not found: they count as the first category, or as the nearest bound.
-  out_of_domain: clamp"""
-_FOUND_IN = """\
-  # The run that found types, bounds and categories, and what all such runs reserved in the same ledger.
-  domain_from:"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -93,11 +75,8 @@ class Request:
 
 def request_spec(request: Request) -> str:
     """The spec of the run that finds the columns: each may hold anything."""
-    entry = yaml_map({"type": "categorical", "categories": [OTHER]}, 4)
-    lines = ["synthdp: 1", *_dataset(request, [""]), "columns:"]
-    lines += [line for name in request.columns for line in (f"  {yaml_value(name)}:", *entry)]
-    lines += _privacy(request, request.epsilon, request.delta)
-    return "\n".join([*lines, GRAPH, *evaluation_lines(int(request.rows["value"]))]) + "\n"
+    budget = {"epsilon": request.epsilon, "delta": request.delta}
+    return written("request", budget=budget, **_dataset(request, [""]))
 
 
 def private_draft(
@@ -111,32 +90,26 @@ def private_draft(
     """The draft, as YAML text. `run` found the columns, at the `cost` (epsilon and delta) of all
     searches of the dataset; `missing` are the words for no value.
     """
-    opening = _OPENING.format(other=OTHER)
-    domain_from = {"run": run, "epsilon": cost[0], "delta": cost[1]}
-    lines = [opening, *_dataset(request, list(missing)), _LOST, _FOUND_IN]
-    lines += [*yaml_map(domain_from, 4), "", _COLUMNS]
-    for column in found:
-        share = f"{100 * column.lost:.1f}% of rows, +- {100 * column.error:.1f}%"
-        note = f"# found at epsilon {request.epsilon:g}: {column.found}; expected loss {share}"
-        lines += [f"  {yaml_value(column.name)}:  {note}", *yaml_map(dict(column.entry), 4)]
-    lines += ["", *_privacy(request, *request.left), GRAPH]
-    return "\n".join([*lines, *evaluation_lines(int(request.rows["value"]))]) + "\n"
-
-
-def _dataset(request: Request, missing: list[Any]) -> list[str]:
-    source = request.header.source(request.path) | {"missing_values": missing}
-    return dataset_lines(
-        request.path,
-        source,
-        request.unit,
-        request.rows,
-        name=request.dataset,
-        notes=request.header.notes,
+    return written(
+        "private",
+        found=found,
+        domain_from={"run": run, "epsilon": cost[0], "delta": cost[1]},
+        budget=dict(zip(("epsilon", "delta"), request.left, strict=True)),
+        **_dataset(request, list(missing)),
     )
 
 
-def _privacy(request: Request, epsilon: float, delta: float) -> list[str]:
-    cap = f"{{epsilon: {request.cap[0]}, delta: {request.cap[1]}}}"
-    ledger = [] if request.ledger is None else [f"  ledger: {yaml_value(request.ledger)}"]
-    budget = yaml_map({"epsilon": epsilon, "delta": delta}, 2)
-    return ["privacy:", *budget, f"  cap: {cap}  # of all runs of this dataset", *ledger]
+def _dataset(request: Request, missing: list[str]) -> dict[str, Any]:
+    """What the templates of the `dataset` section ask for."""
+    return {
+        "request": request,
+        "other": OTHER,
+        "id": request.dataset,
+        "said": {"title": request.path.stem},
+        "notes": request.header.notes,
+        "source": request.header.source(request.path),
+        "missing_values": missing,
+        "unit": request.unit,
+        "rows": request.rows,
+        "count": int(request.rows["value"]),
+    }

@@ -21,8 +21,9 @@ from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.telling_names import Remark, is_id, likely_id, unit_warning
 from synthdp.spec.load.wording import first_words
 from synthdp.spec.load.yaml_tree import plain
-from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy, Real, Whole
-from synthdp.spec.model.columns.types import Question
+from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy
+from synthdp.spec.model.columns import Question
+from synthdp.spec.model.fields import Real, Whole
 from synthdp.spec.writing import Blank
 
 TRIES = 5
@@ -74,9 +75,7 @@ ABOUT = (
         default="",
     ),
     Question(
-        "licence",
-        "Licence of the synthetic table, such as CC-BY-4.0 (none: empty)?",
-        default="",
+        "licence", "Licence of the synthetic table, such as CC-BY-4.0 (none: empty)?", default=""
     ),
 )
 MISSING = Question(
@@ -97,10 +96,7 @@ HOLDS = Question("description", "what does it hold, in a few words (none: empty)
 
 
 class Ask(Protocol):
-    """Puts a question to the user.
-
-    `allowed` lists the answers if there are only some; `default` is the answer for an empty one.
-    """
+    """Puts a question; of `allowed` answers, if there are some; `default` is for an empty one."""
 
     def __call__(
         self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None
@@ -110,36 +106,36 @@ class Ask(Protocol):
 def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
     """The `privacy_unit` section."""
     likely = likely_id(names)
-    kind = _answer(ask, replace(UNIT, default=None if likely is None else "id"))
+    kind = answer(ask, replace(UNIT, default=None if likely is None else "id"))
     if kind == "row":
         told = unit_warning("row", names, ())
         note = f"warning: {told} (< goes back).\n" if told else ""
-        return {"kind": kind, "meaning": _answer(ask, ROW, note)}
+        return {"kind": kind, "meaning": answer(ask, ROW, note)}
     column, *others = ID
     questions = (replace(column, allowed=names, default=likely), *others)
-    return {"kind": kind, **{q.field: _answer(ask, q) for q in questions}}
+    return {"kind": kind, **{q.field: answer(ask, q) for q in questions}}
 
 
 def ask_rows(ask: Ask, unit: Mapping[str, Any], *, known: int | None = None) -> dict[str, Any]:
     """The `rows` section, of what the `unit` leaves; a number that is `known` is not asked for."""
-    kind, question = _answer(ask, KIND_OF_ROWS), ROWS
+    kind, question = answer(ask, KIND_OF_ROWS), ROWS
     if unit["kind"] == "id":
         few = "as many as ids" if unit["max_rows"] == 1 else f"at most {unit['max_rows']} of each"
         question = replace(ROWS, text=USED_ROWS.format(few))
-    return {"kind": kind, "value": _answer(ask, question) if known is None else known}
+    return {"kind": kind, "value": answer(ask, question) if known is None else known}
 
 
 def ask_budget(ask: Ask, rows: int) -> dict[str, Any]:
     """Epsilon and delta for a table of `rows` rows."""
     small = Annotated[Real, Field(gt=0, lt=1 / rows)]
     delta = replace(DELTA, answer=small, default=suggested_delta(rows))
-    return {q.field: _answer(ask, q) for q in (EPSILON, delta)}
+    return {q.field: answer(ask, q) for q in (EPSILON, delta)}
 
 
 def ask_about(ask: Ask) -> dict[str, str]:
     """What the bundle says of the table: a description and a licence, where they are given."""
-    answers = {q.field: _answer(ask, q) for q in ABOUT}
-    return {key: answer for key, answer in answers.items() if answer}
+    answers = {q.field: answer(ask, q) for q in ABOUT}
+    return {key: text for key, text in answers.items() if text}
 
 
 def ask_column(
@@ -163,7 +159,7 @@ def ask_column(
     if not kind:
         told = f"{name}: {remark.text}\n" if remark else ""
         likely = DROP if is_id(name) else typed.get("type")
-        kind = _answer(ask, replace(TYPE, default=likely), f"{told}{name}: ")
+        kind = answer(ask, replace(TYPE, default=likely), f"{told}{name}: ")
     if kind == DROP:
         return None
     if kind == typed.get("type"):
@@ -180,38 +176,28 @@ def ask_column(
     raise _give_up(name)
 
 
-def ask_missing(ask: Ask) -> list[str]:
-    """The `missing_values` of a source; an empty field is always one."""
-    return ["", *_answer(ask, MISSING)]
-
-
-def ask_decimal(ask: Ask) -> str:
-    """The `decimal` of a source."""
-    return str(_answer(ask, DECIMAL))
-
-
 def _details(ask: Ask, name: str, kind: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the type's own questions are about, whether values may be missing, and a
     description; what is `stated` is not asked for.
     """
     entry: dict[str, Any] = {}
     for q in COLUMN_TYPES[kind].questions:
-        answer = stated[q.field] if q.field in stated else _answer(ask, q, name)
-        if q.field in stated or answer not in ("", []):
-            entry[q.field] = answer
+        value = stated[q.field] if q.field in stated else answer(ask, q, name)
+        if q.field in stated or value not in ("", []):
+            entry[q.field] = value
     entry |= {key: value for key, value in stated.items() if key not in ("type", "description")}
     if "missing" not in entry:
-        entry["missing"] = _answer(ask, MAY_MISS, name) == "yes"
-    said = stated.get("description") or _answer(ask, HOLDS, name)
+        entry["missing"] = answer(ask, MAY_MISS, name) == "yes"
+    said = stated.get("description") or answer(ask, HOLDS, name)
     return entry | ({"description": said} if said else {})
 
 
-def _answer(ask: Ask, question: Question, before: str = "") -> Any:
+def answer(ask: Ask, question: Question, before: str = "") -> Any:
     """The first answer that fits; what stands `before` the question is asked with it."""
     note, text = "", before + question.text
     for _ in range(TRIES):
-        answer = ask(note + text, allowed=question.allowed, default=question.default).strip()
-        value, wrong = _fitted(question, answer or question.default or "")
+        given = ask(note + text, allowed=question.allowed, default=question.default).strip()
+        value, wrong = _fitted(question, given or question.default or "")
         if wrong is None:
             return value
         note = f"{wrong}.\n"
@@ -244,8 +230,7 @@ def _give_up(question: str) -> DataError:
     return DataError(message, hint="run init again, or without questions, and fill in the draft")
 
 
-BACK = "<"
-"""The answer that goes back to the question before."""
+BACK = "<"  # the answer that goes back to the question before
 
 
 class GoBackError(Exception):

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.load.wording import Loc, SpecMistake, findings, unreadable
+from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import fill_defaults
@@ -34,7 +34,6 @@ from synthdp.spec.model.rules import fill_defaults
 MAX_LISTED = 100
 MAX_BYTES = 1_000_000
 FIELDS = ("categories", "codes")
-INDENTED = 8  # bytes that an entry takes in a published spec beside itself
 HINT = "a text file in UTF-8 beside the spec, one category or code a line"
 
 
@@ -66,9 +65,7 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
       clinic.yaml:12:20: privacy.epsilon: got -1; it must be at least 0.01
     """
     tree, mistakes = read(text.removeprefix("\ufeff"))
-    problems = [
-        _problem(path, tree, m.loc, (m.line, m.column), m.message, m.hint) for m in mistakes
-    ]
+    problems = [_problem(path, tree, m, (m.line, m.column)) for m in mistakes]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
     try:
@@ -76,11 +73,8 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
     except ValidationError as error:
         problems += _field_problems(path, tree, findings(error, ReleaseSpec))
         raise SpecError(_listed(problems)) from None
-    problems = problems or [
-        _problem(path, tree, p.loc, tree.place(p.loc), p.message, p.hint)
-        for p in cross_problems(spec)
-    ]
-    if problems:
+    found = [] if problems else cross_problems(spec)
+    if problems := problems or [_problem(path, tree, m, tree.place(m.loc)) for m in found]:
         raise SpecError(_listed(problems))
     return spec
 
@@ -142,59 +136,38 @@ def spec_text(path: Path) -> str:
 def _no_map(path: str, tree: Node | None) -> SpecProblem:
     empty = tree is None or (tree.kind == "scalar" and tree.scalar is None)
     found = "the spec is empty" if empty else "the spec must be a map of `key: value` lines"
-    line, column = (1, 1) if tree is None or empty else (tree.line, tree.column)
-    return SpecProblem(
-        path, line, column, "spec", found, f"it has the keys {', '.join(ReleaseSpec.model_fields)}"
-    )
+    place = (1, 1) if tree is None or empty else (tree.line, tree.column)
+    hint = f"it has the keys {', '.join(ReleaseSpec.model_fields)}"
+    return SpecProblem(path, *place, "spec", found, hint)
 
 
 def _field_problems(path: str, tree: Node, found: list[SpecMistake]) -> Iterator[SpecProblem]:
+    """Mistakes in fields, but for those in what has been reported already."""
     for finding in found:
+        loc, place = finding.loc, tree.place(finding.loc)
         if finding.kind == "unknown":
-            place = _key_place(tree, finding.loc)
-        elif _reported(tree, finding.loc):
+            if len(holders := list(tree.along(loc[:-1]))) == len(loc):
+                holder = holders[-1]
+                place = holder.keys.get(str(loc[-1]), (holder.line, holder.column))
+        elif any(node.reported for node in list(tree.along(loc))[1:]):
             continue
-        else:
-            place = tree.place(finding.loc)
-        yield _problem(path, tree, finding.loc, place, finding.message, finding.hint)
+        yield _problem(path, tree, finding, place)
 
 
 def _problem(
-    path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None
+    path: str, tree: Node | None, mistake: Mistake | SpecMistake, place: tuple[int, int]
 ) -> SpecProblem:
-    return SpecProblem(path, *place, _shown(tree, loc), message, hint)
-
-
-def _shown(tree: Node | None, loc: Loc) -> str:
-    """A path such as `graph.edges #2`, counted from 1; it ends at the text in the file."""
-    node, shown = tree, ""
-    for segment in loc:
-        if node is not None and node.kind == "scalar":
-            break
-        node = node.child(segment) if node else None
+    """At a path such as `graph.edges #2`, counted from 1, which ends at the text in the file."""
+    nodes: list[Node] = [] if tree is None else list(tree.along(mistake.loc))
+    text = next((i for i, node in enumerate(nodes) if node.kind == "scalar"), len(mistake.loc))
+    shown = ""
+    for segment in mistake.loc[:text]:
         if isinstance(segment, int):
             shown += f" #{segment + 1}"
         else:
             name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
             shown += f".{name}" if shown else name
-    return shown or "spec"
-
-
-def _key_place(tree: Node, loc: Loc) -> tuple[int, int]:
-    node: Node | None = tree
-    for segment in loc[:-1]:
-        node = node.child(segment) if node else None
-    return node.keys.get(str(loc[-1]), (node.line, node.column)) if node else tree.place(loc)
-
-
-def _reported(tree: Node, loc: Loc) -> bool:
-    """Whether the value at `loc`, or what holds it, has been reported already."""
-    node: Node | None = tree
-    for segment in loc:
-        node = node.child(segment) if node else None
-        if node is not None and node.reported:
-            return True
-    return False
+    return SpecProblem(path, *place, shown or "spec", mistake.message, mistake.hint)
 
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
@@ -229,10 +202,14 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
             continue
         entries += len(found)
         first, last = node.start_mark.index, node.end_mark.index
-        made += text[end:first] + json.dumps(found, ensure_ascii=False) + _tail(text[first:last])
+        made += text[end:first] + json.dumps(found, ensure_ascii=False)
+        # As many line breaks as were replaced, and what stands before the next key on its line.
+        *before, tail = text[first:last].split("\n")
+        made += "\n" * len(before) + (tail if before else "")
         end = last
     made += text[end:]
-    if len(made.encode()) + INDENTED * entries > MAX_BYTES:
+    # An entry takes eight bytes more in a published spec.
+    if len(made.encode()) + 8 * entries > MAX_BYTES:
         message = f"with its lists the spec is larger than {MAX_BYTES:,} bytes"
         hint = "shorten the lists; of text-code columns, to the beginnings that `prefix` keeps"
         problems.append(SpecProblem(path, 1, 1, "spec", message, hint))
@@ -272,9 +249,3 @@ def _entries(file: Path) -> list[str] | str:
     except UnicodeDecodeError:
         return "it is not UTF-8 text"
     return [line.strip() for line in lines if line.strip()] or "it is empty"
-
-
-def _tail(replaced: str) -> str:
-    """As many line breaks as were replaced, and what stands before the next key on its line."""
-    lines = replaced.split("\n")
-    return "\n" * (len(lines) - 1) + (lines[-1] if len(lines) > 1 else "")

@@ -94,6 +94,22 @@ class SpecMistake:
     kind: Literal["value", "missing", "unknown"] = "value"
 
 
+def stated(spec: BaseModel, *path: str) -> str:
+    """How a message on a number begins: what was got, or that nothing was written there.
+
+    >>> from synthdp.spec.model import Attacks
+    >>> stated(Attacks(), "membership", "rows")
+    'not written, and so 300'
+    """
+    section, written = spec, True
+    for key in path[:-1]:
+        written &= key in section.model_fields_set
+        section = getattr(section, key)
+    value = getattr(section, path[-1])
+    wrote = written and path[-1] in section.model_fields_set
+    return f"got {value:g}" if wrote else f"not written, and so {value:g}"
+
+
 def findings(error: ValidationError, root: type[BaseModel]) -> list[SpecMistake]:
     """Every mistake in `error`, which came from validating `root`."""
     details = error.errors(include_url=False)[:MAX_FINDINGS]
@@ -117,24 +133,19 @@ def first_words(error: ValidationError) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A "did you mean" for a misspelt name, if one of the known names is near."""
-    meant = closest(name, known)
-    return f"did you mean {meant!r}?" if meant is not None else None
-
-
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelt one is probably meant to be.
+    """A "did you mean" for a misspelt name, if one of the known names is near.
 
     Letters, and not their case or how accents are put together, say how near two names are.
 
-    >>> closest("male", ["Female", "Male"]), closest("bmj", ["id", "BMI"]), closest("x", ["age"])
-    ('Male', 'BMI', None)
+    >>> nearest("male", ["Female", "Male"]), nearest("bmj", ["id", "BMI"]), nearest("x", ["age"])
+    ("did you mean 'Male'?", "did you mean 'BMI'?", None)
     """
     folded: dict[str, list[str]] = {}
     for one in known:
         folded.setdefault(seen_as(one), []).append(one)
     near = difflib.get_close_matches(seen_as(name), folded, n=1, cutoff=0.6)
-    return difflib.get_close_matches(name, folded[near[0]], n=1, cutoff=0)[0] if near else None
+    meant = difflib.get_close_matches(name, folded[near[0]], n=1, cutoff=0) if near else None
+    return f"did you mean {meant[0]!r}?" if meant else None
 
 
 def seen_as(name: str) -> str:

@@ -35,10 +35,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class RawFloat(float):
-    """A number that `str` gives back as it was written.
-
-    It serves places where a code such as 1.50 or +5 is a text.
-    """
+    """A number that `str` gives back as it was written, for codes such as 1.50 or +5."""
 
     text: str
 
@@ -76,17 +73,23 @@ class Node:
 
         A list or map that starts below its key is shown at the key: that is where one looks for it.
         """
-        node, found = self, (self.line, self.column)
+        nodes = list(self.along(loc))
+        last = nodes[-1]
+        if len(nodes) > 1 and nodes[-2].kind == "map" and last.kind != "scalar":
+            key = nodes[-2].keys.get(str(loc[len(nodes) - 2]))
+            if key and last.line != key[0]:
+                return key
+        return last.line, last.column
+
+    def along(self, loc: Loc) -> Iterator[Node]:
+        """The nodes from this one on towards `loc`, as far as they are written down."""
+        yield self
+        node = self
         for segment in loc:
             below = node.child(segment)
             if below is None:
-                break
-            found = (below.line, below.column)
-            key = node.keys.get(str(segment)) if node.kind == "map" else None
-            if key and below.kind != "scalar" and below.line != key[0]:
-                found = key
-            node = below
-        return found
+                return
+            yield (node := below)
 
     def child(self, segment: str | int) -> Node | None:
         """The node under a key or at a position of the list as it stands now."""
@@ -97,11 +100,7 @@ class Node:
         return None
 
 
-class _Spoiled:
-    """Stands for a value that was reported already."""
-
-
-SPOILED = _Spoiled()
+SPOILED = object()  # stands for a value that was reported already
 
 
 class _StopError(Exception):
@@ -109,17 +108,18 @@ class _StopError(Exception):
 
 
 def read(text: str) -> tuple[Node | None, list[Mistake]]:
-    """The document's tree, and every mistake in the YAML itself.
-
-    There is no tree where the text is not YAML at all.
-    """
-    mistakes = list(_unprintable(text))
+    """The document's tree, None where the text is no YAML, and every mistake in the YAML itself."""
+    mistakes = list[Mistake]()
+    for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - text.rfind("\n", 0, found.start())
+        message = f"character U+{ord(found[0]):04X} cannot stand in YAML"
+        hint = "delete it; it is invisible in most editors"
+        mistakes.append(Mistake(line, column, (), message, hint))
     if mistakes:
         return None, mistakes
-    builder = _Builder(mistakes)
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            builder.take(event)
+        return _Builder(iter(yaml.parse(text, Loader=_LOADER)), mistakes).document(), mistakes
     except _StopError:
         return None, mistakes
     except yaml.MarkedYAMLError as error:
@@ -127,119 +127,98 @@ def read(text: str) -> tuple[Node | None, list[Mistake]]:
     except yaml.YAMLError:
         hint = "look for stray characters, or start again from `synthdp init`"
         return None, [*mistakes, Mistake(1, 1, (), "this is not readable YAML", hint)]
-    return builder.root, mistakes
-
-
-def _unprintable(text: str) -> Iterator[Mistake]:
-    for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
-        line = text.count("\n", 0, found.start()) + 1
-        column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
-        message = f"character U+{ord(found[0]):04X} cannot stand in YAML"
-        yield Mistake(line, column, (), message, "delete it; it is invisible in most editors")
-
-
-@dataclass
-class _Frame:
-    """An open list or map.
-
-    In a map, `expects_value` says that `key` was read and its value comes next.
-    """
-
-    node: Node
-    loc: Loc
-    expects_value: bool = False
-    key: str = ""
-    refused: bool = False
 
 
 class _Builder:
-    """Takes parser events and builds the tree.
+    """Builds the tree from the parser's events, of which `depth` lists and maps are open."""
 
-    Its stack of open lists and maps gives its place in the tree.
-    """
+    def __init__(self, events: Iterator[yaml.Event], mistakes: list[Mistake]) -> None:
+        self.events, self.mistakes = events, mistakes
+        self.nodes, self.depth = 0, 0
 
-    def __init__(self, mistakes: list[Mistake]) -> None:
-        self.mistakes = mistakes
-        self.root: Node | None = None
-        self.stack: list[_Frame] = []
-        self.nodes = 0
-        self.documents = 0
-
-    def take(self, event: yaml.Event) -> None:
-        """Handle one event of the parser."""
-        if isinstance(event, yaml.DocumentStartEvent):
-            self.documents += 1
-            if self.documents > 1:
+    def document(self) -> Node | None:
+        """The one document; None where there is none."""
+        root, started = None, False
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent) and started:
                 hint = "delete the '---' and what follows, or use two files"
                 self.wrong(event, (), "a second document starts here; a spec is one document", hint)
                 raise _StopError
-        elif isinstance(event, yaml.NodeEvent):
-            self._node(event)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self.stack.pop()
+            started |= isinstance(event, yaml.DocumentStartEvent)
+            if isinstance(event, yaml.NodeEvent):
+                self._count(event)
+                root = self._node(event, ())
+        return root
 
     def wrong(self, event: yaml.Event, loc: Loc, message: str, hint: str | None = None) -> None:
         """Note a mistake at the event's place."""
         self.mistakes.append(Mistake(*_at(event), loc, message, hint))
 
-    def _node(self, event: yaml.NodeEvent) -> None:
+    def _inside(self) -> Iterator[yaml.NodeEvent]:
+        """The first event of each node in a list or map, up to its end."""
+        self.depth += 1
+        while isinstance(event := next(self.events), yaml.NodeEvent):
+            self._count(event)
+            yield event
+        self.depth -= 1
+
+    def _count(self, event: yaml.NodeEvent) -> None:
         self.nodes += 1
-        if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
-            many = self.nodes > MAX_NODES
+        many = self.nodes > MAX_NODES
+        if many or self.depth > MAX_DEPTH:
             limit = f"{MAX_NODES:,} values" if many else f"{MAX_DEPTH} levels of nesting"
             hint = "no table needs that; look for a generator or an editor that went astray"
             self.wrong(event, (), f"the spec has more than {limit}", hint)
             raise _StopError
-        top = self.stack[-1] if self.stack else None
-        if top and top.node.kind == "map" and not top.expects_value:
-            self._key(event, top)
-            return
+
+    def _node(self, event: yaml.NodeEvent, loc: Loc) -> Node:
+        """The value that begins with `event`."""
         node = Node(*_at(event))
-        loc = self._place(node, top)
-        self._properties(event, node, loc)
+        node.reported = self._properties(event, loc)
+        self._fill(node, event, loc)
+        return node
+
+    def _fill(self, node: Node, event: yaml.NodeEvent, loc: Loc) -> None:
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event, node, loc)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            node.kind = _kind(event)
-            self.stack.append(_Frame(node, loc))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node.kind = "list"
+            for item in self._inside():
+                node.items.append(self._node(item, (*loc, len(node.items))))
+        elif isinstance(event, yaml.MappingStartEvent):
+            node.kind = "map"
+            inside = self._inside()
+            for key in inside:
+                name = self._key(key, node, loc)
+                text = key.value if isinstance(key, yaml.ScalarEvent) else ""
+                value = self._node(next(inside), (*loc, text))
+                if name is not None:
+                    node.entries[name] = value
 
-    def _key(self, event: yaml.NodeEvent, top: _Frame) -> None:
-        top.expects_value, top.refused = True, True
-        top.key = event.value if isinstance(event, yaml.ScalarEvent) else ""
-        self._properties(event, None, top.loc)
+    def _key(self, event: yaml.NodeEvent, node: Node, loc: Loc) -> str | None:
+        """The text of a key; None for one that is refused, whose value is read all the same."""
+        self._properties(event, loc)
         if not isinstance(event, yaml.ScalarEvent):
-            self.wrong(event, top.loc, "a key must be plain text", "write `name: value`")
-            if isinstance(event, yaml.CollectionStartEvent):  # read to its end, outside the tree
-                self.stack.append(_Frame(Node(0, 0, kind=_kind(event)), top.loc))
-            return
+            self.wrong(event, loc, "a key must be plain text", "write `name: value`")
+            if isinstance(event, yaml.CollectionStartEvent):  # read to its end
+                self._fill(Node(0, 0), event, loc)
+            return None
         name = event.value
         if name == "<<" and event.implicit[0]:
             message = "merge keys (<<) are not read"
-            self.wrong(event, top.loc, message, "write the shared lines out in each place")
+            self.wrong(event, loc, message, "write the shared lines out in each place")
         elif _surrogate(name):
-            self.wrong(event, top.loc, *_HALF)
-        elif name in top.node.keys:
-            first = top.node.keys[name][0]
-            message = f"this key is given twice; the first is on line {first}"
-            self.wrong(event, (*top.loc, name), message, "keep one of the two")
+            self.wrong(event, loc, *_HALF)
+        elif name in node.keys:
+            message = f"this key is given twice; the first is on line {node.keys[name][0]}"
+            self.wrong(event, (*loc, name), message, "keep one of the two")
         else:
-            top.refused = False
-            top.node.keys[name] = _at(event)
+            node.keys[name] = _at(event)
+            return name
+        return None
 
-    def _place(self, node: Node, top: _Frame | None) -> Loc:
-        """Hang a node into the tree; its loc. A node of a refused key hangs nowhere."""
-        if top is None:
-            self.root = node
-            return ()
-        if top.node.kind == "list":
-            top.node.items.append(node)
-            return (*top.loc, len(top.node.items) - 1)
-        top.expects_value = False
-        if not top.refused:
-            top.node.entries[top.key] = node
-        return (*top.loc, top.key)
-
-    def _properties(self, event: yaml.NodeEvent, node: Node | None, loc: Loc) -> None:
+    def _properties(self, event: yaml.NodeEvent, loc: Loc) -> bool:
+        """Whether a node is told by what stands before it: an alias, or a tag."""
         if isinstance(event, yaml.AliasEvent):
             self.wrong(event, loc, f"aliases (*{event.anchor}) are not read", "write the value out")
         elif event.anchor is not None:
@@ -252,8 +231,7 @@ class _Builder:
             shown = "!" + tag.removeprefix("tag:yaml.org,2002:") if not tag.startswith("!") else tag
             message = f"tags ({shown}) are not read"
             self.wrong(event, loc, message, "delete the tag; quotes make any value text")
-        if node is not None:
-            node.reported = isinstance(event, yaml.AliasEvent) or tag is not None
+        return isinstance(event, yaml.AliasEvent) or tag is not None
 
     def _scalar(self, event: yaml.ScalarEvent, node: Node, loc: Loc) -> None:
         node.scalar = event.value
@@ -277,10 +255,6 @@ class _Builder:
 def _at(event: yaml.Event) -> tuple[int, int]:
     mark = event.start_mark
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
-
-
-def _kind(event: yaml.CollectionStartEvent) -> str:
-    return "map" if isinstance(event, yaml.MappingStartEvent) else "list"
 
 
 def _surrogate(text: str) -> bool:

@@ -10,11 +10,13 @@ Import models from here; the files behind it are for reading and changing.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from synthdp.spec.model.columns.types import (
+from synthdp.spec.model.columns import (
     COLUMN_TYPES,
     RESOLUTION_SECONDS,
     Boolean,
@@ -34,7 +36,6 @@ from synthdp.spec.model.dataset import (
     ChosenColumns,
     Compute,
     CsvSource,
-    Curator,
     DataFrameSource,
     Dataset,
     DeclaredRows,
@@ -53,11 +54,9 @@ from synthdp.spec.model.evaluation import (
     ATTACK_FIGURES,
     ATTACK_METRICS,
     CONFIDENTIAL_METRICS,
-    DP_METRICS,
     PUBLIC_METRICS,
     AskedEstimand,
     Attacks,
-    ClassifierName,
     Effect,
     EffectEstimand,
     Estimand,
@@ -67,64 +66,28 @@ from synthdp.spec.model.evaluation import (
     RegressionEstimand,
     TableEstimand,
 )
-from synthdp.spec.model.fields import (
-    ADDRESS,
-    CONTROL,
-    FORMULA_START,
-    Categories,
-    Category,
-    Flag,
-    Instant,
-    Model,
-    Name,
-    Names,
-    Real,
-    Slug,
-    ValueMap,
-    Whole,
-    starts_formula,
-)
-from synthdp.spec.model.graph import (
-    UNSOUND,
-    Constraint,
-    Constraints,
-    Edge,
-    Edges,
-    Graph,
-    Sampling,
-    SynthesizerSettings,
-)
-from synthdp.spec.model.privacy import Cap, Privacy, Shares
+from synthdp.spec.model.fields import CONTROL, Model, Name, Names, ValueMap, key, starts_formula
+from synthdp.spec.model.graph import Constraints, Edge, Edges, Graph, Sampling, SynthesizerSettings
+from synthdp.spec.model.privacy import Privacy, Shares
 
 __all__ = [
-    "ADDRESS",
     "ATTACK_FIGURES",
     "ATTACK_METRICS",
     "COLUMN_TYPES",
     "CONFIDENTIAL_METRICS",
     "CONTROL",
-    "DP_METRICS",
-    "FORMULA_START",
     "PUBLIC_METRICS",
     "RESOLUTION_SECONDS",
-    "UNSOUND",
     "AskedEstimand",
     "Attacks",
     "Boolean",
     "BuiltinSource",
-    "Cap",
     "Categorical",
-    "Categories",
-    "Category",
     "ChosenColumns",
-    "ClassifierName",
     "Column",
     "ColumnBase",
     "Compute",
-    "Constraint",
-    "Constraints",
     "CsvSource",
-    "Curator",
     "DataFrameSource",
     "Dataset",
     "Datetime",
@@ -136,11 +99,9 @@ __all__ = [
     "EffectEstimand",
     "Estimand",
     "Evaluation",
-    "Flag",
     "Gate",
     "Graph",
     "IdUnit",
-    "Instant",
     "Integer",
     "MembershipAttack",
     "Model",
@@ -151,23 +112,18 @@ __all__ = [
     "ParquetSource",
     "Privacy",
     "PrivacyUnit",
-    "Publication",
     "Ranged",
-    "Real",
     "RegressionEstimand",
     "ReleaseSpec",
     "RowUnit",
     "Sampling",
     "Shares",
     "Signing",
-    "Slug",
     "Source",
     "SqlSource",
     "SynthesizerSettings",
     "TableEstimand",
     "Tracking",
-    "ValueMap",
-    "Whole",
     "category_types",
     "derived_of",
     "starts_formula",
@@ -200,76 +156,64 @@ _PUBLICATION = {
 class ReleaseSpec(Model):
     """One release of one table."""
 
-    synthdp: Literal[1] = Field(description="version of this contract", examples=[1])
-    dataset: Dataset = Field(
-        description="the table, and what of it is protected", examples=[_DATASET]
+    synthdp: Literal[1] = key("version of this contract", 1)
+    dataset: Dataset = key("the table, and what of it is protected", _DATASET)
+    columns: Annotated[dict[Name, Column], Field(min_length=1)] = key(
+        "what each column may hold, by its name", _COLUMNS
     )
-    columns: Annotated[dict[Name, Column], Field(min_length=1)] = Field(
-        description="what each column may hold, by its name", examples=[_COLUMNS]
-    )
-    privacy: Privacy = Field(description="the budget", examples=[{"epsilon": 1.0, "delta": 1e-6}])
-    graph: Graph = Field(
+    privacy: Privacy = key("the budget", {"epsilon": 1.0, "delta": 1e-6})
+    graph: Graph = key(
+        "what is known of the causes; without this section there is no graph",
+        {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]},
         default=Graph(mode="none"),
-        description="what is known of the causes; without this section there is no graph",
-        examples=[
-            {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]}
-        ],
     )
-    estimands: Annotated[tuple[Estimand, ...], Field(max_length=50)] = Field(
+    estimands: Annotated[tuple[Estimand, ...], Field(max_length=50)] = key(
+        "numbers that privacy.shares.estimands pays for, with intervals in the bundle",
+        [{"kind": "question", "ask": "mean(income) by sex"}],
         default=(),
-        description="numbers that privacy.shares.estimands pays for, with intervals in the bundle",
-        examples=[[{"kind": "question", "ask": "mean(income) by sex"}]],
     )
-    synthesizer: SynthesizerSettings = Field(
-        default=SynthesizerSettings(), description="the model", examples=[{"steps": 800}]
+    synthesizer: SynthesizerSettings = key(
+        "the model", {"steps": 800}, default=SynthesizerSettings()
     )
-    sampling: Sampling = Field(
-        default=Sampling(), description="the rows that it writes", examples=[{"rows": 10_000}]
-    )
-    constraints: Constraints = Field(
+    sampling: Sampling = key("the rows that it writes", {"rows": 10_000}, default=Sampling())
+    constraints: Constraints = key(
+        "what every synthetic row must fulfil, e.g. `marital-status` == 'Never-married'; real rows"
+        " are not held to it",
+        ["age >= 16"],
         default=(),
-        description=(
-            "what every synthetic row must fulfil, e.g. `marital-status` == 'Never-married'; real"
-            " rows are not held to it"
-        ),
-        examples=[["age >= 16"]],
     )
-    evaluation: Evaluation = Field(
+    evaluation: Evaluation = key(
+        "how the result is judged on real rows, for the steward",
+        {"targets": ["income"]},
         default=Evaluation(),
-        description="how the result is judged on real rows, for the steward",
-        examples=[{"targets": ["income"]}],
     )
-    attacks: Attacks = Field(
+    attacks: Attacks = key(
+        "how the result is attacked, for the steward",
+        {"membership": {"rows": 200, "pairs": 24}},
         default=Attacks(),
-        description="how the result is attacked, for the steward",
-        examples=[{"membership": {"rows": 200, "pairs": 24}}],
     )
-    gates: tuple[Gate, ...] = Field(
+    gates: tuple[Gate, ...] = key(
+        "bounds that must hold, or the bundle is withheld",
+        [{"metric": "tv1_noisy", "at_most": 0.05}],
         default=(),
-        description="bounds that must hold, or the bundle is withheld",
-        examples=[[{"metric": "tv1_noisy", "at_most": 0.05}]],
     )
-    tracking: Tracking = Field(
-        default=Tracking(), description="where the release is logged", examples=[{"enabled": False}]
+    tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
+    compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
+    publication: Publication | None = key(
+        "what a public register asks about the release", _PUBLICATION, default=None
     )
-    compute: Compute = Field(
-        default=Compute(), description="where the work is done", examples=[{"threads": 2}]
-    )
-    publication: Publication | None = Field(
-        default=None,
-        description="what a public register asks about the release",
-        examples=[_PUBLICATION],
-    )
-    signing: Signing = Field(
-        default=Signing(), description="who vouches for the bundle", examples=[{"required": False}]
-    )
-    maps: dict[Name, ValueMap] = Field(
+    signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
+    maps: dict[Name, ValueMap] = key(
+        "maps from texts of the source to categories, for columns that name them",
+        {"status": {"+": "positive", "-": "negative"}},
         default={},
-        description="maps from texts of the source to categories, for columns that name them",
-        examples=[{"status": {"+": "positive", "-": "negative"}}],
     )
 
     @property
     def modelled(self) -> dict[str, Column]:
         """The columns that are read and modelled: all but those that are computed from others."""
         return {name: column for name, column in self.columns.items() if derived_of(column) is None}
+
+    def cells(self, names: Iterable[str]) -> int:
+        """Cells of the table over those of `names` that are columns."""
+        return math.prod(self.columns[n].level_count for n in names if n in self.columns)

@@ -8,8 +8,19 @@ from typing import Annotated, Literal
 from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
 
-from synthdp.spec.model.columns.types import Column, Integer, Number
-from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, renamed, unique, wrong
+from synthdp.spec.model.columns import Column, Integer, Number
+from synthdp.spec.model.fields import (
+    Flag,
+    Model,
+    Name,
+    Names,
+    Real,
+    Whole,
+    key,
+    renamed,
+    unique,
+    wrong,
+)
 
 DISCLOSURE_SHARE = 0.05  # of the budget, where a spec that has DP scores does not say
 ClassifierName = Literal[
@@ -23,22 +34,19 @@ Disclosure = Annotated[Literal["confidential", "private"], renamed({"charged": "
 class Effect(Model):
     """An average effect of a treatment, estimated from real and from synthetic rows."""
 
-    treated: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
-        description="expression over one column: who is compared", examples=["lncoins == 0"]
+    treated: Annotated[str, Field(min_length=1, max_length=1000)] = key(
+        "expression over one column: who is compared", "lncoins == 0"
     )
-    control: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
+    control: Annotated[str, Field(min_length=1, max_length=1000)] | None = key(
+        "expression over the same column: with whom; default: all other rows",
+        "lncoins > 4",
         default=None,
-        description="expression over the same column: with whom; default: all other rows",
-        examples=["lncoins > 4"],
     )
-    outcome: Name = Field(
-        description="column whose mean is compared: a number, or categories by their position",
-        examples=["mdvis"],
+    outcome: Name = key(
+        "column whose mean is compared: a number, or categories by their position", "mdvis"
     )
-    adjust: Names | None = Field(
-        default=None,
-        description="columns held fixed; default: the treatment's causes in the graph",
-        examples=[["disea"]],
+    adjust: Names | None = key(
+        "columns held fixed; default: the treatment's causes in the graph", ["disea"], default=None
     )
 
 
@@ -48,70 +56,56 @@ class Evaluation(Model):
     Its scores are never bundled, except for headline scores that are paid for.
     """
 
-    enabled: Flag = Field(default=True, description="whether to judge at all", examples=[False])
-    holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = Field(
-        default=0.2,
-        description="chance of a unit to be kept out of the fit, for tests",
-        examples=[0.1],
+    enabled: Flag = key("whether to judge at all", False, default=True)
+    holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
+        "chance of a unit to be kept out of the fit, for tests", 0.1, default=0.2
     )
-    disclosure: Disclosure = Field(
+    disclosure: Disclosure = key(
+        "whether all figures stay with the steward, or headline scores are counted with noise,"
+        " paid for and published",
+        "private",
         default="confidential",
-        description=(
-            "whether all figures stay with the steward, or headline scores are counted with"
-            " noise, paid for and published"
-        ),
-        examples=["private"],
     )
-    disclosure_share: Annotated[Real, Field(ge=0, lt=1), Unit("part of the budget")] | None = Field(
+    disclosure_share: Annotated[Real, Field(ge=0, lt=1), Unit("part of the budget")] | None = key(
+        "disclosure private: what the scores cost; privacy.shares split the rest. Default:"
+        f" {DISCLOSURE_SHARE:g}",
+        0.1,
         default=None,
-        description=(
-            "disclosure private: what the scores cost; privacy.shares split the rest. Default:"
-            f" {DISCLOSURE_SHARE:g}"
-        ),
-        examples=[0.1],
     )
-    targets: Names = Field(
-        default=(),
-        description="columns that classifiers predict; mode predict draws them last",
-        examples=[["income"]],
+    targets: Names = key(
+        "columns that classifiers predict; mode predict draws them last", ["income"], default=()
     )
     classifiers: Annotated[
         tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)
-    ] = Field(
+    ] = key(
+        "what predicts them, trained on synthetic and on real rows",
+        ["logistic", "knn"],
         default=("logistic", "boosted_trees", "random_forest"),
-        description="what predicts them, trained on synthetic and on real rows",
-        examples=[["logistic", "knn"]],
     )
-    max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = Field(
+    max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = key(
+        "most rows that classifiers see; outside memory (compute.engine), most rows that are"
+        " judged",
+        5000,
         default=20_000,
-        description=(
-            "most rows that classifiers see; outside memory (compute.engine), most rows that"
-            " are judged"
-        ),
-        examples=[5000],
     )
-    triples: Annotated[Whole, Field(ge=0, le=10_000), Unit("tables")] = Field(
-        default=64, description="random 3-way tables that are compared", examples=[16]
+    triples: Annotated[Whole, Field(ge=0, le=10_000), Unit("tables")] = key(
+        "random 3-way tables that are compared", 16, default=64
     )
-    random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = Field(
+    random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = key(
+        "the long protocol: so many columns, drawn by a public seed, are predicted by five"
+        " classifiers or regressors",
+        20,
         default=0,
-        description=(
-            "the long protocol: so many columns, drawn by a public seed, are predicted by"
-            " five classifiers or regressors"
-        ),
-        examples=[20],
     )
-    subgroups: Names = Field(
+    subgroups: Names = key(
+        "columns whose categories are judged as groups; default: three with few categories",
+        ["sex"],
         default=(),
-        description=(
-            "columns whose categories are judged as groups; default: three with few categories"
-        ),
-        examples=[["sex"]],
     )
-    effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = Field(
+    effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = key(
+        "average treatment effects that are compared",
+        [{"treated": "lncoins == 0", "outcome": "mdvis"}],
         default=(),
-        description="average treatment effects that are compared",
-        examples=[[{"treated": "lncoins == 0", "outcome": "mdvis"}]],
     )
 
     @property
@@ -138,25 +132,25 @@ class MembershipAttack(Model):
     Each model gives one synthetic set; sets are split by pair.
     """
 
-    enabled: Flag = Field(default=True, description="whether to attack at all", examples=[False])
-    rows: Annotated[Whole, Field(ge=20, le=100_000), Unit("rows")] = Field(
-        default=300, description="rows of each shadow model", examples=[200]
+    enabled: Flag = key("whether to attack at all", False, default=True)
+    rows: Annotated[Whole, Field(ge=20, le=100_000), Unit("rows")] = key(
+        "rows of each shadow model", 200, default=300
     )
-    pairs: Annotated[Whole, Field(ge=4, le=10_000), Unit("pairs of models")] = Field(
-        default=40, description="model pairs (with / without the target)", examples=[24]
+    pairs: Annotated[Whole, Field(ge=4, le=10_000), Unit("pairs of models")] = key(
+        "model pairs (with / without the target)", 24, default=40
     )
-    steps: Annotated[Whole, Field(ge=1), Unit("steps")] = Field(
-        default=100, description="DP-SGD steps of each shadow model", examples=[60]
+    steps: Annotated[Whole, Field(ge=1), Unit("steps")] = key(
+        "DP-SGD steps of each shadow model", 60, default=100
     )
 
 
 class Attacks(Model):
     """Attacks on the release, for the steward only: a sanity check, no proof."""
 
-    membership: MembershipAttack = Field(
+    membership: MembershipAttack = key(
+        "membership inference with shadow models",
+        {"rows": 200, "pairs": 24, "steps": 60},
         default=MembershipAttack(),
-        description="membership inference with shadow models",
-        examples=[{"rows": 200, "pairs": 24, "steps": 60}],
     )
 
 
@@ -208,23 +202,17 @@ class Gate(Model):
             "attack_epsilon_lower",
         ],
         renamed(RENAMED_METRICS),
-    ] = Field(
-        description=(
-            "the bounded figure; all but tv1_noisy, ..._dp and simulated_... are of real"
-            " rows, without noise"
-        ),
-        examples=["tv1_noisy"],
+    ] = key(
+        "the bounded figure; all but tv1_noisy, ..._dp and simulated_... are of real rows, without"
+        " noise",
+        "tv1_noisy",
     )
-    at_most: Real | None = Field(
-        default=None, description="the most that it may be", examples=[0.05]
-    )
-    at_least: Real | None = Field(
-        default=None, description="the least that it may be, instead of at_most", examples=[0.8]
-    )
-    outside_guarantee: Flag = Field(
+    at_most: Real | None = key("the most that it may be", 0.05, default=None)
+    at_least: Real | None = key("the least that it may be, instead of at_most", 0.8, default=None)
+    outside_guarantee: Flag = key(
+        "accept that publishing then depends on real rows, which no epsilon covers",
+        True,
         default=False,
-        description="accept that publishing then depends on real rows, which no epsilon covers",
-        examples=[True],
     )
 
     @model_validator(mode="after")
@@ -258,16 +246,11 @@ class Gate(Model):
 
     @property
     def attacked(self) -> str | None:
-        """The figure of an attack that the gate is about, or None for other gates.
-
-        The place where the figure was measured is left out.
-        """
+        """The figure of an attack that the gate is about, wherever it was measured."""
         figure = self.metric.removeprefix("simulated_").removeprefix("attack_")
         return figure if figure in ATTACK_FIGURES else None
 
 
-MAX_TABLE = 6  # columns of a table
-MAX_TERMS = 20  # of a regression
 MAX_COEFFICIENTS = 30  # of a regression
 
 Clip = Annotated[tuple[Real, ...], Field(min_length=2, max_length=2), Unit("that of the column")]
@@ -280,17 +263,17 @@ class PaidEstimand(Model):
     @property
     def table(self) -> tuple[str, ...]:
         """The columns whose levels are counted; none where values of rows are added up."""
-        return ()
+        return getattr(self, "columns", ())
 
     @property
     def question(self) -> str | None:
         """The same as a question of `synthdp answer`, where it is one."""
-        return None
+        return getattr(self, "ask", None)
 
     @property
     def by(self) -> tuple[str, ...]:
         """The columns that make its strata, as far as they are named."""
-        return ()
+        return getattr(self, "adjust", None) or ()
 
 
 class AskedEstimand(PaidEstimand):
@@ -300,24 +283,15 @@ class AskedEstimand(PaidEstimand):
     shall be.
     """
 
-    kind: Literal["question"] = Field(description="a question", examples=["question"])
-    ask: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
-        description=(
-            "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or"
-            " quantile(COLUMN, P), perhaps `where CONDITION`, perhaps `by COLUMN`; conditions"
-            " see the values themselves"
-        ),
-        examples=["mean(mdvis) where hlthp == '1' by idp"],
+    kind: Literal["question"] = key("a question", "question")
+    ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
+        "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN, P),"
+        " perhaps `where CONDITION`, perhaps `by COLUMN`; conditions see the values themselves",
+        "mean(mdvis) where hlthp == '1' by idp",
     )
-    clip: Clip | None = Field(
-        default=None,
-        description="of a mean: where its numbers end; default: the column's bounds",
-        examples=[[0, 30]],
+    clip: Clip | None = key(
+        "of a mean: where its numbers end; default: the column's bounds", [0, 30], default=None
     )
-
-    @property
-    def question(self) -> str:
-        return self.ask
 
 
 class TableEstimand(PaidEstimand):
@@ -326,15 +300,10 @@ class TableEstimand(PaidEstimand):
     It joins the noisy tables of the bundle: `synthdp answer` reads it, and the rows are held to it.
     """
 
-    kind: Literal["table"] = Field(description="a contingency table", examples=["table"])
-    columns: Annotated[Names, Field(min_length=2, max_length=MAX_TABLE)] = Field(
-        description="its columns, of at most 100,000 cells together",
-        examples=[["hlthp", "idp", "hlthg"]],
+    kind: Literal["table"] = key("a contingency table", "table")
+    columns: Annotated[Names, Field(min_length=2, max_length=6)] = key(
+        "its columns, of at most 100,000 cells together", ["hlthp", "idp", "hlthg"]
     )
-
-    @property
-    def table(self) -> tuple[str, ...]:
-        return self.columns
 
 
 class EffectEstimand(PaidEstimand, Effect):
@@ -343,16 +312,10 @@ class EffectEstimand(PaidEstimand, Effect):
     Without `adjust` columns it is a difference of means.
     """
 
-    kind: Literal["effect"] = Field(description="an average effect", examples=["effect"])
-    clip: Clip | None = Field(
-        default=None,
-        description="where the outcome's numbers end; default: the column's bounds",
-        examples=[[0, 30]],
+    kind: Literal["effect"] = key("an average effect", "effect")
+    clip: Clip | None = key(
+        "where the outcome's numbers end; default: the column's bounds", [0, 30], default=None
     )
-
-    @property
-    def by(self) -> tuple[str, ...]:
-        return self.adjust or ()
 
 
 class RegressionEstimand(PaidEstimand):
@@ -362,27 +325,22 @@ class RegressionEstimand(PaidEstimand):
     Rows that lack one of the columns are left out.
     """
 
-    kind: Literal["regression"] = Field(description="a linear regression", examples=["regression"])
-    outcome: Name = Field(
-        description="column that is explained: a number, or categories by their position",
-        examples=["mdvis"],
+    kind: Literal["regression"] = key("a linear regression", "regression")
+    outcome: Name = key(
+        "column that is explained: a number, or categories by their position", "mdvis"
     )
-    terms: Annotated[Names, Field(min_length=1, max_length=MAX_TERMS)] = Field(
-        description=(
-            "columns, and products of two that are terms, too, e.g. age:sex; at most"
-            f" {MAX_COEFFICIENTS} coefficients"
-        ),
-        examples=[["lpi", "hlthp", "lpi:hlthp"]],
+    terms: Annotated[Names, Field(min_length=1, max_length=20)] = key(
+        "columns, and products of two that are terms, too, e.g. age:sex; at most"
+        f" {MAX_COEFFICIENTS} coefficients",
+        ["lpi", "hlthp", "lpi:hlthp"],
     )
-    where: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
-        default=None,
-        description="condition on the rows that are asked about; default: all",
-        examples=["idp == '1'"],
+    where: Annotated[str, Field(min_length=1, max_length=1000)] | None = key(
+        "condition on the rows that are asked about; default: all", "idp == '1'", default=None
     )
-    clips: dict[Name, Clip] = Field(
+    clips: dict[Name, Clip] = key(
+        "where numbers of a column end; default: the column's bounds",
+        {"mdvis": [0, 30]},
         default={},
-        description="where numbers of a column end; default: the column's bounds",
-        examples=[{"mdvis": [0, 30]}],
     )
 
 

@@ -44,6 +44,14 @@ class Model(BaseModel):
     )
 
 
+def key(description: str, example: Any, default: Any = ..., **bounds: Any) -> Any:
+    """A key of a section: what it is for, a value that it may have, and its default.
+
+    Without a default the key is required. `bounds` are those of pydantic's `Field`.
+    """
+    return Field(default=default, description=description, examples=[example], **bounds)
+
+
 def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
     """Several mistakes of one model at once, as (field, message); field "" is the model itself."""
     return PydanticCustomError(
@@ -81,10 +89,7 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Texts that differ visibly.
-
-    Differences in unseen characters, or in the encoding of an accent, are not visible.
-    """
+    """Texts that differ visibly, in more than unseen characters or how accents are put together."""
     pair = alike(unique(values))
     if pair is not None:
         raise ValueError(
@@ -94,10 +99,7 @@ def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def alike(texts: Iterable[str]) -> tuple[str, str] | None:
-    """The first two different texts that are equal in NFC without format characters.
-
-    NFC is Unicode's canonical form.
-    """
+    """The first two different texts that are one in NFC, Unicode's form, without format signs."""
     seen: dict[str, str] = {}
     for text in texts:
         plain = text
@@ -130,19 +132,24 @@ def _without_zone(value: datetime) -> datetime:
     return value
 
 
-def renamed(names: Mapping[str, str]) -> BeforeValidator:
-    """Refuse old names of a value, each with the name that it has now.
+def refused(values: Mapping[str, str]) -> BeforeValidator:
+    """Refuse some values, each for the reason beside it.
 
-    >>> renamed({"charged": "private"}).func("private")
+    >>> refused({"charged": "charged is called private now: write private"}).func("private")
     'private'
     """
 
-    def refuse(value: Any) -> Any:
-        if isinstance(value, str) and value in names:
-            raise ValueError(f"{value} is called {names[value]} now: write {names[value]}")
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value in values:
+            raise ValueError(values[value])
         return value
 
-    return BeforeValidator(refuse)
+    return BeforeValidator(check)
+
+
+def renamed(names: Mapping[str, str]) -> BeforeValidator:
+    """Refuse old names of a value, each with the name that it has now."""
+    return refused({old: f"{old} is called {new} now: write {new}" for old, new in names.items()})
 
 
 def _without_null(value: str) -> str:

@@ -10,20 +10,19 @@ from typing import Annotated, Any, Literal
 from annotated_types import Unit
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, unique
+from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, key, refused, unique
 
-MAX_PARENTS = 16
-"""Most parents that mode learn gives a column."""
+MAX_PARENTS = 16  # most parents that mode learn gives a column
 
 
 class Edge(Model):
     """Arrows from every name in `causes` to every name in `effects`; in YAML also "a, b -> c"."""
 
-    causes: Annotated[Names, Field(min_length=1)] = Field(
-        description="columns or groups that act", examples=[["age", "sex"]]
+    causes: Annotated[Names, Field(min_length=1)] = key(
+        "columns or groups that act", ["age", "sex"]
     )
-    effects: Annotated[Names, Field(min_length=1)] = Field(
-        description="columns or groups that they act on", examples=[["income"]]
+    effects: Annotated[Names, Field(min_length=1)] = key(
+        "columns or groups that they act on", ["income"]
     )
 
 
@@ -63,91 +62,69 @@ UNSOUND = {
 """Published algorithms that claim privacy they do not give, and what to use instead."""
 
 
-def _sound(value: Any) -> Any:
-    if isinstance(value, str) and value in UNSOUND:
-        raise ValueError(f"{value} is not private as published: {UNSOUND[value]}")
-    return value
-
-
 class Graph(Model):
     """What is known of the causes, and what a release does with it."""
 
-    mode: Literal["none", "given", "validate", "learn", "predict"] = Field(
+    mode: Literal["none", "given", "validate", "learn", "predict"] = key(
+        "given: take the arrows; for shares.graph validate tests them, learn finds them, predict"
+        " measures pairs of columns that depend on each other, with arrows that claim no cause;"
+        " none: a plain VAE",
+        "validate",
         default="given",
-        description=(
-            "given: take the arrows; for shares.graph validate tests them, learn finds them,"
-            " predict measures pairs of columns that depend on each other, with arrows that"
-            " claim no cause; none: a plain VAE"
-        ),
-        examples=["validate"],
     )
-    edges: Edges = Field(
+    edges: Edges = key(
+        "given arrows; in mode learn they are required arrows",
+        ["age, sex -> education", "education -> income"],
         default=(),
-        description="given arrows; in mode learn they are required arrows",
-        examples=[["age, sex -> education", "education -> income"]],
     )
-    undirected: tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...] = Field(
+    undirected: tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...] = key(
+        "modes given and validate: columns or groups that a link joins whose direction nothing"
+        " shows; the model chooses one, and no effect or intervention rests on its choice",
+        [["smoker", "dose"]],
         default=(),
-        description=(
-            "modes given and validate: columns or groups that a link joins whose direction nothing"
-            " shows; the model chooses one, and no effect or intervention rests on its choice"
-        ),
-        examples=[[["smoker", "dose"]]],
     )
-    forbidden: Edges = Field(
-        default=(), description="arrows that cannot be", examples=[["income -> age"]]
+    forbidden: Edges = key("arrows that cannot be", ["income -> age"], default=())
+    tiers: tuple[Annotated[Names, Field(min_length=1)], ...] = key(
+        "earliest first; no arrow goes back", [["age", "sex"], ["income"]], default=()
     )
-    tiers: tuple[Annotated[Names, Field(min_length=1)], ...] = Field(
-        default=(),
-        description="earliest first; no arrow goes back",
-        examples=[[["age", "sex"], ["income"]]],
-    )
-    groups: dict[Name, Annotated[Names, Field(min_length=2)]] = Field(
+    groups: dict[Name, Annotated[Names, Field(min_length=2)]] = key(
+        "columns that share one node of the graph",
+        {"health": ["hlthg", "hlthf", "hlthp"]},
         default={},
-        description="columns that share one node of the graph",
-        examples=[{"health": ["hlthg", "hlthf", "hlthp"]}],
     )
-    latent: tuple[Annotated[Names, Field(min_length=2)], ...] = Field(
-        default=(),
-        description="columns with an unseen common cause",
-        examples=[[["income", "health"]]],
+    latent: tuple[Annotated[Names, Field(min_length=2)], ...] = key(
+        "columns with an unseen common cause", [["income", "health"]], default=()
     )
-    unseen_causes: bool = Field(
+    unseen_causes: bool = key(
+        "mode learn, measured_pc: columns may have unknown common causes; the graph says which"
+        " links show a cause all the same, for no more budget",
+        True,
         default=False,
-        description=(
-            "mode learn, measured_pc: columns may have unknown common causes; the graph says which"
-            " links show a cause all the same, for no more budget"
-        ),
-        examples=[True],
     )
     algorithm: Annotated[
-        Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"], BeforeValidator(_sound)
-    ] = Field(
-        default="measured_pc",
-        description="how mode learn searches; rcit_pc is for numbers",
-        examples=["rcit_pc"],
+        Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"],
+        refused({n: f"{n} is not private as published: {why}" for n, why in UNSOUND.items()}),
+    ] = key("how mode learn searches; rcit_pc is for numbers", "rcit_pc", default="measured_pc")
+    orient_share: Annotated[Real, Field(ge=0, le=0.8), Unit("part of shares.graph")] = key(
+        "rcit_pc: for the direction of numeric links that PC leaves open", 0.3, default=0.0
     )
-    orient_share: Annotated[Real, Field(ge=0, le=0.8), Unit("part of shares.graph")] = Field(
-        default=0.0,
-        description="rcit_pc: for the direction of numeric links that PC leaves open",
-        examples=[0.3],
+    level: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = key(
+        "family-wise level of the tests", 0.01, default=0.05
     )
-    level: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
-        default=0.05, description="family-wise level of the tests", examples=[0.01]
-    )
-    max_parents: Annotated[Whole, Field(ge=1, le=MAX_PARENTS), Unit("columns")] = Field(
+    max_parents: Annotated[Whole, Field(ge=1, le=MAX_PARENTS), Unit("columns")] = key(
+        "most parents that mode learn gives a column: the strongest, or of svt_pc and em_pc, which"
+        " release no strength, the first",
+        4,
         default=6,
-        description=(
-            "most parents that mode learn gives a column: the strongest, or of svt_pc and"
-            " em_pc, which release no strength, the first"
-        ),
-        examples=[4],
     )
-    on_refuted: Literal["flag", "drop", "fail"] = Field(
-        default="flag",
-        description="mode validate: tell a refuted arrow, take it out, or stop the run",
-        examples=["fail"],
+    on_refuted: Literal["flag", "drop", "fail"] = key(
+        "mode validate: tell a refuted arrow, take it out, or stop the run", "fail", default="flag"
     )
+
+    @property
+    def group_of(self) -> dict[str, str]:
+        """The group of each column that is in one."""
+        return {name: group for group, names in self.groups.items() for name in names}
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Every given arrow as (cause, effect), in the order written, groups not expanded."""
@@ -161,96 +138,76 @@ class SynthesizerSettings(Model):
     columns, graph and targets; the defaults here are those of a large table with a graph.
     """
 
-    kind: Literal["causal_vae"] = Field(
-        default="causal_vae", description="the only kind so far", examples=["causal_vae"]
-    )
-    latent: Annotated[Whole, Field(ge=1, le=256), Unit("dimensions")] = Field(
+    kind: Literal["causal_vae"] = key("the only kind so far", "causal_vae", default="causal_vae")
+    latent: Annotated[Whole, Field(ge=1, le=256), Unit("dimensions")] = key(
+        "dimensions of z; 4 where there is no graph, 1 beyond 400 columns and where nothing is"
+        " trained",
+        4,
         default=2,
-        description=(
-            "dimensions of z; 4 where there is no graph, 1 beyond 400 columns and where nothing is"
-            " trained"
-        ),
-        examples=[4],
     )
-    hidden: Annotated[Whole, Field(ge=1, le=4096), Unit("units")] = Field(
+    hidden: Annotated[Whole, Field(ge=1, le=4096), Unit("units")] = key(
+        "hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400, no fewer"
+        " than a target's levels; 1 where nothing is trained",
+        64,
         default=32,
-        description=(
-            "hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400,"
-            " no fewer than a target's levels; 1 where nothing is trained"
-        ),
-        examples=[64],
     )
-    steps: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("steps")] = Field(
-        default=800,
-        description="DP-SGD steps; 300 below 10,000 rows, 200 beyond 400 columns",
-        examples=[800],
+    steps: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("steps")] = key(
+        "DP-SGD steps; 300 below 10,000 rows, 200 beyond 400 columns", 800, default=800
     )
-    batch: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("rows")] = Field(
+    batch: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("rows")] = key(
+        "expected rows of a step, and so the sampling rate: a tenth of the declared rows below"
+        " 5,120, 512 up to 26,000, then a 48th, at most 4,096",
+        512,
         default=1024,
-        description=(
-            "expected rows of a step, and so the sampling rate: a tenth of the declared rows"
-            " below 5,120, 512 up to 26,000, then a 48th, at most 4,096"
-        ),
-        examples=[512],
     )
-    sample: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = Field(
+    sample: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
+        "for many millions of rows: expected rows of a secret sample of the units, drawn once for"
+        " all steps; default: all rows",
+        1_000_000,
         default=None,
-        description=(
-            "for many millions of rows: expected rows of a secret sample of the units, drawn"
-            " once for all steps; default: all rows"
-        ),
-        examples=[1_000_000],
     )
-    clip: Annotated[Real, Field(gt=0, le=1e6), Unit("gradient norm")] = Field(
-        default=1.0, description="bound on a unit's gradient norm", examples=[0.5]
+    clip: Annotated[Real, Field(gt=0, le=1e6), Unit("gradient norm")] = key(
+        "bound on a unit's gradient norm", 0.5, default=1.0
     )
-    learning_rate: Annotated[Real, Field(gt=0, le=10)] = Field(
-        default=0.009, description="step size of the optimiser", examples=[0.005]
+    learning_rate: Annotated[Real, Field(gt=0, le=10)] = key(
+        "step size of the optimiser", 0.005, default=0.009
     )
-    ema: Annotated[Real, Field(ge=0, lt=1)] = Field(
-        default=0.999, description="decay of the weight average; 0 turns it off", examples=[0.99]
+    ema: Annotated[Real, Field(ge=0, lt=1)] = key(
+        "decay of the weight average; 0 turns it off", 0.99, default=0.999
     )
-    checkpoint_every: Annotated[Whole, Field(ge=1), Unit("steps")] = Field(
-        default=200, description="steps between checkpoints", examples=[500]
+    checkpoint_every: Annotated[Whole, Field(ge=1), Unit("steps")] = key(
+        "steps between checkpoints", 500, default=200
     )
-    targets: Names = Field(
+    targets: Names = key(
+        "columns that will be predicted: what they depend on is learned in a stage of its own, for"
+        " shares.targets",
+        ["income"],
         default=(),
-        description=(
-            "columns that will be predicted: what they depend on is learned in a stage of its"
-            " own, for shares.targets"
-        ),
-        examples=[["income"]],
     )
 
 
 class Sampling(Model):
     """How the synthetic rows are drawn from the model: free of charge."""
 
-    rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = Field(
-        default=None, description="rows to write; default: the declared number", examples=[10_000]
+    rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
+        "rows to write; default: the declared number", 10_000, default=None
     )
-    rake: Flag = Field(
+    rake: Flag = key(
+        "calibrate the model and its sample to the noisy marginals", False, default=True
+    )
+    balance: Flag = key(
+        "choose rows whose two-way tables are nearer the model's than independent draws are",
+        False,
         default=True,
-        description="calibrate the model and its sample to the noisy marginals",
-        examples=[False],
     )
-    balance: Flag = Field(
-        default=True,
-        description=(
-            "choose rows whose two-way tables are nearer the model's than independent draws are"
-        ),
-        examples=[False],
+    oversample: Annotated[Whole, Field(ge=1, le=64), Unit("draws")] = key(
+        "draws per written row before raking", 8, default=4
     )
-    oversample: Annotated[Whole, Field(ge=1, le=64), Unit("draws")] = Field(
-        default=4, description="draws per written row before raking", examples=[8]
-    )
-    even: Names = Field(
+    even: Names = key(
+        "columns drawn last, evenly over rows that are alike, as synthesizer.targets that lead to"
+        " nothing always are",
+        ["income"],
         default=(),
-        description=(
-            "columns drawn last, evenly over rows that are alike, as synthesizer.targets that"
-            " lead to nothing always are"
-        ),
-        examples=[["income"]],
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Unit
 from pydantic import Field, model_validator
 
-from synthdp.spec.model.fields import Model, Names, Real, wrong
+from synthdp.spec.model.fields import Model, Names, Real, key, wrong
 
 SHARE = Unit("part of the budget")
 
@@ -19,31 +19,23 @@ class Shares(Model):
     Graph search is paid only where the mode needs it.
     """
 
-    measure: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.2, description="for noisy tables of one column each", examples=[0.3]
+    measure: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+        "for noisy tables of one column each", 0.3, default=0.2
     )
-    pairs: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.0, description="for the tables of `privacy.pairs`", examples=[0.15]
+    pairs: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+        "for the tables of `privacy.pairs`", 0.15, default=0.0
     )
-    graph: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.0,
-        description="for looking at the graph, in modes validate, learn and predict",
-        examples=[0.15],
+    graph: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+        "for looking at the graph, in modes validate, learn and predict", 0.15, default=0.0
     )
-    targets: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.0,
-        description="for the stage that `synthesizer.targets` have of their own",
-        examples=[0.2],
+    targets: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+        "for the stage that `synthesizer.targets` have of their own", 0.2, default=0.0
     )
-    estimands: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.0,
-        description="for `estimands`, in equal parts; 0.15 where shares are left out",
-        examples=[0.15],
+    estimands: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+        "for `estimands`, in equal parts; 0.15 where shares are left out", 0.15, default=0.0
     )
-    train: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.8,
-        description="for training the model by DP-SGD; mode predict does without it",
-        examples=[0.4],
+    train: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+        "for training the model by DP-SGD; mode predict does without it", 0.4, default=0.8
     )
 
     @model_validator(mode="after")
@@ -68,57 +60,47 @@ class Shares(Model):
 class Cap(Model):
     """The most that all releases of this dataset id may spend together."""
 
-    epsilon: Annotated[Real, Field(gt=0, le=1000), Unit("nats")] = Field(
-        description="most epsilon in all", examples=[3.0]
-    )
-    delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
-        description="most delta in all", examples=[1e-4]
-    )
+    epsilon: Annotated[Real, Field(gt=0, le=1000), Unit("nats")] = key("most epsilon in all", 3.0)
+    delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = key("most delta in all", 1e-4)
 
 
 class Privacy(Model):
     """The guarantee that is bought, and how its budget is split."""
 
     # Below these the accountant's grid and tails no longer tell one budget from another.
-    epsilon: Annotated[Real, Field(ge=0.01, le=100), Unit("nats")] = Field(
-        description="total for everything in the run", examples=[1.0]
+    epsilon: Annotated[Real, Field(ge=0.01, le=100), Unit("nats")] = key(
+        "total for everything in the run", 1.0
     )
-    delta: Annotated[Real, Field(ge=1e-12, lt=1), Unit("probability")] = Field(
-        description="total for everything in the run; below 1 / rows", examples=[1e-6]
+    delta: Annotated[Real, Field(ge=1e-12, lt=1), Unit("probability")] = key(
+        "total for everything in the run; below 1 / rows", 1e-6
     )
-    adjacency: Literal["add_remove", "replace_one"] = Field(
+    adjacency: Literal["add_remove", "replace_one"] = key(
+        "what neighbouring tables are: one unit more or less, or one unit replaced",
+        "add_remove",
         default="add_remove",
-        description="what neighbouring tables are: one unit more or less, or one unit replaced",
-        examples=["add_remove"],
     )
-    shares: Shares = Field(
+    shares: Shares = key(
+        "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0",
+        {"measure": 0.2, "graph": 0.2, "train": 0.6},
         default=Shares(),
-        description=(
-            "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0"
-        ),
-        examples=[{"measure": 0.2, "graph": 0.2, "train": 0.6}],
     )
     pairs: Annotated[
         tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)
-    ] = Field(
+    ] = key(
+        "pairs of columns whose two-way tables are measured for shares.pairs (all pairs where none"
+        " is named); rows are held to them, and the model starts from them where every arrow has"
+        " one",
+        [["capital-gain", "income"]],
         default=(),
-        description=(
-            "pairs of columns whose two-way tables are measured for shares.pairs (all pairs"
-            " where none is named); rows are held to them, and the model starts from them"
-            " where every arrow has one"
-        ),
-        examples=[[["capital-gain", "income"]]],
     )
-    cap: Cap | None = Field(
+    cap: Cap | None = key(
+        "cap on all releases; without one, nothing is refused",
+        {"epsilon": 3.0, "delta": 1e-4},
         default=None,
-        description="cap on all releases; without one, nothing is refused",
-        examples=[{"epsilon": 3.0, "delta": 1e-4}],
     )
-    ledger: str | None = Field(
+    ledger: str | None = key(
+        "SQLAlchemy URL; a relative SQLite file is in the spec's folder; default:"
+        " .synthdp/ledger.db beside the spec",
+        "postgresql://ledger.example/synthdp",
         default=None,
-        description=(
-            "SQLAlchemy URL; a relative SQLite file is in the spec's folder; default:"
-            " .synthdp/ledger.db beside the spec"
-        ),
-        examples=["postgresql://ledger.example/synthdp"],
     )

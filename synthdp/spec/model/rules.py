@@ -16,16 +16,9 @@ from typing import Any
 
 from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.model import Column, Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
-from synthdp.spec.model.columns.types import Datetime, Mapped
+from synthdp.spec.model.columns import Datetime, Mapped
 from synthdp.spec.model.dataset import EngineName
 
-FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
-SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
-WIDE, WIDEST = 64, 400  # columns, each with hidden units of its own: more columns, fewer units
-MAX_LEVELS = 256  # of a target, that hidden units are added for
-MIN_FINE, MAX_FINE = 64, 512  # bins of a range that leaves them out, where tables are the model
-MAX_PAIRS, MAX_PAIR_CELLS = 1000, 1 << 16  # measured where a share for pairs names none
-FINE_ROWS = 10.0  # rows of a fine bin, times epsilon, for each root of the number of columns
 # Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins
 # alone say how a column is spread inside the groups of levels on which pairs are counted.
 PREDICT_SHARES = Shares(measure=0.2, graph=0.8, train=0.0)
@@ -84,8 +77,8 @@ def _with_pairs(spec: ReleaseSpec) -> ReleaseSpec:
         return spec
     levels = {name: column.level_count for name, column in spec.modelled.items()}
     targets = {*spec.synthesizer.targets, *spec.evaluation.targets}
-    small = [p for p in combinations(levels, 2) if levels[p[0]] * levels[p[1]] <= MAX_PAIR_CELLS]
-    chosen = sorted(small, key=lambda pair: targets.isdisjoint(pair))[:MAX_PAIRS]
+    small = [p for p in combinations(levels, 2) if levels[p[0]] * levels[p[1]] <= 1 << 16]
+    chosen = sorted(small, key=lambda pair: targets.isdisjoint(pair))[:1000]
     changed = {"pairs": tuple(chosen)} if chosen else {}
     return spec.model_copy(update={"privacy": privacy.model_copy(update=changed)})
 
@@ -96,9 +89,10 @@ def _with_fine_bins(spec: ReleaseSpec) -> ReleaseSpec:
     A one-way table of fine bins costs no more than one of wide bins, and pairs are counted on
     groups of them, by released counts.
     """
-    left_out = _left_out(spec) if tables_only(spec) else {}
-    fine = {name: with_fine_bins(column, fine_bins(spec)) for name, column in left_out.items()}
-    return spec.model_copy(update={"columns": {**spec.columns, **fine}}) if fine else spec
+    if not tables_only(spec):
+        return spec
+    fine = {name: with_fine_bins(c, fine_bins(spec)) for name, c in _left_out(spec).items()}
+    return spec.model_copy(update={"columns": {**spec.columns, **fine}})
 
 
 def fine_bins(spec: ReleaseSpec) -> int:
@@ -110,9 +104,9 @@ def fine_bins(spec: ReleaseSpec) -> int:
     to .093 with 256 bins at most, and to .011 with 1,024.
     """
     rows, columns = spec.dataset.rows.value, max(1, len(spec.modelled))
-    wanted = rows * spec.privacy.epsilon / (FINE_ROWS * math.sqrt(columns))
+    wanted = rows * spec.privacy.epsilon / (10 * math.sqrt(columns))
     power: int = 1 << round(math.log2(max(wanted, 1)))
-    return min(max(power, MIN_FINE), MAX_FINE)
+    return min(max(power, 64), 512)
 
 
 def _left_out(spec: ReleaseSpec) -> dict[str, Ranged]:
@@ -149,43 +143,33 @@ def batch(rows: float) -> int:
     Large batches have less noise relative to the gradients, but cost time. A step that takes all
     rows would gain no privacy from nobody knowing which rows it took.
     """
-    if rows < SMALL_BATCH * 10:
+    if rows < 5_120:
         return max(1, int(rows // 10))
-    return min(LARGE_BATCH, max(SMALL_BATCH, round(rows / 48 / ROUND) * ROUND))
+    return min(4_096, max(512, round(rows / 48 / 64) * 64))
 
 
 def steps(spec: ReleaseSpec) -> int:
     """800; 300 where there are few rows, 200 where there are very many columns."""
-    if len(spec.modelled) > WIDEST:
+    if len(spec.modelled) > 400:
         return 200
-    return 300 if spec.dataset.rows.value < FEW_ROWS else 800
+    return 300 if spec.dataset.rows.value < 10_000 else 800
 
 
 def hidden(spec: ReleaseSpec) -> int:
-    """32 units a column, fewer where there are many columns.
-
-    A target's stage needs at least as many units as the target has levels.
-    """
+    """32 units a column, fewer of many; as many as a target has levels, up to 256."""
     if tables_only(spec):
         return 1
     columns = len(spec.modelled)
     named = [spec.columns[name] for name in spec.synthesizer.targets if name in spec.columns]
-    least = 32 if columns <= WIDE else 16 if columns <= WIDEST else 8
-    return max([least, *(c.level_count for c in named if c.level_count <= MAX_LEVELS)])
+    least = 32 if columns <= 64 else 16 if columns <= 400 else 8
+    return max([least, *(c.level_count for c in named if c.level_count <= 256)])
 
 
 def latent(spec: ReleaseSpec) -> int:
     """What columns share that no arrow tells: more where no arrow is told at all."""
     if tables_only(spec):
         return 1
-    return 4 if spec.graph.mode == "none" else 1 if len(spec.modelled) > WIDEST else 2
-
-
-# --- fine bins ---
-
-
-FEW_BINS = 256
-"""Up to so many bins, resolution is worth more than where a bin begins."""
+    return 4 if spec.graph.mode == "none" else 1 if len(spec.modelled) > 400 else 2
 
 
 def with_fine_bins(column: Ranged, most: int) -> Ranged:
@@ -230,21 +214,16 @@ def _step(column: Ranged) -> Fraction:
 
 
 def _width(column: Ranged, most: int) -> Fraction:
-    """Width of the bins."""
-    step = _step(column)
-    span = Fraction(column.number(column.upper)) - Fraction(column.number(column.lower))
-    return _round_width(span / step / most, most) * step
-
-
-def _round_width(steps: Fraction, most: int) -> int:
-    """The least of 1, 2, 5, 10, 20, ... that is not below `steps`; of many bins none is 2 wide.
+    """Width of `most` bins: the least of 1, 2, 5, 10, 20, ... steps that is not below theirs.
 
     Values that people round lie on multiples of 5 and 10: there a bin begins. In bins of 2 half of
-    a heap at 65 would be drawn below it. Where bins are many, 1 takes the place of 2, so that
-    there are up to twice as many.
+    a heap at 65 would be drawn below it. Beyond 256 bins, where resolution is worth less than where
+    a bin begins, 1 takes the place of 2, so that there are up to twice as many.
     """
-    power = 1
+    step, power = _step(column), 1
+    span = Fraction(column.number(column.upper)) - Fraction(column.number(column.lower))
+    steps = span / step / most
     while 10 * power < steps:
         power *= 10
-    reach = {1: 2, 5: 5, 10: 10} if most > FEW_BINS else {1: 1, 2: 2, 5: 5, 10: 10}
-    return next(power * m for m, most_steps in reach.items() if steps <= power * most_steps)
+    reach = {1: 2, 5: 5, 10: 10} if most > 256 else {1: 1, 2: 2, 5: 5, 10: 10}
+    return next(power * m for m, most_steps in reach.items() if steps <= power * most_steps) * step

@@ -23,7 +23,7 @@ from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.engines.statements import Kind, check_kinds, levels_of
 from synthdp.spec.model import Categorical, Column, Datetime, Number, SqlSource
-from synthdp.spec.model.columns.types import TextCode
+from synthdp.spec.model.columns import TextCode
 from tests.privacy.engines.tables import (
     ALL,
     BY_ROW,

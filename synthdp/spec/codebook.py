@@ -1,7 +1,8 @@
 """Code books as other programs write them: what a table's columns are, for `synthdp init`.
 
 A format is a function here that makes a `Codebook` of a file, and a line in `FORMATS`. None reads a
-row: not of the table, and not of the file that the code book may be a part of.
+row: not of the table, and not of the file that the code book may be a part of. Nothing is guessed:
+what the code book does not state is left to be filled in.
 """
 
 from __future__ import annotations
@@ -12,15 +13,176 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from synthdp.errors import DataError, OutputError, install
-from synthdp.spec.codebook.described import Codebook, Described, Kind, code_text, content, text_of
+from synthdp.spec.load.wording import unreadable
+from synthdp.spec.load.yaml_tree import plain
+from synthdp.spec.writing import Blank
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
+
+Kind = Literal["whole", "number", "text", "date", "time", "boolean"]
+MAX_BYTES = 50_000_000
+_PLAIN_WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
+_FREE = (
+    "one of the types above if its values can be listed; a column of free text, names or addresses"
+    " goes to dataset.source.drop instead"
+)
+
+
+@dataclass(frozen=True)
+class Described:
+    """One column of a code book.
+
+    `labels` are what codes stand for, in the code book's order. `kind` is None where it is not
+    stated, and `missing` where it is not stated whether values may be missing. Bounds are as
+    written. `identifies` says that the column tells who somebody is.
+    """
+
+    name: str
+    description: str = ""
+    unit: str = ""
+    kind: Kind | None = None
+    lower: str | None = None
+    upper: str | None = None
+    decimals: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ordered: bool = False
+    missing: bool | None = None
+    missing_codes: tuple[str, ...] = ()
+    identifies: bool = False
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """The columns of a table; `missing_values` stand for a missing value in each of them."""
+
+    columns: tuple[Described, ...]
+    title: str = ""
+    missing_values: tuple[str, ...] = ()
+
+    def of(self, names: Iterable[str]) -> dict[str, Described]:
+        """What is said of each of a table's columns, by the table's name of it.
+
+        Names that differ in capitals alone are one name, where no other column could be meant.
+        """
+        exact = {column.name: column for column in self.columns}
+        folded: dict[str, list[Described]] = {}
+        for column in self.columns:
+            folded.setdefault(column.name.casefold(), []).append(column)
+        found = {}
+        for name in names:
+            alike = folded.get(name.casefold(), [])
+            if name in exact or len(alike) == 1:
+                found[name] = exact.get(name, *alike[:1])
+        return found
+
+
+def entry_of(column: Described) -> dict[str, Any]:
+    """The column's entry in a spec; what is not stated is a `Blank`.
+
+    Codes make categories, and else the kind decides. Where it is not said that no value is missing,
+    some may be.
+
+    >>> entry_of(Described("smokes", labels={"0": "no", "1": "yes", "9": ""}, missing_codes=("9",)))
+    {'type': 'categorical', 'categories': [0, 1], 'value_labels': {0: 'no', 1: 'yes'}, \
+'missing': True, 'missing_codes': [9]}
+    """
+    codes = [code for code in column.labels if code not in column.missing_codes]
+    labels = {_code(c): told for c in codes if (told := one_line(column.labels[c])) and told != c}
+    entry: dict[str, Any]
+    if column.kind == "boolean":
+        false, true = (*codes, "false", "true")[:2] if len(codes) == 2 else ("false", "true")
+        entry = {"type": "boolean", "false": _code(false), "true": _code(true)}
+    elif codes:
+        kind = "ordinal" if column.ordered else "categorical"
+        entry = {"type": kind, "categories": [_code(code) for code in codes]}
+        entry |= {"value_labels": labels} if labels else {}
+    else:
+        entry = _range(column)
+    entry["missing"] = column.missing is not False or bool(column.missing_codes)
+    if column.missing_codes:
+        entry["missing_codes"] = [_code(code) for code in column.missing_codes]
+    said = {"unit": one_line(column.unit), "description": one_line(column.description)}
+    return entry | {key: text for key, text in said.items() if text}
+
+
+def _range(column: Described) -> dict[str, Any]:
+    types = {"whole": "integer", "number": "number", "date": "datetime", "time": "datetime"}
+    if column.kind is None or column.kind not in types:
+        return {"type": Blank(_FREE)}
+    entry: dict[str, Any] = {"type": types[column.kind]}
+    for end, text in (("lower", column.lower), ("upper", column.upper)):
+        stated = None if text is None else _bound(text, column.kind)
+        entry[end] = Blank(f"{end} bound; the code book states none") if stated is None else stated
+    if column.kind == "number" and column.decimals is not None:
+        entry["decimals"] = min(column.decimals, 12)
+    if column.kind == "time":
+        entry["resolution"] = "minute"
+    return entry
+
+
+def _bound(text: str, kind: Kind) -> Any:
+    """A bound as a spec has it, or None where this is none, such as `today`."""
+    text = text.strip()
+    if kind in ("date", "time"):
+        return text if re.match(r"\d{4}-\d\d-\d\d", text) else None
+    value = plain(text)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _code(text: str) -> str | int:
+    """A code as it is best written: 1, but "01"."""
+    return int(text) if _PLAIN_WHOLE.fullmatch(text) else text
+
+
+def code_text(value: object) -> str:
+    """A code as the text that a table would have: 1 for 1.0."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def one_line(text: str | None) -> str:
+    """A label or description without line breaks and markup, and of a length that a spec allows."""
+    bare = re.sub(r"<[^<>]{0,200}>", " ", text or "")
+    return " ".join("".join(c if c.isprintable() else " " for c in bare).split())[:500]
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a code book.
+
+    Raises:
+        DataError: the file cannot be read, or is larger than any code book.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = unreadable(error)
+        message = f"{path.name}: the code book cannot be read: {reason}"
+        raise DataError(message, hint="check the path and its permissions") from None
+    if len(data) > MAX_BYTES:
+        message = f"{path.name}: the code book is larger than {MAX_BYTES:,} bytes"
+        raise DataError(message, hint="is this the data?")
+    return data
+
+
+def text_of(path: Path) -> str:
+    """The text of a code book, which is in UTF-8; raises as `content`."""
+    try:
+        return content(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path.name}: the code book is not UTF-8 text", hint="save it as UTF-8"
+        ) from None
 
 
 def read_codebook(path: Path) -> Codebook:
@@ -78,11 +240,8 @@ def read_schema(path: Path) -> Codebook:
         raise DataError(message, hint=hint)
     schema = schemas[0]
     title = found.get("title") if isinstance(found, Mapping) else None
-    columns = tuple(
-        _schema_column(entry)
-        for entry in schema["fields"]
-        if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
-    )
+    entries = (e for e in schema["fields"] if isinstance(e, Mapping))
+    columns = tuple(_schema_column(e) for e in entries if isinstance(e.get("name"), str))
     return Codebook(columns, title if isinstance(title, str) else "", _missing(schema))
 
 
@@ -152,11 +311,11 @@ def read_ddi(path: Path) -> Codebook:
         OutputError: defusedxml is not installed.
     """
     root = _parsed(path)
-    columns = tuple(_ddi_column(var) for var in _all(root, "var") if var.get("name"))
+    columns = tuple(_ddi_column(v) for v in root.iterfind(".//{*}var") if v.get("name"))
     if not columns:
         message = f"{path.name}: describes no variable"
         raise DataError(message, hint="DDI-Codebook has them as `var` elements in `dataDscr`")
-    return Codebook(columns, _text(_all(root, "titl")))
+    return Codebook(columns, _text(root, ".//{*}titl"))
 
 
 def _parsed(path: Path) -> Element:
@@ -178,23 +337,22 @@ def _parsed(path: Path) -> Element:
 
 
 def _ddi_column(var: Element) -> Described:
-    form = next(_children(var, "varFormat"), None)
+    form = var.find("{*}varFormat")  # in whatever namespace: versions differ in that alone
     decimals = var.get("dcml") or (form.get("dcml") if form is not None else None)
-    bounds = next((r for v in _children(var, "valrng") for r in _children(v, "range")), None)
+    bounds = var.find("{*}valrng/{*}range")
     labels, missing = dict[str, str](), dict[str, None]()
-    for category in _children(var, "catgry"):
-        code = _text(_children(category, "catValu"))
-        if code:
-            labels[code] = _text(_children(category, "labl"))
+    for category in var.iterfind("{*}catgry"):
+        if code := _text(category, "{*}catValu"):
+            labels[code] = _text(category, "{*}labl")
             if category.get("missing", "").upper() in ("Y", "YES", "TRUE"):
                 missing[code] = None
-    for item in (i for r in _children(var, "invalrng") for i in r):
+    for item in var.iterfind("{*}invalrng/*"):
         ends = [item.get(key, "") for key in ("VALUE", "min", "max")]
         missing |= dict.fromkeys(_between(*ends, known=labels))
     continuous = var.get("intrvl") == "contin" or var.get("nature") in ("interval", "ratio")
     return Described(
         var.get("name", ""),
-        description=_text(_children(var, "labl")) or _text(_all(var, "qstnLit")),
+        description=_text(var, "{*}labl") or _text(var, ".//{*}qstnLit"),
         unit=var.get("measUnit") or "",
         kind=_ddi_kind(form, decimals),
         lower=None if bounds is None else bounds.get("min"),
@@ -227,21 +385,8 @@ def _between(value: str, low: str, high: str, *, known: dict[str, str]) -> Itera
             yield from map(str, range(int(first), int(last) + 1))
 
 
-def _children(element: Element, name: str) -> Iterator[Element]:
-    """Those of this name, in whatever namespace: versions differ in that alone."""
-    return (child for child in element if _name(child) == name)
-
-
-def _all(element: Element, name: str) -> Iterator[Element]:
-    return (child for child in element.iter() if _name(child) == name)
-
-
-def _name(element: Element) -> str:
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
-
-
-def _text(elements: Iterator[Element]) -> str:
-    first = next(elements, None)
+def _text(element: Element, path: str) -> str:
+    first = element.find(path)
     return "" if first is None else " ".join("".join(first.itertext()).split())
 
 
@@ -250,10 +395,6 @@ def _text(elements: Iterator[Element]) -> str:
 
 NAME, TYPE, LABEL = "Variable / Field Name", "Field Type", "Field Label"
 CHOICES = "Choices, Calculations, OR Slider Labels"
-CHECK = "Text Validation Type OR Show Slider Number"
-LOWER, UPPER = "Text Validation Min", "Text Validation Max"
-IDENTIFIER, REQUIRED = "Identifier?", "Required Field?"
-BRANCHING = "Branching Logic (Show field only if...)"
 
 
 def read_redcap(path: Path) -> Codebook:
@@ -282,24 +423,23 @@ def read_redcap(path: Path) -> Codebook:
 def _redcap_columns(row: Mapping[str, str]) -> Iterator[Described]:
     """A field's column in the export; of a checkbox one for each choice."""
     form, name, label = row[TYPE], row[NAME], row[LABEL]
-    missing = row.get(REQUIRED, "") != "y" or bool(row.get(BRANCHING))
-    identifies = row.get(IDENTIFIER, "") == "y"
+    missing = row.get("Required Field?", "") != "y"
+    missing |= bool(row.get("Branching Logic (Show field only if...)"))
+    own = partial(Described, missing=missing, identifies=row.get("Identifier?", "") == "y")
     if form == "descriptive":  # on the form, and not in the export
         return
     if form == "checkbox":
         marks = {"0": "not checked", "1": "checked"}
         for code, choice in _choices(row[CHOICES]).items():
             column = f"{name}___{code.lower().replace('-', '_')}"
-            own = Described(column, f"{label} ({choice})", labels=marks, missing=missing)
-            yield replace(own, identifies=identifies)
+            yield own(column, f"{label} ({choice})", labels=marks)
         return
     labels = {"yesno": {"0": "no", "1": "yes"}, "truefalse": {"0": "false", "1": "true"}}
     listed = _choices(row[CHOICES]) if form in ("radio", "dropdown") else labels.get(form, {})
-    kind, decimals = _redcap_kind(form, row.get(CHECK, ""))
-    ends = ("0", "100") if form == "slider" else (None, None)
-    lower, upper = row.get(LOWER) or ends[0], row.get(UPPER) or ends[1]
-    own = Described(name, label, "", kind, lower, upper, decimals, listed, missing=missing)
-    yield replace(own, identifies=identifies)
+    kind, decimals = _redcap_kind(form, row.get("Text Validation Type OR Show Slider Number", ""))
+    ends = {"Min": "0", "Max": "100"} if form == "slider" else {"Min": None, "Max": None}
+    lower, upper = (row.get(f"Text Validation {end}") or usual for end, usual in ends.items())
+    yield own(name, label, "", kind, lower, upper, decimals, listed)
 
 
 def _redcap_kind(form: str, check: str) -> tuple[Kind | None, int | None]:
@@ -320,9 +460,6 @@ def _choices(text: str) -> dict[str, str]:
 
 
 # --- SPSS and Stata ---
-
-
-MAX_RANGE = 50  # codes of a range of missing values
 
 
 def read_statistics(path: Path) -> Codebook:
@@ -384,10 +521,7 @@ def _statistics_column(name: str, found: Any) -> Described:
 
 
 def _statistics_kind(form: str, stored: str) -> tuple[Kind | None, int | None]:
-    """Kind and decimals by the format a column is shown in, and the type it is stored as.
-
-    SPSS writes F8.2, A10 or DATE11; Stata %9.0g, %10s or %td.
-    """
+    """Kind and decimals by format (SPSS: F8.2, A10, DATE11; Stata: %9.0g, %10s, %td) and type."""
     if stored == "string":
         return "text", None
     if re.match(r"%-?td|%-?d\d*$|(A|E|J|S)?DATE\d", form, re.IGNORECASE):
@@ -407,7 +541,7 @@ def _codes(low: Any, high: Any, labelled: Iterable[Any]) -> Iterator[str]:
     """One missing value, or a range of them: its whole numbers, or else the codes with a label."""
     if low == high or isinstance(low, str):
         yield code_text(low)
-    elif high - low <= MAX_RANGE and float(low).is_integer():
+    elif high - low <= 50 and float(low).is_integer():
         yield from (str(code) for code in range(int(low), int(high) + 1))
     else:
         numbers = [code for code in labelled if isinstance(code, int | float)]

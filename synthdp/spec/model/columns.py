@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
@@ -34,6 +34,7 @@ from synthdp.spec.model.fields import (
     Whole,
     alike,
     distinct,
+    key,
     starts_formula,
     unique,
     wrong,
@@ -82,29 +83,19 @@ class ColumnBase(Model):
     sketch: ClassVar[tuple[str, ...]] = ()
     """The type's own keys with a word on each, for the head of a draft; one line each."""
 
-    missing: Flag = Field(
-        default=False,
-        description="whether values may be missing, as a state of their own",
-        examples=[True],
+    missing: Flag = key(
+        "whether values may be missing, as a state of their own", True, default=False
     )
-    missing_codes: FewCodes = Field(
+    missing_codes: FewCodes = key(
+        "codes of the source that stand for a missing value; compared like categories, and as"
+        " numbers in ranges",
+        [-9, 999],
         default=(),
-        description=(
-            "codes of the source that stand for a missing value; compared like categories,"
-            " and as numbers in ranges"
-        ),
-        examples=[[-9, 999]],
     )
-    description: str | None = Field(
-        default=None,
-        description="what the column holds, for the bundle's metadata",
-        examples=["outpatient visits"],
+    description: str | None = key(
+        "what the column holds, for the bundle's metadata", "outpatient visits", default=None
     )
-    unit: str | None = Field(
-        default=None,
-        description="unit of its values, for the bundle's metadata",
-        examples=["years"],
-    )
+    unit: str | None = key("unit of its values, for the bundle's metadata", "years", default=None)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -139,17 +130,13 @@ class ColumnBase(Model):
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 EPOCH = datetime(1970, 1, 1)
 MAX_DECIMALS = 12
-MAX_EDGES = 1025  # whole numbers from 0 to 1,024, a bin each
-MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
-DERIVED = Field(
+DERIVED = key(
+    "formula of its values, from other columns; the column is not read or modelled, and costs"
+    " nothing",
+    "before + change",
     default=None,
-    description=(
-        "formula of its values, from other columns; the column is not read or modelled, and costs"
-        " nothing"
-    ),
-    examples=["before + change"],
 )
 
 
@@ -162,45 +149,25 @@ def _questions(bound: Any, *, common: str, unit: bool = True) -> tuple[Question,
     return (*ends, spikes, *([asked] if unit else []))
 
 
-def _lower(example: Any) -> Any:
-    told = "the least value allowed: public knowledge, not the least in the table"
-    return Field(description=told, examples=[example])
-
-
-def _upper(example: Any) -> Any:
-    return Field(description="the greatest value allowed", examples=[example])
-
-
-def _bins(example: int) -> Any:
-    told = (
-        "number of equal-width bins; without `bins` and `edges`, mode predict without training"
-        " chooses 64 to 1,024 fine ones"
-    )
-    return Field(default=32, description=told, examples=[example])
-
-
-def _edges(*example: Any) -> Any:
-    told = "left edges of the bins, instead of `bins`; the first is `lower`"
-    return Field(default=None, description=told, examples=[[*example]])
-
-
-def _spikes(example: Any, told: str) -> Any:
-    return Field(default=(), description=told, examples=[[example]])
-
-
-_ZERO = "values with a level of their own; zero inflation is [0]"
+LOWER = "the least value allowed: public knowledge, not the least in the table"
+UPPER = "the greatest value allowed"
+BINS = (
+    "number of equal-width bins; without `bins` and `edges`, mode predict without training chooses"
+    " 64 to 1,024 fine ones"
+)
+EDGES = "left edges of the bins, instead of `bins`; the first is `lower`"
+SPIKES = "values with a level of their own; zero inflation is [0]"
 _V = TypeVar("_V")
 Bins = Annotated[Whole, Field(ge=1, le=1024), Unit("bins")]
-Edges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=MAX_EDGES)] | None
+Edges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=1025)] | None
 Spikes = Annotated[tuple[_V, ...], Field(max_length=64), AfterValidator(unique)]
 
 
-class _Range:
+class RangedColumn(ColumnBase):
     """What numbers and dates have in common beside their fields."""
 
     ranged: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
-    continuous: ClassVar[bool] = False
     operand: ClassVar[Operand] = "number"
     sketch: ClassVar[tuple[str, ...]] = (
         f"lower: 0, upper: 120   {CODEBOOK}",
@@ -224,10 +191,7 @@ class _Range:
         return number if self.continuous else int(number)
 
     def number(self, value: Any) -> float:
-        """A bound, edge or spike on the column's numeric scale.
-
-        An instant is a number of whole steps since 1970-01-01.
-        """
+        """A bound, edge or spike as a number; an instant is whole steps since 1970-01-01."""
         return float(value)
 
     def holds(self, code: str) -> bool:
@@ -239,8 +203,26 @@ class _Range:
             return False
         return bool(self.number(column.lower) <= number <= self.number(column.upper))
 
+    @model_validator(mode="after")
+    def _ranges(self) -> Self:
+        column: Any = self
+        lower, upper = column.lower, column.upper
+        if not lower < upper:
+            message = f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one"
+            raise wrong(("lower", f"{message} value is categorical, with one category"))
+        if self.continuous and upper - lower > 1e300:
+            message = "the range is wider than 1e300, beyond what bins can be computed on; rescale"
+            raise wrong(("upper", f"{message} the column"))
+        if problems := [*_level_problems(column), *column.digit_problems()]:
+            raise wrong(*problems)
+        return self
 
-class Integer(_Range, ColumnBase):
+    def digit_problems(self) -> Iterator[tuple[str, str]]:
+        """Mistakes in how values are written, as (field, message)."""
+        return iter(())
+
+
+class Integer(RangedColumn):
     """Whole numbers in [lower, upper].
 
     Bins are half-open from each edge to the next; the last ends at `upper`.
@@ -248,23 +230,18 @@ class Integer(_Range, ColumnBase):
 
     questions: ClassVar = _questions(Whole, common="0")
 
-    type: Literal["integer"] = Field(description="whole numbers", examples=["integer"])
-    lower: Whole = _lower(16)
-    upper: Whole = _upper(100)
-    bins: Bins = _bins(16)
-    edges: Edges[Whole] = _edges(0, 1, 5, 20)
-    spikes: Spikes[Whole] = _spikes(0, _ZERO)
-
+    type: Literal["integer"] = key("whole numbers", "integer")
+    lower: Whole = key(LOWER, 16)
+    upper: Whole = key(UPPER, 100)
+    bins: Bins = key(BINS, 16, default=32)
+    edges: Edges[Whole] = key(EDGES, [0, 1, 5, 20], default=None)
+    spikes: Spikes[Whole] = key(SPIKES, [0], default=())
     derived: Derived = DERIVED
-
-    @model_validator(mode="after")
-    def _ranges(self) -> Integer:
-        return _check_range(self)
 
     def mistakes(self) -> Iterator[tuple[str, str, str]]:
         yield from super().mistakes()
         for field in ("lower", "upper"):
-            if abs(getattr(self, field)) > MAX_WHOLE:
+            if abs(getattr(self, field)) > 2**53:
                 yield (
                     field,
                     "beyond 2^53, where whole numbers are no longer exact",
@@ -272,30 +249,42 @@ class Integer(_Range, ColumnBase):
                 )
 
 
-class Number(_Range, ColumnBase):
+class Number(RangedColumn):
     """Real numbers in [lower, upper], written with `decimals` digits."""
 
     continuous: ClassVar[bool] = True
     questions: ClassVar = _questions(Real, common="0")
 
-    type: Literal["number"] = Field(description="real numbers", examples=["number"])
-    lower: Real = _lower(0.0)
-    upper: Real = _upper(4.6)
-    bins: Bins = _bins(20)
-    edges: Edges[Real] = _edges(0.0, 0.5, 2.0)
-    spikes: Spikes[Real] = _spikes(0.0, _ZERO)
-    decimals: Annotated[Whole, Field(ge=0, le=MAX_DECIMALS), Unit("digits")] = Field(
-        default=4, description="digits written after the point", examples=[2]
+    type: Literal["number"] = key("real numbers", "number")
+    lower: Real = key(LOWER, 0.0)
+    upper: Real = key(UPPER, 4.6)
+    bins: Bins = key(BINS, 20, default=32)
+    edges: Edges[Real] = key(EDGES, [0.0, 0.5, 2.0], default=None)
+    spikes: Spikes[Real] = key(SPIKES, [0.0], default=())
+    decimals: Annotated[Whole, Field(ge=0, le=MAX_DECIMALS), Unit("digits")] = key(
+        "digits written after the point", 2, default=4
     )
-
     derived: Derived = DERIVED
 
-    @model_validator(mode="after")
-    def _ranges(self) -> Number:
-        return _check_range(self)
+    def digit_problems(self) -> Iterator[tuple[str, str]]:
+        """All values written alike: they are where both bounds are, for what is written rises."""
+        bins = self.bins if self.edges is None else len(self.edges)
+        if bins == 1 or round(self.lower, self.decimals) != round(self.upper, self.decimals):
+            return
+        width = (self.upper - self.lower) / bins
+        needed = next(
+            (d for d in range(self.decimals, MAX_DECIMALS + 1) if 10.0**-d <= width), None
+        )
+        yield (
+            "decimals",
+            f"with {self.decimals} digits after the point all values from {_shown(self.lower)} to"
+            f" {_shown(self.upper)} are written alike, so that no bin can be told from another; "
+            + (f"use {needed} digits, or " if needed else "")
+            + "rescale the column",
+        )
 
 
-class Datetime(_Range, ColumnBase):
+class Datetime(RangedColumn):
     """Points in time in [lower, upper], without time zone, in whole `resolution` steps.
 
     Texts are days in full, perhaps with a time: 2024-12-31, 2024-12-31T23:59 or 2024-12-31
@@ -305,21 +294,16 @@ class Datetime(_Range, ColumnBase):
     operand: ClassVar[Operand] = "date"
     questions: ClassVar = _questions(Instant, common="1900-01-01", unit=False)
 
-    type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
-    lower: Instant = _lower("2001-01-01")
-    upper: Instant = _upper("2020-12-31T23:00:00")
-    bins: Bins = _bins(20)
-    edges: Edges[Instant] = _edges("2001-01-01", "2010-01-01")
-    spikes: Spikes[Instant] = _spikes("2001-01-01", "instants with a level of their own")
-    resolution: Literal["day", "hour", "minute", "second"] = Field(
-        default="day", description="step in which instants are written", examples=["hour"]
+    type: Literal["datetime"] = key("dates and times", "datetime")
+    lower: Instant = key(LOWER, "2001-01-01")
+    upper: Instant = key(UPPER, "2020-12-31T23:00:00")
+    bins: Bins = key(BINS, 20, default=32)
+    edges: Edges[Instant] = key(EDGES, ["2001-01-01", "2010-01-01"], default=None)
+    spikes: Spikes[Instant] = key("instants with a level of their own", ["2001-01-01"], default=())
+    resolution: Literal["day", "hour", "minute", "second"] = key(
+        "step in which instants are written", "hour", default="day"
     )
-
     derived: Derived = DERIVED
-
-    @model_validator(mode="after")
-    def _ranges(self) -> Datetime:
-        return _check_range(self)
 
     @property
     def step_seconds(self) -> int:
@@ -333,40 +317,18 @@ class Datetime(_Range, ColumnBase):
 
 
 Ranged = Integer | Number | Datetime
-_Ranged = TypeVar("_Ranged", Integer, Number, Datetime)
-
-
-def _check_range(column: _Ranged) -> _Ranged:
-    lower, upper = column.lower, column.upper
-    if not lower < upper:
-        message = (
-            f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value is"
-            " categorical, with one category"
-        )
-        raise wrong(("lower", message))
-    if isinstance(column, Number) and upper - lower > 1e300:
-        message = "the range is wider than 1e300, beyond what bins can be computed on; rescale the"
-        raise wrong(("upper", f"{message} column"))
-    problems = [*_spike_problems(column), *_edge_problems(column), *_decimals_problems(column)]
-    if problems:
-        raise wrong(*problems)
-    return column
 
 
 def _shown(value: object) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def _spike_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
-    outside = [s for s in column.spikes if not column.lower <= s <= column.upper]
-    if outside:
-        bounds = f"[{_shown(column.lower)}, {_shown(column.upper)}]"
-        listed = ", ".join(map(_shown, outside))
-        yield "spikes", f"spikes must lie in {bounds}; outside: {listed}"
-
-
-def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
+def _level_problems(column: Any) -> Iterator[tuple[str, str]]:
+    """Mistakes in spikes, bins and edges, as (field, message)."""
     lower, upper, edges = column.lower, column.upper, column.edges
+    bounds = f"[{_shown(lower)}, {_shown(upper)}]"
+    if outside := [_shown(s) for s in column.spikes if not lower <= s <= upper]:
+        yield "spikes", f"spikes must lie in {bounds}; outside: {', '.join(outside)}"
     if edges is None:
         return
     if "bins" in column.model_fields_set:
@@ -376,33 +338,10 @@ def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
         yield "edges", f"edges must increase strictly; got {', '.join(falls)}"
     elif not (lower <= edges[0] and edges[-1] <= upper):
         found = f"{_shown(edges[0])} to {_shown(edges[-1])}"
-        yield "edges", f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {found}"
+        yield "edges", f"edges must lie in {bounds}; got {found}"
     elif edges[0] != lower and lower not in column.spikes:
         message = f"the first edge must be the lower bound {_shown(lower)}"
         yield "edges", f"{message}; got {_shown(edges[0])}"
-
-
-def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
-    """The written number rises with the value.
-
-    Where both bounds are written alike, every number between them is.
-    """
-    bins = len(column.edges) if column.edges is not None else column.bins
-    if (
-        not isinstance(column, Number)
-        or bins == 1
-        or round(column.lower, column.decimals) != round(column.upper, column.decimals)
-    ):
-        return
-    width = (column.upper - column.lower) / bins
-    needed = next((d for d in range(column.decimals, MAX_DECIMALS + 1) if 10.0**-d <= width), None)
-    yield (
-        "decimals",
-        f"with {column.decimals} digits after the point all values from {_shown(column.lower)} to"
-        f" {_shown(column.upper)} are written alike, so that no bin can be told from another; "
-        + (f"use {needed} digits, or " if needed else "")
-        + "rescale the column",
-    )
 
 
 # --- categories ---
@@ -422,28 +361,24 @@ Label = Annotated[str, Field(min_length=1, max_length=500), AS_TEXT, AfterValida
 class Mapped(ColumnBase):
     """Categories that may have other texts in the source."""
 
-    values: ValueMap = Field(
+    values: ValueMap = key(
+        "texts of the source that are published as another: that category; several may become one,"
+        " and all others stay",
+        {"+": "positive", "-": "negative"},
         default={},
-        description=(
-            "texts of the source that are published as another: that category; several may"
-            " become one, and all others stay"
-        ),
-        examples=[{"+": "positive", "-": "negative"}],
     )
-    map: Name | None = Field(
-        default=None,
-        description="the name of a map under `maps`, in place of `values`",
-        examples=["status"],
+    map: Name | None = key(
+        "the name of a map under `maps`, in place of `values`", "status", default=None
     )
 
 
 class Labelled(Mapped):
     """Categories that are codes, and what they stand for."""
 
-    value_labels: dict[Category, Label] = Field(
+    value_labels: dict[Category, Label] = key(
+        "what codes among the categories stand for, for the bundle's metadata",
+        {"0": "never", "1": "daily"},
         default={},
-        description="what codes among the categories stand for, for the bundle's metadata",
-        examples=[{"0": "never", "1": "daily"}],
     )
 
     @property
@@ -476,15 +411,11 @@ class Categorical(Labelled):
     questions: ClassVar = _categories("")
     sketch: ClassVar = (_ALL,)
 
-    type: Literal["categorical"] = Field(
-        description="texts without an order", examples=["categorical"]
-    )
-    categories: Categories = Field(
-        description=(
-            "every allowed text, codes such as 0 too; `{file: F}` reads them from a text file"
-            " beside the spec, one a line"
-        ),
-        examples=[["Female", "Male"]],
+    type: Literal["categorical"] = key("texts without an order", "categorical")
+    categories: Categories = key(
+        "every allowed text, codes such as 0 too; `{file: F}` reads them from a text file beside"
+        " the spec, one a line",
+        ["Female", "Male"],
     )
 
 
@@ -495,10 +426,9 @@ class Ordinal(Labelled):
     questions: ClassVar = _categories(", from lowest to highest")
     sketch: ClassVar = (_ALL,)
 
-    type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
-    categories: Categories = Field(
-        description="every allowed text, from lowest to highest; or their file",
-        examples=[["low", "medium", "high"]],
+    type: Literal["ordinal"] = key("texts with an order", "ordinal")
+    categories: Categories = key(
+        "every allowed text, from lowest to highest; or their file", ["low", "medium", "high"]
     )
 
 
@@ -512,13 +442,9 @@ class Boolean(Mapped):
     )
     sketch: ClassVar = ("false: no, true: yes   the texts in the table",)
 
-    type: Literal["boolean"] = Field(description="two texts", examples=["boolean"])
-    false: Category = Field(
-        default="false", description="the text that stands for false", examples=["no"]
-    )
-    true: Category = Field(
-        default="true", description="the text that stands for true", examples=["yes"]
-    )
+    type: Literal["boolean"] = key("two texts", "boolean")
+    false: Category = key("the text that stands for false", "no", default="false")
+    true: Category = key("the text that stands for true", "yes", default="true")
 
     @model_validator(mode="after")
     def _two_labels(self) -> Boolean:
@@ -539,11 +465,10 @@ class Boolean(Mapped):
 
 # --- text code ---
 
-MAX_CODES, MAX_LEVELS = 100_000, 4096
-
+MAX_LEVELS = 4096
 Codes = Annotated[
     tuple[Category, ...],
-    Field(min_length=1, max_length=MAX_CODES),
+    Field(min_length=1, max_length=100_000),
     AfterValidator(distinct),
     OrFile(),
 ]
@@ -572,18 +497,13 @@ class TextCode(ColumnBase):
         "prefix: 3   characters that are kept of a code",
     )
 
-    type: Literal["text-code"] = Field(
-        description="codes of which the beginning is kept", examples=["text-code"]
+    type: Literal["text-code"] = key("codes of which the beginning is kept", "text-code")
+    codes: Codes = key(
+        "every allowed code, from a public list, not the table; or their file, one a line",
+        ["E10.1", "E11.9", "E11.65", "I10"],
     )
-    codes: Codes = Field(
-        description=(
-            "every allowed code, from a public list, not the table; or their file, one a line"
-        ),
-        examples=[["E10.1", "E11.9", "E11.65", "I10"]],
-    )
-    prefix: Prefix = Field(
-        description="how many characters from the left make a level; the rest is never read",
-        examples=[3],
+    prefix: Prefix = key(
+        "how many characters from the left make a level; the rest is never read", 3
     )
 
     @model_validator(mode="after")
