@@ -252,7 +252,7 @@ def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> Draw
             return DrawnTable(codes, decoded() if read is None else read, constraints, None)
     with reporter.stage("pay for scores"):
         codes, scores = pay_for_scores(session, job, fitted, codes)
-    with reporter.stage("sample"):  # what was scored is decoded
+    with reporter.stage("decode"):  # what was scored
         return DrawnTable(codes, decoded() if read is None else read, constraints, scores)
 
 
