@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from synthdp.api.bundle import Bundle, cards_html
 from synthdp.errors import extra_named
-from synthdp.progress import current, stage
+from synthdp.progress import stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,13 +151,13 @@ class Spec:
             from synthdp.release.what_if import what_if as at_epsilons
 
             epsilons = [float(epsilon) for epsilon in what_if]
-            with stage("what if") as progress:
-                facts |= {"what_if": at_epsilons(self.text, epsilons, progress=progress)}
+            with stage("what if"):
+                facts |= {"what_if": at_epsilons(self.text, epsilons)}
         if rehearse:
             from synthdp.release.rehearse import rehearse as on_simulated_rows
 
-            with stage("rehearse") as progress:
-                facts |= {"rehearsal": on_simulated_rows(spec, progress=progress)}
+            with stage("rehearse"):
+                facts |= {"rehearsal": on_simulated_rows(spec)}
         return BudgetPlan.of_facts(facts), balance
 
     @extra_named()
@@ -241,7 +241,6 @@ class Spec:
                 out=target,
                 force=force,
                 attack=attack,
-                reporter=current(),
                 **_sealed(df),
             )
         )
@@ -561,9 +560,7 @@ def resume(
     from synthdp.release.run import resume as resume_run
 
     spec_path, folder = None if spec is None else Path(spec), Path(out).absolute()
-    return Release.of_outcome(
-        resume_run(folder, spec_path=spec_path, attack=attack, reporter=current(), **_sealed(df))
-    )
+    return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
 
 
 @extra_named()
@@ -589,7 +586,7 @@ def attack(out: str | Path, df: pd.DataFrame | None = None) -> Release:
     """
     from synthdp.release.run import run_attack
 
-    return Release.of_outcome(run_attack(Path(out).absolute(), reporter=current(), **_sealed(df)))
+    return Release.of_outcome(run_attack(Path(out).absolute(), **_sealed(df)))
 
 
 def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Everything that came out of rows must be `Released`, with receipts of charges in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -34,6 +34,7 @@ from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Released
+from synthdp.progress import Steps
 from synthdp.spec.model import ReleaseSpec
 
 WRITING = (
@@ -57,13 +58,10 @@ def write_bundle(
     ledger: LedgerReader,
     force: bool,
     signer: Signer | None = None,
-    begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
     """Write the bundle of a release to `folder`, atomically; returns the folder.
 
     Without a `signer` the bundle says that it is unsigned.
-
-    `begin` is called with the name of each of the `WRITING` when it begins.
 
     Raises:
         BoundaryError: something from rows is not `Released`, its receipts are not in the ledger, or
@@ -75,7 +73,7 @@ def write_bundle(
     check_target(folder, force=force)
     with new_folder(folder, force=force) as draft:
         balance = balance_at_reservation(ledger.entries(), content.run)
-        _write_all(draft, content, entries, balance, signer, begin)
+        _write_all(draft, content, entries, balance, signer)
     return folder
 
 
@@ -85,10 +83,9 @@ def _write_all(
     entries: list[Entry],
     balance: Balance,
     signer: Signer | None,
-    begin: Callable[[str], None],
 ) -> None:
-    certifying, tabling, describing, showing = WRITING
-    begin(certifying)
+    steps, (certifying, tabling, describing, showing) = Steps(len(WRITING)), WRITING
+    steps.begin(certifying)
     spec = public_spec(content.spec)
     facts = certify(
         spec,
@@ -101,13 +98,13 @@ def _write_all(
         audit=content.audit,
         scores=content.scores.value if content.scores else (),
     )
-    begin(tabling)
+    steps.begin(tabling)
     frame = content.synthetic.value
     order = fresh_generator().permutation(len(frame))  # row order must carry nothing
     write_csv(frame.iloc[order], spec.columns, draft / CSV_NAME)
     write_parquet(draft / CSV_NAME, spec.columns, draft / PARQUET_NAME)
     _write_model(draft, content.model.value)
-    begin(describing)
+    steps.begin(describing)
     told = [e.to_json() for e in entries]
     ledger = {"run": content.run, "balance": asdict(balance), "entries": told}
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
@@ -125,7 +122,7 @@ def _write_all(
     bundle = Bundle(draft, spec, facts, day=entries[-1].at[:10])
     for name, derived in DERIVED.items():
         if name == REPORT:
-            begin(showing)
+            steps.begin(showing)
         text = derived.make(bundle)
         if text is not None:
             _write_text(draft / name, text)

@@ -15,7 +15,6 @@ import typer
 
 from synthdp.cli.options import Json, say, shown_graph, working, write_file
 from synthdp.cli.options import show as tell
-from synthdp.progress import current
 from synthdp.spec.load.wording import many, up
 
 if TYPE_CHECKING:
@@ -153,9 +152,7 @@ def orient(
     from synthdp.release.graph_only import run_orientation
 
     with working():
-        job, found = run_orientation(
-            spec, (one, other), score=score, out=out, force=force, reporter=current()
-        )
+        job, found = run_orientation(spec, (one, other), score=score, out=out, force=force)
     planned, delta, run = job.plan.epsilon_spent, job.plan.delta, job.folder.run
     cost = {"epsilon_planned": planned, "epsilon_spent": job.spent.epsilon_spent}
     text = (
@@ -173,7 +170,7 @@ def _run(
     from synthdp.release.graph_only import run_graph
 
     with working():
-        outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=current())
+        outcome = run_graph(spec, mode=mode, out=out, force=force)
     folder, refused = outcome.job.out, outcome.refused
     more = {"folder": str(folder), "refused": refused is not None}
     tell(outcome, as_json=as_json, text=lambda: outcome_text(outcome), **more)

@@ -26,7 +26,6 @@ import typer
 from synthdp import __version__
 from synthdp.cli.options import BundleArgument, Json, Out, show, shown, working
 from synthdp.errors import INSTALL_RELEASE, OutputError, SynthdpError
-from synthdp.progress import current
 from synthdp.spec.addresses import (
     check_uri,
     from_folder,
@@ -105,7 +104,7 @@ def diff(
     from synthdp.verify.diff import compare
 
     with working():
-        found = compare(bundle_a, bundle_b, reporter=current())
+        found = compare(bundle_a, bundle_b)
     show(found, as_json=as_json, text=lambda: difference_text(found))
 
 
@@ -159,10 +158,10 @@ def audit(
     of_bundle = what.is_dir()
     with working():
         if of_bundle:
-            record, path = plan.audit_bundle(what, replay_only=replay, out=out, reporter=current())
+            record, path = plan.audit_bundle(what, replay_only=replay, out=out)
         else:
             rows = "none" if replay else rows
-            record, path = plan.audit(what, rows=rows, out=out, reporter=current())
+            record, path = plan.audit(what, rows=rows, out=out)
     not_audited = {"not_audited": plan.NEEDS_ROWS} if of_bundle else {}
     facts = record.model_dump() | {"record": str(path)} | not_audited
     text = audit_text(record, path)

@@ -18,7 +18,6 @@ import typer
 
 from synthdp.cli.options import Json, SpecArgument, say, show, working, write_file
 from synthdp.errors import BudgetError, OutputError
-from synthdp.progress import current
 from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
@@ -364,7 +363,7 @@ def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool
         csv, request = with_back(kept, lambda: request_of(options, kept))
         kept.forget()
     with working():
-        found = private_init(request, csv, options.out, force=force, reporter=current())
+        found = private_init(request, csv, options.out, force=force)
     facts = {"file": str(options.out)} | found.to_json()
     show(facts, as_json=as_json, text=lambda: found_text(found))
     say(f"wrote {options.out}; read it, then run `synthdp plan {options.out}`", err=True)

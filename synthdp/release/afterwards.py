@@ -15,7 +15,7 @@ from typing import Literal
 
 from synthdp.bundle.audit_record import audits_for_steward
 from synthdp.errors import BUDGET, GateError, OutputError, SynthdpError
-from synthdp.progress import Steps
+from synthdp.progress import stage, tell
 from synthdp.release.gates import GateVerdict
 from synthdp.release.job import Job
 from synthdp.release.judge import Judge, Judgement, NotJudged, internal_report
@@ -112,7 +112,7 @@ def judge_and_report(
         if job.spec.attacks.membership.enabled and found.attack is None:
             if attack == "now":
                 if bundle is not None:
-                    judge.reporter.tell(f"the bundle is there: {bundle}; the attack begins")
+                    tell(f"the bundle is there: {bundle}; the attack begins")
                 found = judge.attacked(found)
             else:
                 (absent[ATTACK],) = put_off(job, attack) or ["left out when the run was resumed"]
@@ -140,7 +140,7 @@ def _report(
 ) -> Path:
     """Write the internal report; without the figures on real rows where they break it."""
     job = judge.job
-    with judge.reporter.stage("report") as progress:
+    with stage("report"):
         write = partial(
             internal_report,
             job.internal,
@@ -148,8 +148,6 @@ def _report(
             judge.fitted,
             verdicts=verdicts,
             audits=audits_for_steward(job.out, job.plan),
-            seconds=judge.reporter.seconds,
-            begin=Steps(2, progress).begin,
         )
         try:
             return write(judgement, absent=absent)

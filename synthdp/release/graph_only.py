@@ -27,7 +27,7 @@ from synthdp.ledger.connect import budget_noted
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
 from synthdp.privacy.mechanisms.anm import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
-from synthdp.progress import Reporter
+from synthdp.progress import stage
 from synthdp.release.job import Job
 from synthdp.release.open_session import UNSPENT, dropped_if_unpaid, open_session, own_job
 from synthdp.spec.checks.problem import stated
@@ -114,7 +114,6 @@ def run_graph(
     mode: Mode,
     out: Path | None = None,
     force: bool = False,
-    reporter: Reporter | None = None,
 ) -> GraphOutcome:
     """Learn or validate the spec's graph into `out`, or continue the interrupted run there.
 
@@ -125,8 +124,7 @@ def run_graph(
         OutputError: `out` holds another run, or cannot be written.
         BudgetError, DataError: as in a release.
     """
-    reporter = reporter or Reporter()
-    with reporter.stage("plan"):
+    with stage("plan"):
         text = own_text(spec_path)
         loaded = _checked(text, spec_path, mode)
         out = out or Path("releases") / loaded.dataset.id / "graph"
@@ -143,7 +141,7 @@ def run_graph(
             force=force,
         )
     with dropped_if_unpaid(job):
-        return _run(job, reporter)
+        return _run(job)
 
 
 @budget_noted(UNSPENT)
@@ -154,7 +152,6 @@ def run_orientation(
     score: Score = "table",
     out: Path | None = None,
     force: bool = False,
-    reporter: Reporter | None = None,
 ) -> tuple[Job, Orientation]:
     """Say which of two numeric columns is the cause; spends the graph's share of the budget.
 
@@ -166,8 +163,7 @@ def run_orientation(
     """
     from synthdp.graph.contrib import anm_direction
 
-    reporter = reporter or Reporter()
-    with reporter.stage("plan"):
+    with stage("plan"):
         text = own_text(spec_path)
         loaded = _checked(text, spec_path, None)
         out = out or Path("releases") / loaded.dataset.id / "orient"
@@ -191,8 +187,8 @@ def run_orientation(
             force=force,
         )
     with dropped_if_unpaid(job):
-        session = open_session(job, reporter)
-        with reporter.stage("orient"):
+        session = open_session(job)
+        with stage("orient"):
             found = anm_direction.orient(session, [pair]).value[0][0]
         session.settle()
         job.folder.remove()
@@ -233,10 +229,10 @@ def _check_values(spec: ReleaseSpec, path: Path) -> None:
     raise SpecError([SpecProblem(str(path), 1, 1, where, message, hint)])
 
 
-def _run(job: Job, reporter: Reporter) -> GraphOutcome:
-    session = open_session(job, reporter)
+def _run(job: Job) -> GraphOutcome:
+    session = open_session(job)
     refused: GraphRefuted | None = None
-    with reporter.stage("measure the graph"):
+    with stage("measure the graph"):
         try:
             result = find_graph(session, job.spec.graph, job.domain)
         except GraphRefuted as refusal:

@@ -29,7 +29,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES, ReleasePlan
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter
+from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.gates import GateVerdict, check_simulated
 from synthdp.release.run_folder import RunFolder
@@ -231,7 +231,7 @@ class DrawnTable:
     scores: Released[DpScores] | None
 
 
-def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> DrawnTable:
+def draw(session: Session, job: Job, fitted: Fitted) -> DrawnTable:
     """Sample the table, pay for its scores where the spec asks for them, and decode it.
 
     A run that has published its table is only to be judged: its table is read in the bundle.
@@ -241,7 +241,7 @@ def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> Draw
     def decoded() -> Released[pd.DataFrame]:
         return codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
 
-    with reporter.stage("sample") as progress:
+    with stage("sample") as progress:
         read = fitted.tables.map(lambda _: _read(job)) if job.published else None
         if read is None:
             begin, rng = partial(progress, 0, 0), fresh_generator()
@@ -250,9 +250,9 @@ def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> Draw
             codes = read.map(lambda frame: encode(job.domain, frame)[0])
         if not job.spec.evaluation.dp_scores:
             return DrawnTable(codes, decoded() if read is None else read, constraints, None)
-    with reporter.stage("pay for scores"):
+    with stage("pay for scores"):
         codes, scores = pay_for_scores(session, job, fitted, codes)
-    with reporter.stage("decode"):  # what was scored
+    with stage("decode"):  # what was scored
         return DrawnTable(codes, decoded() if read is None else read, constraints, scores)
 
 

@@ -44,7 +44,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Private, Released
 from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Steps, advance, seconds, stage
 from synthdp.release.gates import Figure, GateVerdict, attack_figures
 from synthdp.release.job import DrawnTable, Job
 from synthdp.report.internal.content import (
@@ -164,7 +164,6 @@ class Judge:
     job: Job
     fitted: Fitted
     drawn: DrawnTable
-    reporter: Reporter
 
     def released(self) -> Judgement:
         """What is public: post-processing of released values."""
@@ -180,16 +179,16 @@ class Judge:
         """What is public, and those figures on real rows that a gate is on."""
         found, asked = self.released(), {gate.metric for gate in self.job.spec.gates}
         if not asked.isdisjoint(EVALUATION_METRICS):
-            with self.reporter.stage("judge for the gates") as progress:
-                found = replace(found, evaluation=self._evaluation(progress))
+            with stage("judge for the gates"):
+                found = replace(found, evaluation=self._evaluation())
         return self.attacked(found) if not asked.isdisjoint(ATTACK_METRICS) else found
 
     def rest(self, found: Judgement) -> Judgement:
         """All else that the spec asks for, beside what was `found` for its gates; no attack."""
         if self.job.spec.evaluation.enabled:
-            with self.reporter.stage("judge on real rows") as progress:
+            with stage("judge on real rows"):
                 if found.evaluation is None:
-                    found = replace(found, evaluation=self._evaluation(progress))
+                    found = replace(found, evaluation=self._evaluation())
                 found = replace(found, suggestions=self._suggestions(), estimands=self._estimands())
         misfits = self.session.inspect(
             lambda table: table.misfits, reason="values outside the domain"
@@ -200,7 +199,7 @@ class Judge:
     def _groups(self) -> LevelGroups:
         return groups_of(self.fitted.tables.value, self.job.domain)
 
-    def _evaluation(self, progress: Advance) -> Confidential[EvaluationReport | NotJudged]:
+    def _evaluation(self) -> Confidential[EvaluationReport | NotJudged]:
         with one_thread():
             return self._on_sample(
                 lambda table: _evaluate(
@@ -210,7 +209,6 @@ class Judge:
                     self.drawn.codes.value,
                     self.drawn.synthetic.value,
                     self.fitted.graph.graph,
-                    progress,
                 )
             )
 
@@ -230,7 +228,7 @@ class Judge:
     def attacked(self, found: Judgement) -> Judgement:
         """With the declared attack, on models that an interrupted one has trained, and more."""
         job = self.job
-        with self.reporter.stage("attack") as progress:
+        with stage("attack"):
             attack = self._seen(
                 lambda table: attack_rows(
                     table.fit_codes,
@@ -238,7 +236,7 @@ class Judge:
                     job.domain,
                     self.fitted.graph.graph,
                     folder=job.folder.shadows,
-                    progress=progress,
+                    progress=advance,
                     units=table.fit_units,
                 ),
                 reason="membership inference on real rows",
@@ -276,7 +274,6 @@ def _evaluate(
     codes: Codes,
     synthetic: pd.DataFrame,
     graph: CausalGraph,
-    progress: Advance,
 ) -> EvaluationReport:
     """Tables are compared on the groups of levels that the model knows."""
     held_out = table.held_out
@@ -291,7 +288,7 @@ def _evaluate(
         codes=(fitted, tested, groups.of(codes)),
         graph=graph,
         columns=spec.columns,
-        progress=progress,
+        progress=advance,
     )
 
 
@@ -315,19 +312,17 @@ def internal_report(
     verdicts: Sequence[GateVerdict],
     *,
     audits: Sequence[AuditRecord],
-    seconds: Mapping[str, float],
-    begin: Callable[[str], None] = lambda what: None,
     absent: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """Write `internal.html` and `internal.json` into `target`; returns the page.
 
-    `begin` is called with the name of each of the two steps. `absent` names more parts that are
-    not in `judgement`, and why.
+    `absent` names more parts that are not in `judgement`, and why.
     """
-    begin("budget step by step")
+    steps = Steps(2)
+    steps.begin("budget step by step")
     attack = opened(judgement.attack)
     content = replace(
-        _content(job, audits=audits, seconds=seconds),
+        _content(job, audits),
         gates=tuple(
             GateResult(
                 metric=v.gate.metric,
@@ -353,7 +348,7 @@ def internal_report(
         content = replace(content, estimands=(*estimands_beside(job, fitted, estimands),))
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
-    begin("internal report")
+    steps.begin("internal report")
     return write_internal_report(target, content)
 
 
@@ -385,7 +380,6 @@ def refused_report(
     found: ValidationReport,
     *,
     audits: Sequence[AuditRecord],
-    seconds: Mapping[str, float],
 ) -> Path:
     """Write the report of a run whose graph the noisy tables refuted.
 
@@ -398,16 +392,14 @@ def refused_report(
         passed=False,
     )
     content = replace(
-        _content(job, audits=audits, seconds=seconds),
+        _content(job, audits),
         gates=(gate,),
         graph=_graph_view(job, found.apply("flag"), found),
     )
     return write_internal_report(target, content)
 
 
-def _content(
-    job: Job, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
-) -> ReportContent:
+def _content(job: Job, audits: Sequence[AuditRecord]) -> ReportContent:
     """What the report says of every run."""
     profile = profile_of(planned_of(job.plan), job.spec)
     return ReportContent(
@@ -418,7 +410,7 @@ def _content(
         budget=_budget(job),
         profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
-        timings=dict(seconds),
+        timings=seconds(),
         notes=tuple(_notes(job)),
     )
 

@@ -31,7 +31,7 @@ from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private, read_texts
 from synthdp.privacy.table import Table
-from synthdp.progress import Reporter
+from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.job import Job
 from synthdp.release.run_folder import FOLDER, RELEASE, STATE, RunFolder
@@ -39,13 +39,13 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
 
-def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Session:
+def open_session(job: Job, *, texts: bool = False) -> Session:
     """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation).
 
     With `texts` the columns have no types yet: the rows are read as texts.
     """
     spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
-    with reporter.stage("read"):
+    with stage("read"):
         private = _sealed(job, streams, texts=texts)
     digest = job.plan.digest
     reserved = next(

@@ -34,7 +34,7 @@ from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts, Reading
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import FORMS, TEXTS, ReleasePlan, needed
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter
+from synthdp.progress import stage, warn
 from synthdp.release.job import Job
 from synthdp.release.open_session import UNSPENT, dropped_if_unpaid, open_session, own_job
 from synthdp.spec.init.private_draft import OTHER, FoundColumn, Request, private_draft, request_spec
@@ -120,9 +120,7 @@ def init_plan(spec: ReleaseSpec) -> ReleasePlan:
 
 
 @budget_noted(UNSPENT)
-def private_init(
-    request: Request, csv: Path, out: Path, *, force: bool = False, reporter: Reporter | None = None
-) -> PrivateInit:
+def private_init(request: Request, csv: Path, out: Path, *, force: bool = False) -> PrivateInit:
     """Find the columns of `csv` and write the draft to `out`, or go on with the interrupted run.
 
     `force` replaces a draft that is there, and drops an interrupted run of another request, which
@@ -134,16 +132,15 @@ def private_init(
         BudgetError: the cap does not allow it, or noise would hide every column.
         DataError: the file cannot be read.
     """
-    reporter = reporter or Reporter()
-    with reporter.stage("plan"):
+    with stage("plan"):
         text = request_spec(request)
         spec = parse_spec(text, path="options of `synthdp init --private`")
         plan = init_plan(spec)
         _check_noise(spec, plan)
-        reporter.warn(option_warnings(request))
+        warn(option_warnings(request))
         job = _job(text, spec, plan, csv, out, force=force)
     with dropped_if_unpaid(job):
-        reader, columns = _look(open_session(job, reporter, texts=True), spec, job.plan, reporter)
+        reader, columns = _look(open_session(job, texts=True), spec, job.plan)
         much = [c for c in columns if c.lost > SHOWN.lost]
         listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in much)
         warning = (
@@ -151,7 +148,7 @@ def private_init(
             " declare these columns from a codebook, or take them out of the source"
         )
         lost = [warning] if much else []
-        reporter.warn(lost)
+        warn(lost)
         found = PrivateInit(job, columns, (*option_warnings(request), *lost))
         cost = search_cost(job.ledger.entries(), spec.dataset.id)
         draft = private_draft(
@@ -214,10 +211,10 @@ def _job(
 
 
 def _look(
-    session: Session, spec: ReleaseSpec, plan: ReleasePlan, reporter: Reporter
+    session: Session, spec: ReleaseSpec, plan: ReleasePlan
 ) -> tuple[Reader, tuple[FoundColumn, ...]]:
     rows = spec.dataset.rows
-    with reporter.stage("types and bounds"):
+    with stage("types and bounds"):
         tables = session.release(needed(plan.forms, FORMS), purpose=FORMS).value
         reader = Reader(
             tuple(spec.columns),
@@ -226,7 +223,7 @@ def _look(
             rows.value if rows.kind == "public" else None,
             commas=getattr(spec.dataset.source, "decimal", ".") == ",",
         )
-    with reporter.stage("categories"):
+    with stage("categories"):
         columns, texts = columns_to_read(reader), None
         if columns:
             budget = needed(plan.texts, TEXTS)

@@ -20,7 +20,7 @@ from synthdp.bundle.audit_record import audits_for_steward, public_audit
 from synthdp.bundle.certificate import planned_of
 from synthdp.bundle.content import BundleContent, check_target
 from synthdp.bundle.signing import load_signer
-from synthdp.bundle.write import WRITING, foresee, write_bundle
+from synthdp.bundle.write import foresee, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
 from synthdp.evaluate.dp_scores import DpScores
@@ -43,7 +43,7 @@ from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter, Steps
+from synthdp.progress import advance, seconds, shown_on, stage, warn
 from synthdp.release import run_folder
 from synthdp.release.afterwards import (
     AttackWhen,
@@ -86,7 +86,6 @@ def release(
     *,
     out: Path | None = None,
     force: bool = False,
-    reporter: Reporter | None = None,
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
     attack: AttackWhen = "now",
@@ -103,18 +102,10 @@ def release(
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
             to fit.
     """
-    with budget_noted() as account:
+    with budget_noted() as account, shown_on():
         check_alone()
-        reporter = reporter or Reporter()
         return _plan_and_reserve(
-            account,
-            spec_path,
-            text=text,
-            given=given,
-            out=out,
-            force=force,
-            reporter=reporter,
-            attack=attack,
+            account, spec_path, text=text, given=given, out=out, force=force, attack=attack
         )
 
 
@@ -126,10 +117,9 @@ def _plan_and_reserve(
     given: Private[pd.DataFrame] | None,
     out: Path | None,
     force: bool,
-    reporter: Reporter,
     attack: AttackWhen,
 ) -> ReleaseOutcome:
-    with reporter.stage("plan"):
+    with stage("plan"):
         # Read once: what is run, kept and digested is one text.
         text = own_text(spec_path) if text is None else text
         spec = parse_spec(text, path=str(spec_path))
@@ -148,7 +138,7 @@ def _plan_and_reserve(
         check_nearby(entries, spec.dataset.id, out)
         check_domain_from(spec, entries)
         noted = tuple(other_ids(spec, entries))
-        reporter.warn([*noted, *traps(spec), *waiting(spec, out, attack)])
+        warn([*noted, *traps(spec), *waiting(spec, out, attack)])
         ledger = open_ledger(spec, spec_path)
         check_affordable(spec, ledger.balance(spec.dataset.id))
     folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
@@ -160,7 +150,7 @@ def _plan_and_reserve(
     )
     try:
         job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
-        return carry_out(job, reporter, force=force, attack=attack)
+        return carry_out(job, force=force, attack=attack)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
         # cannot say keeps the folder.
@@ -174,7 +164,6 @@ def resume(
     out: Path,
     *,
     spec_path: Path | None = None,
-    reporter: Reporter | None = None,
     given: Private[pd.DataFrame] | None = None,
     attack: AttackWhen = "now",
 ) -> ReleaseOutcome:
@@ -192,11 +181,11 @@ def resume(
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
-    with budget_noted("nothing more was spent") as account:
+    with budget_noted("nothing more was spent") as account, shown_on():
         check_alone()
         folder = run_folder.reopen(out)
         try:
-            return _resume(account, folder, out, spec_path, reporter or Reporter(), given, attack)
+            return _resume(account, folder, out, spec_path, given, attack)
         finally:
             folder.close()
 
@@ -206,7 +195,6 @@ def _resume(
     folder: RunFolder,
     out: Path,
     spec_path: Path | None,
-    reporter: Reporter,
     given: Private[pd.DataFrame] | None,
     attack: AttackWhen,
 ) -> ReleaseOutcome:
@@ -239,15 +227,10 @@ def _resume(
     job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
     if attack == "never":
         check_attacked(job, attack)
-    return carry_out(job, reporter, force=True, attack=attack)
+    return carry_out(job, force=True, attack=attack)
 
 
-def run_attack(
-    out: Path,
-    *,
-    reporter: Reporter | None = None,
-    given: Private[pd.DataFrame] | None = None,
-) -> ReleaseOutcome:
+def run_attack(out: Path, *, given: Private[pd.DataFrame] | None = None) -> ReleaseOutcome:
     """Run the attack that a release into `out` has put off; its report is written anew.
 
     The rows are read again, and nothing is spent. A release that waits for its attack is published
@@ -258,12 +241,10 @@ def run_attack(
         SynthdpError: as `resume`.
     """
     check_waits(out)
-    return resume(out, reporter=reporter, given=given)
+    return resume(out, given=given)
 
 
-def carry_out(
-    job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now"
-) -> ReleaseOutcome:
+def carry_out(job: Job, *, force: bool, attack: AttackWhen = "now") -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
     folder = job.folder
     # Tracking may fail without ending a run that has already paid.
@@ -274,33 +255,31 @@ def carry_out(
         run=folder.run,
         paid=bool(job.ledger.run_entries(folder.run)),
     ) as log:
-        with reporter.stage("bounds for groups"):
+        with stage("bounds for groups"):
             foresee(
                 job.spec,
                 planned_of(job.plan),
                 group_epsilons=job.plan.group_epsilons,
                 audit=job.audit,
             )
-        session = open_session(job, reporter)
+        session = open_session(job)
         try:
-            fitted, notes = _train(session, job, reporter)
-            drawn = draw(session, job, fitted, reporter)
+            fitted, notes = _train(session, job)
+            drawn = draw(session, job, fitted)
             check_attacked(job, attack)
-            judge = Judge(session, job, fitted, drawn, reporter)
+            judge = Judge(session, job, fitted, drawn)
             judgement, verdicts = _decide(judge)
-            bundle = settle_and_publish(
-                session, job, fitted, drawn, verdicts, force=force, reporter=reporter
-            )
+            bundle = settle_and_publish(session, job, fitted, drawn, verdicts, force=force)
         except GraphRefuted as refusal:
-            raise withhold_refuted(session, job, refusal, log=log, reporter=reporter) from None
+            raise withhold_refuted(session, job, refusal, log=log) from None
         except ConstraintsUnmet as unmet:
             raise unmet_with_hint(unmet, session, job) from None
-        with reporter.stage("track"):
+        with stage("track"):
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
         if not put_off(job, attack) and not judgement.attack_stopped:
             folder.remove()  # else it has what the attack needs
-        with reporter.stage("track"):
+        with stage("track"):
             record_judgement(log, job, fitted, judgement, report=report)
     untracked = [
         *log.warnings,
@@ -312,20 +291,20 @@ def carry_out(
         report,
         verdicts,
         judgement.metrics_for_steward(),
-        dict(reporter.seconds),
+        seconds(),
         (*notes, *put_off(job, attack), *(untracked if log.warnings else ())),
     )
 
 
-def _train(session: Session, job: Job, reporter: Reporter) -> tuple[Fitted, list[str]]:
+def _train(session: Session, job: Job) -> tuple[Fitted, list[str]]:
     """Measure and train. The notes compare the noisy total with the declared number of rows."""
     notes = list[str]()
-    with reporter.stage("measure and train" if job.plan.train else "measure and fit") as progress:
+    with stage("measure and train" if job.plan.train else "measure and fit"):
         fitted = fit(
             session,
             job.spec,
             job.domain,
-            progress=progress,
+            progress=advance,
             check=lambda tables: notes.extend(check_total(tables, job.spec)),
         )
         try_constraints(fitted, job.spec, rng=fresh_generator())
@@ -354,14 +333,12 @@ def settle_and_publish(
     verdicts: Sequence[GateVerdict],
     *,
     force: bool,
-    reporter: Reporter,
 ) -> Path | None:
     """Settle the run, then write the bundle if every gate passed; None where one withheld it.
 
     A run that is resumed after that keeps the bundle that it has published.
     """
-    with reporter.stage("bundle") as progress:
-        steps = Steps(len(WRITING), progress)
+    with stage("bundle"):
         if job.published:
             session.settle()
             job.folder.note_published()
@@ -371,7 +348,7 @@ def settle_and_publish(
         if not all(v.passed for v in verdicts):
             return None
         whole = drawn.synthetic.map(drawn.constraints.derived.added)
-        bundle = publish(job, fitted, whole, force=force, steps=steps, scores=drawn.scores)
+        bundle = publish(job, fitted, whole, force=force, scores=drawn.scores)
         job.folder.note_published()
         return bundle
 
@@ -382,7 +359,6 @@ def publish(
     synthetic: Released[pd.DataFrame],
     *,
     force: bool,
-    steps: Steps,
     scores: Released[DpScores] | None = None,
 ) -> Path:
     """Write the public bundle."""
@@ -400,14 +376,7 @@ def publish(
         scores=scores,
         estimands=estimands_of(job, fitted),
     )
-    return write_bundle(
-        job.bundle,
-        content,
-        ledger=job.ledger,
-        force=force,
-        signer=job.signer,
-        begin=steps.begin,
-    )
+    return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
 
 
 def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
@@ -426,7 +395,7 @@ def _with_sums(name: str, known: tuple[dict[str, Sums], Sums]) -> dict[str, Sums
 
 
 def withhold_refuted(
-    session: Session, job: Job, refusal: GraphRefuted, *, log: Tracker, reporter: Reporter
+    session: Session, job: Job, refusal: GraphRefuted, *, log: Tracker
 ) -> GateError:
     """Settle and report a run whose graph was refuted; returns the error to raise."""
     session.settle()
@@ -435,7 +404,6 @@ def withhold_refuted(
         job,
         refusal.report,
         audits=audits_for_steward(job.out, job.plan),
-        seconds=reporter.seconds,
     )
     job.folder.remove()
     record_refusal(log, job, refusal.report, report=report)

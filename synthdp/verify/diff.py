@@ -28,7 +28,7 @@ from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.graph.diff import GraphDifference, difference
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance, stage
 from synthdp.verify.checks import verify_bundle
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
@@ -72,19 +72,18 @@ class BundleDifference:
         }
 
 
-def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDifference:
+def compare(a: Path, b: Path) -> BundleDifference:
     """Compare two bundles.
 
     Raises:
         VerifyError: one of them does not hold what it claims; names it, with every problem.
     """
-    reporter = reporter or Reporter()
     opened = []
     for name, folder in (("first", a), ("second", b)):
-        with reporter.stage(f"verify the {name} bundle") as progress:
+        with stage(f"verify the {name} bundle") as progress:
             opened.append(open_verified(folder, progress))
     first, second = opened
-    with reporter.stage("compare"):
+    with stage("compare"):
         return differences(first, second)
 
 

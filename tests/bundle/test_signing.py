@@ -593,7 +593,6 @@ class TestProgram:
     ) -> None:
         from types import SimpleNamespace as Names
 
-        from synthdp.progress import Steps
         from synthdp.release.run import publish
 
         content = release.content
@@ -613,5 +612,5 @@ class TestProgram:
             graph=Names(released=None, graph=content.graph, report=None),
         )
         assert verify_bundle(
-            publish(job, fitted, content.synthetic, force=False, steps=Steps(1)), key=keys[1]
+            publish(job, fitted, content.synthetic, force=False), key=keys[1]
         ).origin_checked

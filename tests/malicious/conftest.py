@@ -30,7 +30,7 @@ from synthdp.bundle.write import write_bundle
 from synthdp.cli.main import main
 from synthdp.files import SUMS
 from synthdp.privacy import plan
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance
 
 TESTS = Path(__file__).parent.parent
 CANARY = "zq-canary-9182"
@@ -224,7 +224,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     tiny = load("release").Tiny(tmp_path_factory.mktemp("interrupted")).write()
     with contextlib.suppress(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(_Interrupting()))
+        tiny.release(display=_Interrupting())
     assert all(
         list((tiny.out / ".run").glob(f"*/{purpose}.*.safetensors"))
         for purpose in ("measure", "train")

@@ -20,7 +20,7 @@ from synthdp.cli.main import main
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance, Display, shown_on
 from synthdp.release.job import ReleaseOutcome
 from synthdp.release.run import release
 
@@ -141,8 +141,9 @@ class Tiny:
         )
         return self
 
-    def release(self, **options: Any) -> ReleaseOutcome:
-        return release(self.spec, out=self.out, **options)
+    def release(self, *, display: Display | None = None, **options: Any) -> ReleaseOutcome:
+        with shown_on(display):
+            return release(self.spec, out=self.out, **options)
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def one_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
         made = Tiny(tmp_path_factory.mktemp("released")).write()
         heard = Heard()
-        made.release(reporter=Reporter(heard))
+        made.release(display=heard)
     (made.folder / "heard.json").write_text(json.dumps(heard.steps))
     return made.folder
 

@@ -14,7 +14,6 @@ import pytest
 import synthdp as face
 from synthdp.errors import OutputError
 from synthdp.ledger.entries import entry_hash
-from synthdp.progress import Reporter
 from synthdp.release import judge
 from synthdp.release.judge import NotJudged
 from synthdp.verify.checks import verify_bundle
@@ -151,7 +150,7 @@ def test_an_interrupted_run_is_finished_without_its_attack(
 ) -> None:
     tiny.write(attacks=ATTACK)
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt(stage, None)))
+        tiny.release(display=InterruptedAt(stage, None))
     done = synthdp("resume", tiny.out, "--without", "attack")
     assert done.code == 0 and not attacked and verify_bundle(tiny.bundle).ok
     assert absent(tiny) == {"attack": "left out when the run was resumed"}

@@ -22,7 +22,6 @@ from synthdp.errors import VerifyError
 from synthdp.ledger.entries import INTERNAL, Entry
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
-from synthdp.progress import Reporter
 from synthdp.release.job import ReleaseOutcome
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
@@ -93,7 +92,7 @@ def make(folder: Path, *, interrupted: bool) -> Made:
         patch.setattr(ScoreCounts, "run", run)
         if interrupted:
             with pytest.raises(KeyboardInterrupt):
-                made.tiny.release(reporter=Reporter(InterruptedAt("bundle", None)))
+                made.tiny.release(display=InterruptedAt("bundle", None))
         made.outcome = resume(made.tiny.out) if interrupted else made.tiny.release()
     return made
 
@@ -105,7 +104,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def test_the_look_for_scores_is_a_stage_of_its_own_and_nothing_pays_before_it(tiny: Tiny) -> None:
     with pytest.raises(KeyboardInterrupt):
-        tiny.write(**CHARGED).release(reporter=Reporter(InterruptedAt("pay for scores", None)))
+        tiny.write(**CHARGED).release(display=InterruptedAt("pay for scores", None))
     charged = [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
     assert charged == ["measure", "train"]
 

@@ -25,7 +25,6 @@ from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
-from synthdp.progress import Reporter
 from synthdp.release import job as drawing
 from synthdp.release import judge as judging
 from synthdp.release import judge as steward
@@ -86,7 +85,6 @@ def test_fitted_rows_teach_and_held_out_rows_judge(
         drawn,
         synthetic,
         graph,
-        lambda done, total, what="", /: None,
     )
     pd.testing.assert_frame_equal(heard["train"], rows.frame[10:].reset_index(drop=True))
     pd.testing.assert_frame_equal(heard["test"], rows.frame[:10].reset_index(drop=True))
@@ -114,7 +112,7 @@ def test_the_attack_is_on_the_rows_that_were_fitted(
     )
     job = SimpleNamespace(spec=loaded, domain=None, folder=SimpleNamespace(shadows=tmp_path))
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=None))
-    judge = judging.Judge(session, job, fitted, None, Reporter())  # type: ignore[arg-type]
+    judge = judging.Judge(session, job, fitted, None)  # type: ignore[arg-type]
     judge.attacked(Judgement(released(0.25)))
     np.testing.assert_array_equal(seen[0], rows.codes[10:])
 
@@ -291,7 +289,7 @@ def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(
         folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run),
     )
     with pytest.raises(Stop):
-        release_module.carry_out(job, Reporter(), force=False)  # type: ignore[arg-type]
+        release_module.carry_out(job, force=False)  # type: ignore[arg-type]
     assert heard == [(tmp_path, run)]
 
 
@@ -327,9 +325,7 @@ def test_the_steward_reads_of_each_gate_what_was_decided(
     misfits = Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
     judgement = Judgement(released(0.25), misfits=misfits)
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=None, validation=None))
-    told: Any = steward.internal_report(
-        tmp_path, None, fitted, judgement, verdicts, audits=(), seconds={}
-    )  # type: ignore[arg-type]
+    told: Any = steward.internal_report(tmp_path, None, fitted, judgement, verdicts, audits=())  # type: ignore[arg-type]
     assert [(g.metric, g.value, g.passed, g.outside_guarantee) for g in told.gates] == [
         ("tv1_noisy", 0.25, True, False),
         ("tv1_noisy", 0.25, False, False),
@@ -377,7 +373,7 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
     monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
     monkeypatch.setattr(release_module, "open_ledger", open_ledger)
     monkeypatch.setattr(release_module, "check_affordable", lambda *_: None)
-    monkeypatch.setattr(release_module, "carry_out", lambda job, reporter, **_: job)
+    monkeypatch.setattr(release_module, "carry_out", lambda job, **_: job)
     made: Any = tiny.write().release()
     held = SimpleNamespace(
         spec_path=tiny.spec,

@@ -19,7 +19,6 @@ from synthdp.data.encoding import encode
 from synthdp.errors import budget_note
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter
 from synthdp.release import job
 from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
@@ -159,7 +158,7 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     monkeypatch.setattr("synthdp.release.judge.attack_rows", failing)
     tiny.write(attacks=ATTACK, gates=[{"metric": "tv1_noisy", "at_most": 1}])
     with pytest.raises(KeyboardInterrupt) as stopped:
-        tiny.release(reporter=Reporter(InterruptedAt(stage, None)))
+        tiny.release(display=InterruptedAt(stage, None))
     note = budget_note(stopped.value) or ""
     assert f"its bundle is whole: {tiny.bundle}" in note and "synthdp resume" in note
     sums, kinds = (tiny.bundle / "SHA256SUMS").read_text(), tiny.kinds()
@@ -192,7 +191,7 @@ def test_the_published_table_is_read_as_it_was_drawn(
     both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
     tiny.write(columns={"both": both})
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("report", None)))
+        tiny.release(display=InterruptedAt("report", None))
     resume(tiny.out)
     domain = Domain.from_spec(load_spec(tiny.spec).columns)
     order = list(domain.names)

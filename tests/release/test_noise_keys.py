@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from synthdp.privacy.noise import Streams
-from synthdp.progress import Reporter
 from synthdp.release import open_session
 from synthdp.release.run import resume
 from tests.release.test_resume import InterruptedAt
@@ -82,7 +81,7 @@ def test_what_an_interrupted_run_leaves_behind_holds_no_key_of_noise(
     """By any spelling: digits, hexadecimal digits, or bytes of either order."""
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("measure and train", 12)))
+        tiny.release(display=InterruptedAt("measure and train", 12))
     left = {p: p.read_bytes() for p in tiny.folder.rglob("*") if p.is_file()}
     assert any(p.name == "state.json" for p in left) and any(
         p.suffix == ".safetensors" for p in left

@@ -26,7 +26,6 @@ from synthdp.ledger.ledger import Lease, Ledger
 from synthdp.privacy.journal import Journal
 from synthdp.privacy.mechanisms import marginals
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.progress import Reporter
 from synthdp.release import run as release_module
 from synthdp.release import run_folder
 from synthdp.verify.checks import verify_bundle
@@ -57,7 +56,7 @@ class KilledInTraining:
 def interrupted(tiny: Any) -> Any:
     tiny.write(evaluation={"enabled": False})
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(KilledInTraining()))
+        tiny.release(display=KilledInTraining())
     return tiny
 
 
@@ -292,7 +291,7 @@ def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(
 
     monkeypatch.setattr(release_module, "plan_for", plan_and_edit)
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(KilledInTraining()))
+        tiny.release(display=KilledInTraining())
     state = json.loads((tiny.out / ".run" / "state.json").read_text())
     reserved = next(e.body for e in tiny.ledger.entries() if e.kind == "reserve")
     assert (

@@ -21,7 +21,7 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import source
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance
 from synthdp.release import run as publishing
 from synthdp.release.run import resume
 from synthdp.release.run_folder import RunFolder
@@ -116,7 +116,7 @@ def test_ctrl_c_keeps_the_reservation_and_resume_pays_nothing(
 ) -> None:
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt(stage, step)))
+        tiny.release(display=InterruptedAt(stage, step))
     kinds, run = tiny.kinds(), state(tiny)["run"]
     assert kinds[:2] == ["cap", "reserve"] and "settle" not in kinds
     assert not tiny.bundle.exists()
@@ -132,7 +132,7 @@ def test_ctrl_c_keeps_the_reservation_and_resume_pays_nothing(
 def test_ctrl_c_before_the_reservation_leaves_nothing_behind(tiny: Any) -> None:
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("read", None)))
+        tiny.release(display=InterruptedAt("read", None))
     assert tiny.kinds() == [] and not (tiny.out / ".run").exists()
     with pytest.raises(OutputError, match="no interrupted run"):
         resume(tiny.out)
@@ -189,7 +189,7 @@ def test_the_same_rows_stay_held_out(
     monkeypatch.setattr(source, "_coins", coins)
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt(TRAIN, 7)))
+        tiny.release(display=InterruptedAt(TRAIN, 7))
     resume(tiny.out)
     tiny.release(force=True)
     first, resumed, another = drawn
@@ -200,7 +200,7 @@ def test_the_same_rows_stay_held_out(
 def test_resume_goes_by_the_spec_that_was_paid_for(tiny: Any) -> None:
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt(TRAIN, 7)))
+        tiny.release(display=InterruptedAt(TRAIN, 7))
     run = state(tiny)["run"]
     tiny.write(privacy={"epsilon": 2.0}, sampling={"rows": 99})
     resume(tiny.out)
@@ -211,7 +211,7 @@ def test_resume_goes_by_the_spec_that_was_paid_for(tiny: Any) -> None:
 def test_a_paid_run_is_not_dropped_without_force(tiny: Any, synthdp: Any) -> None:
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt(TRAIN, 7)))
+        tiny.release(display=InterruptedAt(TRAIN, 7))
     refused = synthdp("release", tiny.spec, "--out", tiny.out)
     assert (
         refused.code == 2
@@ -256,7 +256,7 @@ def test_a_run_killed_after_its_last_spend_is_finished_by_resume(
 def test_a_failing_gate_after_a_resume_still_withholds(tiny: Any, synthdp: Any) -> None:
     tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}])
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("sample", None)))
+        tiny.release(display=InterruptedAt("sample", None))
     done = synthdp("resume", tiny.out)
     assert done.code == 4 and not tiny.bundle.exists()
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]

@@ -19,7 +19,6 @@ from synthdp.ledger.entries import Balance
 from synthdp.model.planning import plan_for
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.table import Table
-from synthdp.progress import Reporter
 from synthdp.release.plan_view import plan_facts
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
@@ -57,7 +56,7 @@ def test_an_interrupted_training_begins_anew_on_another_sample_under_the_same_ch
 ) -> None:
     tiny.write(**SAMPLED)
     with pytest.raises(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(InterruptedAt("measure and train", 12)))
+        tiny.release(display=InterruptedAt("measure and train", 12))
     assert len(samples) == 1 and checkpoints(tiny.out) == []
     resume(tiny.out)
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
