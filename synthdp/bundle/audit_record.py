@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from synthdp.errors import OutputError, VerifyError
-from synthdp.privacy.plan import TRAIN, ReleasePlan
+from synthdp.privacy.plan import TRAIN, ReleasePlan, Spend
 from synthdp.spec.model import Model
 
 PUBLIC_FILE, CONFIDENTIAL_FILE = (
@@ -23,13 +23,6 @@ PUBLIC_FILE, CONFIDENTIAL_FILE = (
     "internal/audit.json",
 )  # in the output folder of a release
 SANITY = "sanity, not proof: an audit can refute a privacy claim and never prove one"
-
-
-class AuditedSpend(Model):
-    """One planned spend: its purpose and privacy event."""
-
-    purpose: str
-    event: dict[str, Any]
 
 
 class Replay(Model):
@@ -157,7 +150,7 @@ class AuditRecord(Model):
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
     day: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
     rows: Literal["none", "simulated", "real"]
-    spends: tuple[AuditedSpend, ...]
+    spends: tuple[Spend, ...]
     replay: Replay | None = None
     audits: tuple[Audit, ...] = ()
     replay_only: tuple[str, ...] = ()
@@ -202,9 +195,9 @@ class AuditRecord(Model):
         return all(audited.get(purpose) == event for purpose, event in charges)
 
 
-def spends_of(plan: ReleasePlan) -> tuple[AuditedSpend, ...]:
+def spends_of(plan: ReleasePlan) -> tuple[Spend, ...]:
     """The spends of a plan as an audit names them."""
-    return tuple(AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.stated_spends)
+    return tuple(s.model_copy(update={"mechanism": None}) for s in plan.stated_spends)
 
 
 def public_audit(out: Path, plan: ReleasePlan) -> AuditRecord | None:

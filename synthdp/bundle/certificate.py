@@ -20,7 +20,7 @@ from synthdp.drawing.svg import COOL, FAINT, HOT, frame, label, line, shortened
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
-from synthdp.privacy.plan import ReleasePlan, spends_digest
+from synthdp.privacy.plan import Spend, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
@@ -42,18 +42,7 @@ class LedgerEntry(Protocol):
     def hash(self) -> str: ...
 
 
-class PlannedSpend(Model):
-    """One planned look at the rows, fixed before any row was read.
-
-    It has a purpose, a mechanism and its privacy event.
-    """
-
-    purpose: str
-    mechanism: str
-    event: dict[str, Any]
-
-
-class Charge(PlannedSpend):
+class Charge(Spend):
     """A planned mechanism that did look: with the hash of its ledger entry."""
 
     entry: str
@@ -114,7 +103,7 @@ class Certificate(Model):
     amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
     domain_from: DomainFrom | None = None
-    planned: tuple[PlannedSpend, ...]
+    planned: tuple[Spend, ...]
     charges: tuple[Charge, ...]
     purposes: tuple[Purpose, ...]
     groups: tuple[Group, ...]
@@ -131,7 +120,7 @@ def certify(
     spec: ReleaseSpec,
     *,
     run: str,
-    planned: Sequence[PlannedSpend],
+    planned: Sequence[Spend],
     entries: Sequence[LedgerEntry],
     group_epsilons: Mapping[int, float],
     receipts: Mapping[str, Iterable[Receipt]],
@@ -227,24 +216,14 @@ def amended_of(entries: Iterable[LedgerEntry]) -> tuple[str, ...]:
     )
 
 
-def planned_of(plan: ReleasePlan) -> tuple[PlannedSpend, ...]:
-    """The spends of a plan as a certificate lists them."""
-    return tuple(PlannedSpend(**stated) for stated in plan.stated_spends)
-
-
-def plan_digest(planned: Sequence[PlannedSpend]) -> str:
-    """SHA-256 of a plan, as the reservation holds it (`ReleasePlan.digest`)."""
-    return spends_digest(p.model_dump(mode="json") for p in planned)
-
-
-def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
+def plan_problems(planned: Sequence[Spend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
     """How a run's entries differ from the plan.
 
     The reservation is of this plan, and each purpose is charged at most once, with its event.
     """
     events, charges = {p.purpose: p.event for p in planned}, charges_of(entries)
     if {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"} != {
-        plan_digest(planned)
+        spends_digest(planned)
     }:
         yield "the reservation was made for another plan"
     if len(events) < len(planned):
@@ -258,7 +237,7 @@ def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry
             yield f"{charge.purpose!r} is charged with another event than was planned"
 
 
-def events_of(spends: Iterable[PlannedSpend]) -> list[Any]:
+def events_of(spends: Iterable[Spend]) -> list[Any]:
     """The privacy events of `spends`.
 
     Raises:
@@ -267,7 +246,7 @@ def events_of(spends: Iterable[PlannedSpend]) -> list[Any]:
     return [event_from_json(s.event) for s in spends]
 
 
-def guaranteed_epsilon(planned: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
+def guaranteed_epsilon(planned: Iterable[Spend], spec: ReleaseSpec) -> float:
     """Epsilon of the run as a whole: of all that was planned, at the spec's delta and adjacency.
 
     Which planned charges a run makes may depend on what it released before: a search asks no more
@@ -287,16 +266,14 @@ def guaranteed_epsilon(planned: Iterable[PlannedSpend], spec: ReleaseSpec) -> fl
     return _composed(planned, spec)
 
 
-def _composed(spends: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
+def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
     """Epsilon of `spends` together."""
     return accounting.epsilon(
         events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
     )
 
 
-def _purposes(
-    planned: Sequence[PlannedSpend], used: set[str], spec: ReleaseSpec
-) -> tuple[Purpose, ...]:
+def _purposes(planned: Sequence[Spend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:
     """Epsilon of each purpose alone, in the order of the plan."""
     return tuple(
         Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used)
@@ -362,7 +339,7 @@ FLOOR = 1e-12  # of the picture; deltas below are in the file
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 400, 70, 620, 64, 340
 
 
-def profile_of(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> dict[str, Any]:
+def profile_of(planned: Sequence[Spend], spec: ReleaseSpec) -> dict[str, Any]:
     """The content of `privacy/profile.json`: upper bounds, composed from all planned events.
 
     See `certificate.guaranteed_epsilon`.

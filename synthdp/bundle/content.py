@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol
 import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import PlannedSpend, plan_problems
+from synthdp.bundle.certificate import plan_problems
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.report_page import REPORT
@@ -29,6 +29,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
 from synthdp.spec.model import ReleaseSpec
 
@@ -60,7 +61,7 @@ class BundleContent:
 
     spec: ReleaseSpec
     run: str
-    planned: tuple[PlannedSpend, ...]
+    planned: tuple[Spend, ...]
     group_epsilons: dict[int, float]
     synthetic: Released[pd.DataFrame]
     model: Released[Any]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import PlannedSpend, certify, profile_of, profile_svg
+from synthdp.bundle.certificate import certify, profile_of, profile_svg
 from synthdp.bundle.content import (
     MODEL_FILES,
     BundleContent,
@@ -33,6 +33,7 @@ from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
 from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Released
 from synthdp.progress import Steps
 from synthdp.spec.model import ReleaseSpec
@@ -136,7 +137,7 @@ def _write_all(
 
 def foresee(
     spec: ReleaseSpec,
-    planned: Sequence[PlannedSpend],
+    planned: Sequence[Spend],
     *,
     group_epsilons: Mapping[int, float],
     audit: AuditRecord | None = None,

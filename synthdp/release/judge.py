@@ -18,7 +18,7 @@ import pandas as pd
 
 from synthdp.audit.membership import attack_rows, declared_facts
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import planned_of, profile_of
+from synthdp.bundle.certificate import profile_of
 from synthdp.bundle.certificate_text import in_words
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -51,13 +51,12 @@ from synthdp.report.internal.content import (
     ATTACK,
     EVALUATION,
     Budget,
-    BudgetStep,
     EstimandBeside,
     GateResult,
     ReportContent,
 )
 from synthdp.report.internal.page import write_internal_report
-from synthdp.report.sections import GraphView
+from synthdp.report.sections import GraphView, Look
 from synthdp.spec.addresses import home
 from synthdp.spec.model import (
     ATTACK_METRICS,
@@ -401,7 +400,7 @@ def refused_report(
 
 def _content(job: Job, audits: Sequence[AuditRecord]) -> ReportContent:
     """What the report says of every run."""
-    profile = profile_of(planned_of(job.plan), job.spec)
+    profile = profile_of(job.plan.stated_spends, job.spec)
     return ReportContent(
         title=job.spec.dataset.title or job.spec.dataset.id,
         run=job.folder.run,
@@ -448,9 +447,8 @@ def _budget(job: Job) -> Budget:
     plan, used, balance = job.plan, job.spent, job.ledger.balance(job.spec.dataset.id)
     needed, found = {s.purpose for s in used.spends}, job.spec.dataset.domain_from
     steps = tuple(
-        BudgetStep(
+        Look(
             purpose=s.purpose,
-            label=s.purpose if s.purpose in needed else f"{s.purpose} (unused)",
             mechanism=s.mechanism.name,
             epsilon=plan.epsilon_of(s),
             used=s.purpose in needed,

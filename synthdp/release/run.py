@@ -17,7 +17,6 @@ import pandas as pd
 
 from synthdp.audit.membership import check_cluster
 from synthdp.bundle.audit_record import audits_for_steward, public_audit
-from synthdp.bundle.certificate import planned_of
 from synthdp.bundle.content import BundleContent, check_target
 from synthdp.bundle.signing import load_signer
 from synthdp.bundle.write import foresee, write_bundle
@@ -258,7 +257,7 @@ def carry_out(job: Job, *, force: bool, attack: AttackWhen = "now") -> ReleaseOu
         with stage("bounds for groups"):
             foresee(
                 job.spec,
-                planned_of(job.plan),
+                job.plan.stated_spends,
                 group_epsilons=job.plan.group_epsilons,
                 audit=job.audit,
             )
@@ -365,7 +364,7 @@ def publish(
     content = BundleContent(
         spec=job.spec,
         run=job.folder.run,
-        planned=planned_of(job.plan),
+        planned=job.plan.stated_spends,
         group_epsilons=job.plan.group_epsilons,
         synthetic=synthetic,
         model=fitted.synthesizer,

@@ -6,7 +6,7 @@ import base64
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -349,6 +349,41 @@ def _finding_row(finding: Mapping[str, Any]) -> dict[str, str]:
 # --- the guarantee: where the budget goes, and what attacks on one unit can reach ---
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A planned spend as reports show it: what it costs alone, and whether the run needed it."""
+
+    purpose: str
+    mechanism: str = ""
+    epsilon: float
+    used: bool
+
+    @property
+    def label(self) -> str:
+        """Its purpose in pictures."""
+        return self.purpose if self.used else f"{self.purpose} (unused)"
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object."""
+        return {"purpose": self.purpose, "label": self.label} | asdict(self)
+
+
+def looks_table(looks: Sequence[Look], *, delta: float) -> ReportTable:
+    """Every planned spend with its part in the cost of all."""
+    parts = shares([look.epsilon for look in looks], delta=delta)
+    rows = (
+        {
+            "purpose": look.purpose,
+            **({"mechanism": look.mechanism} if look.mechanism else {}),
+            "part of the cost": f"{part:.1%}",
+            "epsilon alone": number(look.epsilon),
+            "used": yes(look.used),
+        }
+        for look, part in zip(looks, parts, strict=True)
+    )
+    return ReportTable.of("Looks at the rows", rows)
+
+
 def shares(alone: Sequence[float], *, delta: float) -> list[float]:
     """The part of each look in the cost of all, from its epsilon `alone` at `delta`; they add to 1.
 
@@ -385,20 +420,20 @@ def budget_left(took: float, spent: float, cap: float | None) -> str:
 
 
 def budget_picture(
-    looks: Sequence[tuple[str, float]], *, total: float, budget: float, delta: float, more: str = ""
+    looks: Sequence[Look], *, total: float, budget: float, delta: float, more: str = ""
 ) -> Picture:
-    """The bar of the budget. `looks` are (name, epsilon alone); all together cost `total`.
+    """The bar of the budget: all `looks` together cost `total`.
 
     `more` follows what is guaranteed.
     """
-    parts = shares([epsilon for _, epsilon in looks], delta=delta)
+    parts = shares([look.epsilon for look in looks], delta=delta)
     largest = None
     if looks:
-        (name, _), part = max(zip(looks, parts, strict=True), key=lambda both: both[1])
-        largest = (name, part * total / max(budget, total))
+        look, part = max(zip(looks, parts, strict=True), key=lambda both: both[1])
+        largest = (look.label, part * total / max(budget, total))
     figures = {"total": total, "budget": budget, "delta": delta, "largest": largest}
     sentence = say("budget_picture", more=more, **figures)
-    named = [(name, round(p * total, 6)) for (name, _), p in zip(looks, parts, strict=True)]
+    named = [(look.label, round(p * total, 6)) for look, p in zip(looks, parts, strict=True)]
     svg = charts.budget_bar(named, budget=budget, alt=f"Parts of the budget. {sentence}")
     return Picture("Budget: what each look at the rows took", Markup(svg), sentence)
 

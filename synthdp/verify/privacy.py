@@ -11,7 +11,6 @@ from typing import Any
 from synthdp.bundle.certificate import (
     FORMAT,
     Certificate,
-    PlannedSpend,
     amended_of,
     certify,
     events_of,
@@ -27,6 +26,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
+from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
@@ -240,7 +240,7 @@ def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
             yield f"{part}: epsilon {epsilon:.6g} is more than that of the whole plan"
 
 
-def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[str]:
+def _too_much(planned: Sequence[Spend], spec: ReleaseSpec) -> Iterator[str]:
     """The first planned spend that exceeds the spec's epsilon alone; nothing more is composed."""
     allowed = spec.privacy.epsilon * (1 + TOLERANCE)
     for spend in planned:
@@ -283,7 +283,7 @@ def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
             )
 
 
-def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) -> float:
+def _group_bound(planned: Sequence[Spend], size: int, spec: ReleaseSpec) -> float:
     """Epsilon for groups of `size` units, from the planned events.
 
     Under add/remove a group is one unit with `size` times the rows; under replace-one, for very

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate import EPSILONS, Certificate, PlannedSpend, profile_svg
+from synthdp.bundle.certificate import EPSILONS, Certificate, profile_svg
 from synthdp.bundle.certificate_text import effects_svg, render
 from synthdp.bundle.deployment import (
     DEPLOYMENT,
@@ -33,6 +33,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, event_to_json
+from synthdp.privacy.plan import Spend
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
@@ -92,7 +93,7 @@ class TestRegistryRecord:
         }
         for told, planned in events.items():
             spends = tuple(
-                PlannedSpend(purpose=f"p{i}", mechanism="m", event=event_to_json(event))
+                Spend(purpose=f"p{i}", mechanism="m", event=event_to_json(event))
                 for i, event in enumerate(planned)
             )
             own = stated.model_copy(update={"planned": spends})

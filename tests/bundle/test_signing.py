@@ -589,18 +589,17 @@ class TestProgram:
         assert [p.name for p in tmp_path.iterdir()] == ["spec.yaml"]
 
     def test_release_hands_the_signer_to_the_bundle(
-        self, release: Any, keys: tuple[Path, Path], signer: Signer, monkeypatch: pytest.MonkeyPatch
+        self, release: Any, keys: tuple[Path, Path], signer: Signer
     ) -> None:
         from types import SimpleNamespace as Names
 
         from synthdp.release.run import publish
 
         content = release.content
-        monkeypatch.setattr("synthdp.release.run.planned_of", lambda plan: content.planned)
         job: Any = Names(
             spec=release.spec,
             folder=Names(run=content.run),
-            plan=Names(group_epsilons=content.group_epsilons),
+            plan=Names(stated_spends=content.planned, group_epsilons=content.group_epsilons),
             bundle=release.folder / "bundle",
             ledger=release.ledger,
             audit=None,

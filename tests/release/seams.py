@@ -82,7 +82,7 @@ def purposes(spec: ReleaseSpec) -> list[str]:
 def noise_of(purpose: str) -> Callable[[ReleaseSpec], Any]:
     """The event of a purpose, in which its noise stands."""
     return lambda spec: next(
-        json.dumps(s["event"]) for s in plan(spec).stated_spends if s["purpose"] == purpose
+        json.dumps(s.event) for s in plan(spec).stated_spends if s.purpose == purpose
     )
 
 

@@ -21,11 +21,12 @@ from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.report.internal import sections
 from synthdp.report.internal.appendix import attack_tables, tables
-from synthdp.report.internal.content import Budget, BudgetStep, GateResult, ReportContent
+from synthdp.report.internal.content import Budget, GateResult, ReportContent
 from synthdp.report.internal.page import render, write_internal_report
 from synthdp.report.sections import (
     MAX_BYTES,
     GraphView,
+    Look,
     PageLimits,
     crosses,
     most_advantage,
@@ -125,15 +126,8 @@ def content(names: list[str] | None = None, **changes: Any) -> ReportContent:
             adjacency="add_remove",
             unit="one person",
             steps=(
-                BudgetStep(
-                    purpose="measure",
-                    label="1-way marginals",
-                    mechanism="discrete Gaussian",
-                    epsilon=0.4021,
-                ),
-                BudgetStep(
-                    purpose="train", label="DP-SGD", mechanism="subsampled Gaussian", epsilon=0.585
-                ),
+                Look(purpose="measure", mechanism="discrete Gaussian", epsilon=0.4021, used=True),
+                Look(purpose="train", mechanism="subsampled Gaussian", epsilon=0.585, used=True),
             ),
             group_epsilons={2: 2.0456, 3: 3.1234},
             cap_epsilon=3.0,
@@ -369,12 +363,10 @@ def test_numbers_that_are_not_finite_do_not_break_the_json(tmp_path: Path) -> No
     assert numbers["tv1_noisy"] is None and numbers["attack"]["epsilon_lower"] is None
 
 
-def test_a_plan_without_parts_still_tells_the_budget() -> None:
-    spent = content().budget
-    bare = replace(spent, steps=(replace(spent.steps[0], epsilon=None),), epsilon_planned=1.2)
-    page = Page(render(content(budget=bare)))
+def test_a_budget_that_is_overspent_is_told() -> None:
+    page = Page(render(content(budget=replace(content().budget, epsilon_planned=1.2))))
     assert (
-        "guarantees epsilon 1.2 of 1 (120%)" in page.text
+        "guarantees epsilon 1.2 of the 1 that was allowed" in page.text
         and "This outcome used 0.987 of it, which is no bound" in page.text
     )
     assert sum(a.get("class") == "card bad" for _, a in page.tags) == 2  # overspent, data problems

@@ -19,8 +19,8 @@ from synthdp.report.sections import (
     ReportTable,
     arrow_table,
     interval,
+    looks_table,
     number,
-    shares,
     yes,
 )
 
@@ -70,18 +70,7 @@ def _headline(content: ReportContent) -> ReportTable:
 
 def _budget(budget: Budget) -> Iterator[ReportTable]:
     """Every planned spend, and the guarantee for groups."""
-    parts = shares([s.epsilon or 0.0 for s in budget.steps], delta=budget.delta)
-    steps = (
-        {
-            "purpose": step.purpose,
-            "mechanism": step.mechanism,
-            "part of the cost": f"{part:.1%}",
-            "epsilon alone": number(step.epsilon),
-            "used": yes(step.used),
-        }
-        for step, part in zip(budget.steps, parts, strict=True)
-    )
-    yield ReportTable.of("Looks at the rows", steps)
+    yield looks_table(budget.steps, delta=budget.delta)
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     headings = ("units together", f"epsilon at delta {budget.delta:g}")
     yield ReportTable("Guarantee for groups", headings, groups)

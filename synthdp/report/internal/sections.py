@@ -54,13 +54,13 @@ def gates(found: Sequence[GateResult]) -> str:
 
 
 def budget(spent: Budget) -> Section:
-    """The bar of the budget, or what is guaranteed, where the cost of each step is not known."""
-    used = say("budget_used", spent=spent)
-    looks = [(step.label, step.epsilon) for step in spent.steps if step.epsilon is not None]
-    if not looks or len(looks) < len(spent.steps):
-        return Section(f"{say('budget', spent=spent)} {used}".strip())
+    """The bar of the budget."""
     picture = budget_picture(
-        looks, total=spent.epsilon_planned, budget=spent.epsilon, delta=spent.delta, more=used
+        spent.steps,
+        total=spent.epsilon_planned,
+        budget=spent.epsilon,
+        delta=spent.delta,
+        more=say("budget_used", spent=spent),
     )
     return Section(picture.sentence, [picture])
 

@@ -22,17 +22,17 @@ from synthdp.report.public.content import Column, PublicContent
 from synthdp.report.public.sections import Measured
 from synthdp.report.sections import (
     GraphView,
+    Look,
     PageLimits,
     ReportTable,
     arrow_table,
     audit_tables,
     graph_section,
+    looks_table,
     most_advantage,
     number,
     render_page,
     roc_points,
-    shares,
-    yes,
 )
 from synthdp.report.verdicts import Bounds, State, Verdict
 from synthdp.spec.load.wording import many
@@ -109,17 +109,7 @@ def _associations(found: Measured) -> ReportTable:
 def _guarantee(content: PublicContent) -> Iterator[ReportTable]:
     """Planned spends, groups, DP scores, and the bound on membership attacks."""
     facts = content.facts
-    parts = shares([p["epsilon"] for p in facts["purposes"]], delta=facts["delta"])
-    spends = (
-        {
-            "purpose": p["purpose"],
-            "part of the cost": f"{part:.1%}",
-            "epsilon alone": number(p["epsilon"]),
-            "used": yes(p["used"]),
-        }
-        for p, part in zip(facts["purposes"], parts, strict=True)
-    )
-    yield ReportTable.of("Looks at the rows", spends)
+    yield looks_table([Look(**p) for p in facts["purposes"]], delta=facts["delta"])
     groups = (
         {
             "units together": str(g["size"]),

@@ -26,6 +26,7 @@ from synthdp.report.public.content import (
 from synthdp.report.sections import (
     VISIBLE_ASSOCIATION,
     FloatArray,
+    Look,
     Picture,
     ReportTable,
     Section,
@@ -75,10 +76,7 @@ class Measured:
 
 def budget(facts: Mapping[str, Any]) -> Section:
     """The bar of the budget, from the certificate's facts."""
-    looks = [
-        (p["purpose"] if p["used"] else f"{p['purpose']} (unused)", float(p["epsilon"]))
-        for p in facts["purposes"]
-    ]
+    looks = [Look(**p) for p in facts["purposes"]]
     total, allowed, delta = (float(facts[k]) for k in ("epsilon", "epsilon_allowed", "delta"))
     picture = budget_picture(looks, total=total, budget=allowed, delta=delta)
     return Section(picture.sentence, [picture])
