@@ -20,7 +20,7 @@ from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import plan_problems
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.report_page import REPORT
+from synthdp.bundle.stated import REPORT
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.evaluate.dp_scores import ChargedScore, DpScores

@@ -24,11 +24,11 @@ from synthdp.bundle.content import (
     refuse,
 )
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import DERIVED, Bundle, as_json, sha256
+from synthdp.bundle.derived import DERIVED, EFFECTS, as_json
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.bundle.noisy_values import ESTIMANDS, tables_json
-from synthdp.bundle.report_page import REPORT
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
+from synthdp.bundle.stated import REPORT, Bundle, sha256
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
@@ -158,7 +158,7 @@ def foresee(
     )
     profile_svg(profile_of(facts.planned, spec), facts)
     bundle = Bundle(Path(), spec, facts, day="2000-01-01")
-    for name in ("privacy/certificate.md", "privacy/effects.svg", DEPLOYMENT):
+    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT):
         DERIVED[name].make(bundle)
 
 

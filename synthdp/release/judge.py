@@ -435,12 +435,8 @@ def _notes(job: Job) -> Iterator[str]:
 
 
 def _graph_view(job: Job, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
-    return GraphView(
-        mode=job.spec.graph.mode,
-        svg=graph.to_svg(),
-        edges=tuple((e.cause, e.effect, e.provenance) for e in graph.edges if e.structural),
-        validation=found.to_json() if found else None,
-    )
+    stated = found.to_json() if found else None
+    return GraphView.of(graph, mode=job.spec.graph.mode, validation=stated)
 
 
 def _budget(job: Job) -> Budget:

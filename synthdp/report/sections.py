@@ -18,6 +18,7 @@ from markupsafe import Markup
 from synthdp.data.domain import ColumnDomain
 from synthdp.drawing import charts
 from synthdp.drawing.svg import short
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
 from synthdp.spec.load.wording import many
@@ -269,6 +270,14 @@ class GraphView:
     svg: str | None = None
     edges: tuple[tuple[str, str, str], ...] = ()
     validation: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(
+        cls, graph: CausalGraph, *, mode: str, validation: Mapping[str, Any] | None
+    ) -> GraphView:
+        """The view of a graph."""
+        edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges if e.structural)
+        return cls(mode=mode, svg=graph.to_svg(), edges=edges, validation=validation)
 
     @property
     def predictive(self) -> bool:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL, sha256
+from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
 from synthdp.bundle.signing import (
     ALGORITHM,
     PAYLOAD_TYPE,
@@ -35,6 +35,7 @@ from synthdp.bundle.signing import (
     load_public_key,
     open_envelope,
 )
+from synthdp.bundle.stated import sha256
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import MAX_TEXT, SUMS, parse_json

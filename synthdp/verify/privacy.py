@@ -17,10 +17,10 @@ from synthdp.bundle.certificate import (
     plan_problems,
 )
 from synthdp.bundle.content import MODEL_FILES, SCORED_FILES
-from synthdp.bundle.derived import BY_SPEC, FILES, sha256
+from synthdp.bundle.derived import BY_SPEC, FILES
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.report_page import REPORT
+from synthdp.bundle.stated import REPORT, sha256
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry, entry_hash

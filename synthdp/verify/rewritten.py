@@ -18,7 +18,7 @@ from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_prob
 from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
-from synthdp.bundle.report_page import REPORT
+from synthdp.bundle.stated import REPORT
 from synthdp.bundle.table_files import (
     CROISSANT,
     CSV_NAME,

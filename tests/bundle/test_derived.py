@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import DERIVED, FILES, PRIMARY, Bundle
+from synthdp.bundle.derived import DERIVED, FILES, PRIMARY
+from synthdp.bundle.stated import Bundle
 from synthdp.files import SUMS
 from synthdp.verify.checks import CHECKS
 from synthdp.verify.reader import Reader

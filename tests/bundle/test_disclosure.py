@@ -24,9 +24,9 @@ from synthdp.bundle.deployment import (
     deployment_yaml,
     schema_problems,
 )
-from synthdp.bundle.derived import FILES, sha256
+from synthdp.bundle.derived import DERIVED, FILES
 from synthdp.bundle.descriptions import public_spec
-from synthdp.bundle.report_page import REPORT, public_report
+from synthdp.bundle.stated import REPORT, Bundle, sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.files import SUMS
 from synthdp.privacy import accounting
@@ -373,7 +373,7 @@ class TestProfile:
 
 class TestPublicReport:
     def test_it_is_made_of_the_bundles_own_files(self, made: Path) -> None:
-        assert (made / REPORT).read_text() == public_report(made)
+        assert (made / REPORT).read_text() == DERIVED[REPORT].make(Bundle.stated(made))
         receipts = {
             r["file"]: set(r["receipts"])
             for r in json.loads((made / "privacy/certificate.json").read_text())["released"]

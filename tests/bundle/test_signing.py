@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from synthdp import Bundle
-from synthdp.bundle.derived import FILES, sha256
+from synthdp.bundle.derived import FILES
 from synthdp.bundle.signing import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
@@ -37,6 +37,7 @@ from synthdp.bundle.signing import (
     pae,
     sign,
 )
+from synthdp.bundle.stated import sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import SUMS

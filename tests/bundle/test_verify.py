@@ -17,7 +17,8 @@ import pytest
 from synthdp.bundle.certificate import FORMAT, Certificate
 from synthdp.bundle.certificate_text import render
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import FILES, sha256
+from synthdp.bundle.derived import FILES
+from synthdp.bundle.stated import sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import VerifyError
 from synthdp.files import SUMS
