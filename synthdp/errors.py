@@ -179,6 +179,19 @@ class OutputError(SynthdpError):
     exit_code = 2
 
 
+@contextmanager
+def disk_errors(what: str, *, hint: str) -> Iterator[None]:
+    """Turn what the disk refuses inside into an error that says `what` failed, and why.
+
+    Raises:
+        OutputError: an `OSError` was raised inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{what}: {error.strerror}", hint=hint) from None
+
+
 RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "joblib")
 """What the extra `release` installs, by the names that are imported."""
 

@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from synthdp.errors import OutputError, VerifyError
+from synthdp.errors import OutputError, VerifyError, disk_errors
 from synthdp.spec.model import Signing
 
 PRIVATE_NAME, PUBLIC_NAME = "signing-key.pem", "signing-key.pub.pem"
@@ -96,14 +96,10 @@ def make_keys(folder: Path) -> tuple[Path, Path]:
     shown = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    try:
+    with disk_errors(f"cannot write keys to {folder}", hint="choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         _write_new(private, secret, mode=0o600)
         _write_new(public, shown, mode=0o644)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write keys to {folder}: {error.strerror}", hint="choose another folder"
-        ) from None
     return private, public
 
 

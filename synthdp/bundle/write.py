@@ -6,7 +6,6 @@ Everything that came out of rows must be `Released`, with receipts of charges in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -33,7 +32,7 @@ from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.plan import Spend
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.progress import Steps
 from synthdp.spec.model import ReleaseSpec
@@ -135,13 +134,7 @@ def _write_all(
         _write_text(draft / STATEMENT, as_json(sign(statement, signer)))
 
 
-def foresee(
-    spec: ReleaseSpec,
-    planned: Sequence[Spend],
-    *,
-    group_epsilons: Mapping[int, float],
-    audit: AuditRecord | None = None,
-) -> None:
+def foresee(spec: ReleaseSpec, plan: ReleasePlan, audit: AuditRecord | None = None) -> None:
     """Compute and word all that a certificate will say of a plan, before anything is charged.
 
     What cannot be computed is an error here, and nothing is lost by it.
@@ -150,9 +143,9 @@ def foresee(
     facts = certify(
         spec,
         run="planned",
-        planned=planned,
+        planned=plan.stated_spends,
         entries=(),
-        group_epsilons=group_epsilons,
+        group_epsilons=plan.group_epsilons,
         receipts={},
         audit=audit,
     )

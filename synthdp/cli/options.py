@@ -28,7 +28,7 @@ from rich.progress import (
 from rich.text import Text
 from typer.core import TyperGroup
 
-from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
+from synthdp.errors import StoppedError, TerminatedError, budget_note, disk_errors, printable
 from synthdp.progress import Advance, shown_on, stage, unheard
 
 Json = Annotated[
@@ -150,12 +150,8 @@ def write_file(path: Path, text: str, *, option: str) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    try:
+    with disk_errors(f"cannot write {path}", hint=f"choose another file with {option}"):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror}", hint=f"choose another file with {option}"
-        ) from None
 
 
 # --- help ---

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from synthdp.cli.options import Json, SpecArgument, say, show, working, write_file
-from synthdp.errors import BudgetError, OutputError
+from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
@@ -305,11 +305,8 @@ def inspect(
     found = misfits_for_steward(load_spec(spec, lists=True), spec, examples=examples)
     told = f"{WARNING}\n{misfits_text(found)}"
     if out is not None:
-        try:
+        with disk_errors(f"cannot write {out}", hint="choose another with --out"):
             write_private(out, told + "\n")
-        except OSError as error:
-            message, hint = f"cannot write {out}: {error.strerror}", "choose another with --out"
-            raise OutputError(message, hint=hint) from None
     facts = {"warning": WARNING, "misfits": [asdict(misfit) for misfit in found]}
     show(facts, as_json=as_json, text=lambda: told)
     if out is not None:

@@ -135,6 +135,9 @@ UNSPENT = "this command spent nothing"
 """Of an error before the run is known: an earlier, interrupted one may have spent."""
 
 
+PAID_FOR = "make room or allow writing, and give the command again: it is paid for"
+
+
 def own_job(
     spec_path: Path,
     text: str,
@@ -191,21 +194,19 @@ def own_job(
 
 
 @contextmanager
-def dropped_if_unpaid(job: Job) -> Iterator[None]:
-    """Remove the folder of a run that reserved nothing; an error says what was spent.
+def dropped_if_unpaid(job: Job, again: str = "the same command") -> Iterator[None]:
+    """Remove the folder of a run that reserved nothing; an error says what was spent, and that
+    `again` goes on with the run.
 
     Without a reservation nothing was paid, so there is nothing to continue.
     """
     with budget_noted() as account:
-        account.ledger, account.run, account.folder, account.again = (
-            job.ledger,
-            job.folder.run,
-            job.folder.journal,
-            "the same command",
-        )
+        account.ledger, account.run = job.ledger, job.folder.run
+        account.folder, account.again = job.folder.journal, again
         try:
             yield
         finally:
+            # A ledger that cannot say keeps the folder.
             with suppress(BudgetError, VerifyError):
                 if not job.ledger.run_entries(job.folder.run):
                     job.folder.remove()

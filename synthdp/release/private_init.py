@@ -26,7 +26,7 @@ from synthdp.bundle.derived import as_json
 from synthdp.data import cells
 from synthdp.data.cells import FORMS as CELL_FORMS
 from synthdp.data.cells import NUMBERS, SIZES, YEARS, cells_domain
-from synthdp.errors import BudgetError, OutputError
+from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.files import write_whole
 from synthdp.ledger.connect import budget_noted, search_cost
 from synthdp.privacy.calibration import make_domain_plan
@@ -36,7 +36,7 @@ from synthdp.privacy.plan import FORMS, TEXTS, ReleasePlan, needed
 from synthdp.privacy.session import Session
 from synthdp.progress import stage, warn
 from synthdp.release.job import Job
-from synthdp.release.open_session import UNSPENT, dropped_if_unpaid, open_session, own_job
+from synthdp.release.open_session import PAID_FOR, UNSPENT, dropped_if_unpaid, open_session, own_job
 from synthdp.spec.init.private_draft import OTHER, FoundColumn, Request, private_draft, request_spec
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -155,13 +155,8 @@ def private_init(request: Request, csv: Path, out: Path, *, force: bool = False)
             request, columns, run=job.folder.run, cost=cost, missing=reader.missing_words
         )
         for path, text in ((job.out / "found.json", as_json(found.to_json())), (out, draft)):
-            try:
+            with disk_errors(f"cannot write {path}", hint=PAID_FOR):
                 write_whole(path, text)
-            except OSError as error:
-                raise OutputError(
-                    f"cannot write {path}: {error.strerror}",
-                    hint="make room or allow writing, and give the command again: it is paid for",
-                ) from None
         job.folder.remove()
         return found
 

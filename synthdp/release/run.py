@@ -8,8 +8,7 @@ the bundle stands nothing that looks at rows, unless a gate is on such a figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,11 @@ from synthdp.bundle.content import BundleContent, check_target
 from synthdp.bundle.signing import load_signer
 from synthdp.bundle.write import foresee, write_bundle
 from synthdp.data.domain import Domain
-from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
+from synthdp.errors import GateError, OutputError
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
 from synthdp.ledger.connect import (
-    Account,
     budget_noted,
     check_affordable,
     check_domain_from,
@@ -71,8 +69,7 @@ from synthdp.release.job import (
     draw,
 )
 from synthdp.release.judge import Judge, Judgement, refused_report
-from synthdp.release.open_session import open_session
-from synthdp.release.run_folder import RunFolder
+from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
@@ -101,62 +98,33 @@ def release(
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
             to fit.
     """
-    with budget_noted() as account, shown_on():
+    with budget_noted(), shown_on():
         check_alone()
-        return _plan_and_reserve(
-            account, spec_path, text=text, given=given, out=out, force=force, attack=attack
-        )
-
-
-def _plan_and_reserve(
-    account: Account,
-    spec_path: Path,
-    *,
-    text: str | None,
-    given: Private[pd.DataFrame] | None,
-    out: Path | None,
-    force: bool,
-    attack: AttackWhen,
-) -> ReleaseOutcome:
-    with stage("plan"):
-        # Read once: what is run, kept and digested is one text.
-        text = own_text(spec_path) if text is None else text
-        spec = parse_spec(text, path=str(spec_path))
-        # Read once, here: one that cannot be used is an error before any spend, and where its path
-        # is relative, the working folder may be another one when the bundle is signed.
-        signer = load_signer(spec.signing)
-        out = out or Path("releases") / spec.dataset.id
-        domain = Domain.from_spec(spec.columns)
-        check_device(spec)
-        check_cluster(spec)
-        plan = plan_for(spec, domain)
-        audit = public_audit(out, plan)
-        check_simulated(spec.gates, audit)
-        check_target(out / "bundle", force=force)
-        entries = entries_of(spec, spec_path)
-        check_nearby(entries, spec.dataset.id, out)
-        check_domain_from(spec, entries)
-        noted = tuple(other_ids(spec, entries))
-        warn([*noted, *traps(spec), *waiting(spec, out, attack)])
-        ledger = open_ledger(spec, spec_path)
-        check_affordable(spec, ledger.balance(spec.dataset.id))
-    folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
-    account.ledger, account.run, account.folder, account.again = (
-        ledger,
-        folder.run,
-        folder.journal,
-        how_to_resume(spec, out),
-    )
-    try:
+        with stage("plan"):
+            # Read once: what is run, kept and digested is one text.
+            text = own_text(spec_path) if text is None else text
+            spec = parse_spec(text, path=str(spec_path))
+            # Read once, here: one that cannot be used is an error before any spend, and where its
+            # path is relative, the working folder may be another one when the bundle is signed.
+            signer = load_signer(spec.signing)
+            out = out or Path("releases") / spec.dataset.id
+            domain = Domain.from_spec(spec.columns)
+            check_device(spec)
+            check_cluster(spec)
+            plan = plan_for(spec, domain)
+            audit = public_audit(out, plan)
+            check_simulated(spec.gates, audit)
+            check_target(out / "bundle", force=force)
+            entries = entries_of(spec, spec_path)
+            check_nearby(entries, spec.dataset.id, out)
+            check_domain_from(spec, entries)
+            warn([*other_ids(spec, entries), *traps(spec), *waiting(spec, out, attack)])
+            ledger = open_ledger(spec, spec_path)
+            check_affordable(spec, ledger.balance(spec.dataset.id))
+        folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
         job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
-        return carry_out(job, force=force, attack=attack)
-    finally:
-        # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
-        # cannot say keeps the folder.
-        with suppress(BudgetError, VerifyError):
-            if not ledger.run_entries(folder.run):
-                folder.remove()
-        folder.close()
+        with dropped_if_unpaid(job, how_to_resume(spec, out)):
+            return carry_out(job, force=force, attack=attack)
 
 
 def resume(
@@ -182,51 +150,31 @@ def resume(
     """
     with budget_noted("nothing more was spent") as account, shown_on():
         check_alone()
-        folder = run_folder.reopen(out)
-        try:
-            return _resume(account, folder, out, spec_path, given, attack)
-        finally:
-            folder.close()
-
-
-def _resume(
-    account: Account,
-    folder: RunFolder,
-    out: Path,
-    spec_path: Path | None,
-    given: Private[pd.DataFrame] | None,
-    attack: AttackWhen,
-) -> ReleaseOutcome:
-    if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
-        hint = (
-            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
-            " --out"
-        )
-        raise OutputError(
-            f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint
-        )
-    check_not_moved(folder, out)
-    spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
-    ledger = open_ledger(spec, folder.spec_path, resumed=True)
-    account.ledger, account.run, account.folder, account.again = (
-        ledger,
-        folder.run,
-        folder.journal,
-        how_to_resume(spec, out),
-    )
-    check_nearby(ledger.entries(), spec.dataset.id, out)
-    if spec_path is None:
-        check_spec(folder, ledger)
-    else:
-        folder = amended(folder, ledger, spec_path, out=out)
-        spec = parse_spec(folder.spec_text, path=str(spec_path))
-    domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
-    plan = plan_for(spec, domain)
-    audit = public_audit(out, plan)
-    job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
-    if attack == "never":
-        check_attacked(job, attack)
-    return carry_out(job, force=True, attack=attack)
+        with closing(run_folder.reopen(out)) as folder:
+            if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
+                raise OutputError(
+                    f"{out} holds an interrupted `synthdp {folder.command}`, which is no release",
+                    hint=f"continue it with {run_folder.how_to_continue(out)}, or choose another"
+                    " folder with --out",
+                )
+            check_not_moved(folder, out)
+            spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
+            ledger = open_ledger(spec, folder.spec_path, resumed=True)
+            account.ledger, account.run = ledger, folder.run
+            account.folder, account.again = folder.journal, how_to_resume(spec, out)
+            check_nearby(ledger.entries(), spec.dataset.id, out)
+            if spec_path is None:
+                check_spec(folder, ledger)
+            else:
+                folder = amended(folder, ledger, spec_path, out=out)
+                spec = parse_spec(folder.spec_text, path=str(spec_path))
+            domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
+            plan = plan_for(spec, domain)
+            audit = public_audit(out, plan)
+            job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
+            if attack == "never":
+                check_attacked(job, attack)
+            return carry_out(job, force=True, attack=attack)
 
 
 def run_attack(out: Path, *, given: Private[pd.DataFrame] | None = None) -> ReleaseOutcome:
@@ -255,12 +203,7 @@ def carry_out(job: Job, *, force: bool, attack: AttackWhen = "now") -> ReleaseOu
         paid=bool(job.ledger.run_entries(folder.run)),
     ) as log:
         with stage("bounds for groups"):
-            foresee(
-                job.spec,
-                job.plan.stated_spends,
-                group_epsilons=job.plan.group_epsilons,
-                audit=job.audit,
-            )
+            foresee(job.spec, job.plan, job.audit)
         session = open_session(job)
         try:
             fitted, notes = _train(session, job)
@@ -385,12 +328,8 @@ def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
     # Contingency tables are among the noisy tables, which every estimand's receipts then include.
     sums = fitted.tables.map(lambda _: dict[str, Sums]())
     for name, released in fitted.sums.items():
-        sums = sums.zip(released).map(partial(_with_sums, name))
+        sums = sums.zip(released).map(lambda both, name=name: {**both[0], name: both[1]})
     return sums.map(lambda known: estimands_json(job.spec, job.domain, known))
-
-
-def _with_sums(name: str, known: tuple[dict[str, Sums], Sums]) -> dict[str, Sums]:
-    return {**known[0], name: known[1]}
 
 
 def withhold_refuted(

@@ -17,7 +17,6 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from synthdp.errors import BudgetError, OutputError
+from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.files import lock_file, parse_json, read_text, write_whole
 
 FOLDER = ".run"
@@ -90,13 +89,9 @@ class RunFolder:
         Raises:
             OutputError: its folder cannot be written.
         """
-        try:
+        hint = "make room or allow writing; the bundle is there, and nothing is paid again"
+        with disk_errors(f"cannot write to {self.journal}", hint=hint):
             write_whole(self.journal / PUBLISHED, "")
-        except OSError as error:
-            raise OutputError(
-                f"cannot write to {self.journal}: {error.strerror}",
-                hint="make room or allow writing; the bundle is there, and nothing is paid again",
-            ) from None
 
     def close(self) -> None:
         """Let others have the folder; a process that ends does so by itself."""
@@ -145,16 +140,10 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         path.mkdir(mode=0o700)
         lock = _hold(path)
         (path / run).mkdir(mode=0o700)
-        holdout = secrets.token_hex(16)
-        state = {
-            "run": run,
-            "command": command,
-            "spec_path": str(spec_path),
-            "spec_text": spec_text,
-            "created": created,
-            "holdout_key": holdout,
-        }
-        _write_state(path, state)
+        state = {"run": run, "command": command, "spec_path": str(spec_path)}
+        state |= {"spec_text": spec_text, "created": created}
+        state |= {"holdout_key": (holdout := secrets.token_hex(16))}
+        write_whole(path / STATE, json.dumps(state))
     except OSError as error:
         _release(lock)
         raise OutputError(
@@ -266,7 +255,6 @@ def _hold(path: Path) -> int:
 
 
 def _holder(path: Path) -> str:
-    """Who keeps the lock of a run's folder, as far as its file says so."""
     with suppress(OSError, ValueError):
         return f"process {int(read_text(path / LOCK))}"
     return "a process"
@@ -298,19 +286,10 @@ def respecified(folder: RunFolder, spec_text: str) -> RunFolder:
     Raises:
         OutputError: its folder cannot be written.
     """
-    try:
-        _write_state(folder.path, _state(folder.path) | {"spec_text": spec_text})
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {folder.path}: {error.strerror}",
-            hint="make room or allow writing; nothing is paid again",
-        ) from None
+    hint = "make room or allow writing; nothing is paid again"
+    with disk_errors(f"cannot write to {folder.path}", hint=hint):
+        write_whole(folder.path / STATE, json.dumps(_state(folder.path) | {"spec_text": spec_text}))
     return replace(folder, spec_text=spec_text)
-
-
-def _write_state(path: Path, state: Mapping[str, object]) -> None:
-    """The run's state, whole or not at all."""
-    write_whole(path / STATE, json.dumps(state))
 
 
 def _discard(path: Path) -> None:
