@@ -304,8 +304,6 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 # --- threads ---
-#
-# How many threads the libraries of numbers take.
 
 
 def one_thread() -> AbstractContextManager[object]:

@@ -113,7 +113,6 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
 
 
 def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
-    """What the spec pays for, on the simulated rows, over many draws of its noise."""
     from synthdp.inference.words import shown
 
     rows = []
@@ -147,7 +146,6 @@ def estimand_line(expected: Mapping[str, Any]) -> str:
 
 
 def _coefficients_line(expected: Mapping[str, Any]) -> str:
-    """How far noise will move the coefficients of a regression, the first of them by name."""
     terms = expected.get("terms", {})
     begin = f"estimand {expected['name']}, {expected['text']}:"
     if not terms:
@@ -337,7 +335,6 @@ class Rows:
         return made
 
     def _paragraph(self, row: Sequence[str]) -> str:
-        """One row: its first cell, and below it the others by name."""
         named = zip(self.header[1:], row[1:], strict=True)
         return "\n".join([row[0], *(f"    {name} {cell}".rstrip() for name, cell in named if cell)])
 

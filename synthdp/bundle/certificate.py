@@ -267,14 +267,12 @@ def guaranteed_epsilon(planned: Iterable[Spend], spec: ReleaseSpec) -> float:
 
 
 def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
-    """Epsilon of `spends` together."""
     return accounting.epsilon(
         events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
     )
 
 
 def _purposes(planned: Sequence[Spend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:
-    """Epsilon of each purpose alone, in the order of the plan."""
     return tuple(
         Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used)
         for p in planned
@@ -322,10 +320,6 @@ def _finite(value: float) -> float | None:
 
 
 # --- profile ---
-#
-# The privacy profile of a release: delta at every epsilon of a public grid.
-#
-# It is given as numbers and as a picture.
 #
 # One (epsilon, delta) is one point of a curve. The curve says more: at epsilon 0 delta bounds the
 # advantage (true minus false positive rate) of any test for one data point, and what the same

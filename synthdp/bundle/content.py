@@ -117,7 +117,6 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
 
 
 def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    """Receipts of what every bundle has."""
     receipts = {
         **dict.fromkeys(
             (CSV_NAME, PARQUET_NAME),
@@ -148,9 +147,8 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
 
 
 def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
-    """Whether no row had an influence on the graph.
-
-    That is so also in mode learn, where the spec decides every pair and nothing was measured.
+    """Whether no row had an influence on the graph. That is so also in mode learn, where the spec
+    decides every pair and nothing was measured.
     """
     if spec.graph.mode == "learn":
         return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
@@ -161,9 +159,8 @@ def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
 
 
 def _released(name: str, value: object, inner: type | None) -> Released[Any]:
-    """`value`, if it is `Released`, contains an `inner`, and was paid for.
-
-    Where `inner` is None, the content must be able to save itself.
+    """`value`, if it is `Released`, contains an `inner`, and was paid for. Where `inner` is None,
+    the content must be able to save itself.
     """
     if type(value) is not Released:
         refuse(

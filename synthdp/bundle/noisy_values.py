@@ -113,9 +113,7 @@ def _fits(table: NoisyTable, domain: Domain) -> bool:
     return _over_domain(table, domain) and bool(np.isfinite(table.counts).all()) and table.sigma > 0
 
 
-# --- noisy sums ---
-#
-# `estimands.json`: what the spec's estimands were found to be, with the noisy sums behind it.
+# --- noisy sums: `estimands.json` ---
 
 
 ESTIMANDS = "estimands.json"

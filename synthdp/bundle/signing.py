@@ -185,9 +185,7 @@ def _read(path: Path) -> bytes:
         return file.read(MAX_KEY_FILE)
 
 
-# --- statement ---
-#
-# The signed statement of a bundle: an in-toto Statement v1 about every file, in a DSSE envelope.
+# --- statement: an in-toto Statement v1 about every file, in a DSSE envelope ---
 #
 # The statement names each file by its SHA-256 and carries the certificate as its predicate, so a
 # signature under it vouches for the whole folder and for what is claimed about it [in-toto

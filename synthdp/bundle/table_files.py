@@ -47,9 +47,8 @@ def check_header(path: Path, names: Sequence[str]) -> None:
 
 
 def _first_row_is_longer(path: Path, count: int) -> bool:
-    """Whether the first row has more than `count` fields, as far as its first 64 kB show.
-
-    A reader of whole tables makes a column of each field: 100,000 of them take it five seconds.
+    """Whether the first row has more than `count` fields, as far as its first 64 kB show. A reader
+    of whole tables makes a column of each field: 100,000 of them take it five seconds.
     """
     with path.open("rb") as file:
         file.readline()
@@ -146,7 +145,6 @@ def _field(name: str, column: Column) -> dict[str, Any]:
 # --- parquet ---
 #
 # The synthetic table as Parquet: the rows of the CSV, with the types that the spec declares.
-#
 # Categories are dictionaries in the spec's order (ordered for ordinals), booleans are booleans,
 # days are dates, and what is missing is null. It is made from the CSV itself, so that the two
 # cannot differ; `verify` makes it again and compares.
@@ -251,11 +249,10 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
 
 # --- croissant ---
 #
-# The synthetic table as a Croissant dataset (MLCommons, version 1.0).
-#
-# Loaders of machine learning and dataset search engines read it. It is one small JSON-LD document,
-# a function of spec, run and files; the tests check it with `mlcroissant`. Records come from the
-# Parquet file, which has the types of the columns.
+# The synthetic table as a Croissant dataset (MLCommons, version 1.0). Loaders of machine learning
+# and dataset search engines read it. It is one small JSON-LD document, a function of spec, run and
+# files; the tests check it with `mlcroissant`. Records come from the Parquet file, which has the
+# types of the columns.
 
 
 CROISSANT = "croissant.json"
@@ -374,7 +371,6 @@ def _note(certificate: Certificate) -> str:
 
 
 def _responsible_use(certificate: Certificate) -> dict[str, str]:
-    """The terms of Croissant's vocabulary for responsible AI."""
     return {
         "rai:dataCollection": (
             "Every row was drawn from a model that was fitted with differential privacy; none was"
@@ -433,10 +429,8 @@ def _labels_id(column: str) -> str:
 
 
 def _labels(name: str, column: Column) -> dict[str, Any]:
-    """What the codes of a column stand for, as a record set of its own.
-
-    The column does not refer to it by `references`: loaders would join the two, and read its values
-    as other types.
+    """What the codes of a column stand for, as a record set of its own. The column does not refer
+    to it by `references`: loaders would join the two, and read its values as other types.
     """
     own, kind = _labels_id(name), column_kind(column)
     types = {"code": kind.croissant(column), "label": "sc:Text"}

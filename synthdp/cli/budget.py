@@ -132,7 +132,6 @@ def _headline(data: Facts) -> str:
 
 
 def _ends(data: Facts) -> list[float]:
-    """Where each run begins, and where the last one ends."""
     return list(accumulate((run["epsilon"] for run in data["runs"]), initial=0.0))
 
 
@@ -176,7 +175,6 @@ def budget_svg(facts: Sequence[Facts]) -> str:
 
 
 def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
-    """Shapes of one dataset, from `y` down, and where they end."""
     unit = WIDTH / (max(data["epsilon"], data["cap_epsilon"] or 0.0) or 1.0)
     out = [label(14, y, _headline(data), size=15, bold=True)]
     top, left = y + 10, _left(data)

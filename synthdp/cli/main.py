@@ -95,9 +95,8 @@ def _exit_with(error: SynthdpError) -> NoReturn:
 
 
 def _unexpected(error: Exception) -> NoReturn:
-    """Print a usage error as Typer does, and of a bug only its kind and place.
-
-    The text of a bug may quote rows.
+    """Print a usage error as Typer does, and of a bug only its kind and place. The text of a bug
+    may quote rows.
     """
     # Typer carries its own copy of click, so its errors have no public base.
     show = getattr(error, "show", None)

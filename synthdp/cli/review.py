@@ -376,7 +376,6 @@ def _wanted(requirement: Requirement, *, extra: str) -> bool:
 
 
 def _unmet(stated: Iterable[Requirement]) -> Iterator[str]:
-    """Those that are missing or of another version."""
     for requirement in stated:
         try:
             version = metadata.version(requirement.name)

@@ -206,7 +206,6 @@ def _builtin_draft(name: str | None) -> str:
 
 
 def _preview(out: Path, text: str, *, as_json: bool) -> None:
-    """Show the levels of each column where the draft is complete, and what to do next."""
     from synthdp.data.domain import Domain
     from synthdp.errors import SpecError
     from synthdp.spec.checks.checks import traps

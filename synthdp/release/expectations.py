@@ -154,9 +154,8 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
 
 
 def _coarse(domain: Domain, plan: ReleasePlan) -> Domain:
-    """The domain on which tables of more than one column are counted.
-
-    Mode predict groups fine bins where tables alone make the model.
+    """The domain on which tables of more than one column are counted. Mode predict groups fine bins
+    where tables alone make the model.
     """
     if plan.in_graph(ALL, AdaptiveMarginals) is None or plan.train is not None:
         return domain
@@ -216,7 +215,6 @@ def _columns(
 
 def _tv1(column: ColumnDomain, noise: float) -> float:
     """Expected total variation of the column's one-way table, of which a share has this noise.
-
     Along ordered bins it goes by the noise of the whole, sqrt(bins) that of a bin, whatever their
     number is (`SMOOTHED`). Other levels are simulated.
     """
@@ -325,7 +323,6 @@ def graph_tests(
 
 
 def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -> GraphTests | None:
-    """The tests of pairs of mode learn: later rounds only take links away."""
     open_pairs = Knowledge.from_spec(spec.graph, domain.names).undecided_pairs()
     whole = plan.in_graph("joint", AdaptiveMarginals)
     planned = whole or plan.in_graph("pairs", AdaptiveMarginals)
@@ -352,7 +349,6 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
 
 
 def _some(pairs: Sequence[Pair], most: int) -> tuple[Pair, ...]:
-    """At most so many of them, evenly spaced."""
     most = min(most, len(pairs))
     return tuple(pairs[i * len(pairs) // most] for i in range(most))
 
@@ -433,8 +429,6 @@ def _most_levels(tests: GraphTests, most: int, rows: float) -> int:
 
 # --- estimands ---
 #
-# How far noise alone will move each estimand, from public facts.
-#
 # Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of their
 # clip, where noise in the number of rows counts most: in most tables the noise moves a mean by
 # less.
@@ -457,8 +451,6 @@ def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, A
 
 
 # --- gates ---
-#
-# What a plan says of gates on published scores: those that are likely to fail, or fall by chance.
 #
 # The noise of a published score is known before any row is read, and so is about how far single
 # columns will be off.
@@ -498,9 +490,8 @@ def score_noise(spec: ReleaseSpec, plan: ReleasePlan, gate: Gate) -> float:
 
 
 def _by_chance(gate: Gate, noise: float, tv1: float) -> Iterator[str]:
-    """A warning where `noise`, either way, is not small beside the room that a gate leaves.
-
-    A gate that asks for a score no better than something says nothing of room.
+    """A warning where `noise`, either way, is not small beside the room that a gate leaves. A gate
+    that asks for a score no better than something says nothing of room.
     """
     bound = _bound(gate)
     if gate.metric == "tv1_dp":
@@ -525,9 +516,7 @@ def _bound(gate: Gate) -> float:
     return gate.at_most if gate.at_most is not None else gate.at_least or 0.0
 
 
-# --- stand-in laws ---
-#
-# Stand-in laws: how the values of a column are taken to spread before any row is read.
+# --- stand-in laws: how values are taken to spread before any row is read ---
 
 
 def stand_in_law(column: ColumnDomain) -> Probabilities:

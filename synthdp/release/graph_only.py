@@ -238,7 +238,6 @@ def _check_values(spec: ReleaseSpec, path: Path) -> None:
 
 
 def _write(out: Path, outcome: GraphOutcome) -> None:
-    """`graph.json`, its picture, and the arrows as a spec's `graph` section."""
     from synthdp.bundle.derived import as_json
 
     title = outcome.job.spec.dataset.title or outcome.job.spec.dataset.id

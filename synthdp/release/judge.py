@@ -255,7 +255,6 @@ class Judge:
         return self._sample.map(seen)
 
     def _seen(self, look: Callable[[Table], T], *, reason: str) -> Confidential[T | NotJudged]:
-        """What `look` sees of the real rows."""
         return self.session.inspect(lambda table: _guarded(look, table), reason=reason)
 
 
@@ -399,7 +398,6 @@ def refused_report(
 
 
 def _content(job: Job, audits: Sequence[AuditRecord]) -> ReportContent:
-    """What the report says of every run."""
     profile = profile_of(job.plan.stated_spends, job.spec)
     return ReportContent(
         title=job.spec.dataset.title or job.spec.dataset.id,

@@ -113,9 +113,8 @@ def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:
 
 
 def _check_unpaid(job: Job) -> None:
-    """Refuse a run that has released values and that the ledger does not know.
-
-    Such a ledger was deleted or set back, and would forget what the run spent.
+    """Refuse a run that has released values and that the ledger does not know. Such a ledger was
+    deleted or set back, and would forget what the run spent.
     """
     if any(job.folder.journal.iterdir()):
         raise BudgetError(
@@ -214,7 +213,6 @@ def dropped_if_unpaid(job: Job, again: str = "the same command") -> Iterator[Non
 
 
 def _interrupted(out: Path, text: str, command: str, what: str, *, force: bool) -> RunFolder | None:
-    """The run in `out` that was paid for and not finished."""
     if force or not (out / FOLDER / STATE).exists():
         return None
     interrupted = run_folder.reopen(out)

@@ -82,10 +82,9 @@ def plan_facts(
 
 
 def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
-    """Time and memory of this process, without evaluation and attacks.
-
-    Measured on Adult (14 columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for
-    all the rest. `SECONDS_A_VALUE` is measured on tables of 20 columns.
+    """Time and memory of this process, without evaluation and attacks. Measured on Adult (14
+    columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for all the rest.
+    `SECONDS_A_VALUE` is measured on tables of 20 columns.
     """
     columns, steps = len(spec.modelled), spec.synthesizer.steps if spec.privacy.shares.train else 0
     training = steps * spec.synthesizer.batch * columns * spec.synthesizer.hidden * 5.4e-8
@@ -128,7 +127,6 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
 
 
 def _notes(spec: ReleaseSpec) -> Iterator[str]:
-    """What the spends do not say of the model."""
     from synthdp.privacy.calibration import sample_rate
 
     if spec.graph.mode == "predict":
@@ -156,7 +154,6 @@ def _passes(spec: ReleaseSpec, plan: ReleasePlan) -> int:
 
 
 def _fetches(spec: ReleaseSpec) -> bool:
-    """Whether training fetches the levels of all rows from an engine."""
     trains, sample = spec.privacy.shares.train > 0, getattr(spec.synthesizer, "sample", None)
     engine = engine_of(spec.dataset.source, spec.compute)
     return trains and sample is None and engine not in ("memory", "sql")

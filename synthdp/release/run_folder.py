@@ -261,7 +261,6 @@ def _holder(path: Path) -> str:
 
 
 def _release(handle: int) -> None:
-    """Let a folder go that `_hold` keeps; nothing of one that is kept no longer."""
     if _HELD.pop(handle, None) is not None:
         os.close(handle)
 

@@ -201,7 +201,6 @@ def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[ReportTable]:
 
 
 def _membership_tables(attack: Mapping[str, Any], where: str) -> Iterator[ReportTable]:
-    """The tables of an attack: its main figures, each declared attack, its warnings."""
     figures = {
         "target": "one row" if attack.get("unit") is None else f"all rows of {attack['unit']}",
         "pairs of models": str(attack["pairs"]),
@@ -235,7 +234,6 @@ def _attack_row(a: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _gap(gap: Mapping[str, float] | None) -> str:
-    """An advantage with its 95% interval."""
     return "none" if gap is None else interval(gap)
 
 

@@ -422,9 +422,8 @@ class Tracker:
         return run_name(record.dataset, self._params["epsilon"], record.verdict, status)
 
     def _log(self, what: str, log: Callable[[], object]) -> None:
-        """Call `log`, unless the store is lost; a failure becomes a warning.
-
-        A Ctrl-C passes through.
+        """Call `log`, unless the store is lost; a failure becomes a warning. A Ctrl-C passes
+        through.
         """
         if self._client is None:
             return

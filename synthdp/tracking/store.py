@@ -101,9 +101,8 @@ _MENDS = {
 
 
 def _make(file: Path, client: Any) -> None:
-    """Create a store that is complete from its first moment.
-
-    MLflow takes seconds to create its tables, and a store with half of them stays broken.
+    """Create a store that is complete from its first moment. MLflow takes seconds to create its
+    tables, and a store with half of them stays broken.
     """
     if file.exists():
         return
@@ -295,7 +294,6 @@ def register(client: Any, experiment: str, run: str, bundle: Path, *, release: s
 def _log_model(
     client: Any, experiment: str, run: str, bundle: Path, spec: ReleaseSpec, tags: dict[str, str]
 ) -> Any:
-    """The logged model of the run; returns MLflow's record of it."""
     from mlflow.entities import LoggedModelOutput
 
     model = client.create_logged_model(
@@ -328,7 +326,6 @@ def _tags(bundle: Path) -> dict[str, str]:
 
 
 def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
-    """The model as a folder that MLflow can load."""
     from mlflow.models import ModelSignature
     from mlflow.pyfunc import save_model
     from mlflow.types.schema import Array, ColSpec, DataType, Schema
@@ -377,7 +374,6 @@ def _schema(columns: Sequence[tuple[str, str, bool]]) -> Any:
 
 
 def _type(column: Column) -> str:
-    """The type of a column in MLflow's words."""
     return TYPES.get(str(column_kind(column).arrow_type(column)), "string")
 
 

@@ -47,17 +47,14 @@ from synthdp.verify.rows import NOISE_CHECKS, ROWS_CHECKS
 
 # --- origin ---
 #
-# The check of who made a bundle: its signed statement, and the publisher's key if known.
-#
 # Without a key the statement is still held against the files and against the key that the
 # certificate names. That finds damage and mixed-up files. It cannot find a forger, who makes a key
 # of their own.
 
 
 def _check_statement(reader: Reader) -> Iterator[str]:
-    """The statement is there if the certificate says so, and is about exactly these files.
-
-    The right key signed it.
+    """The statement is there if the certificate says so, and is about exactly these files. The
+    right key signed it.
     """
     signer = reader.certificate.signer if reader.certificate else None
     if not reader.holds(STATEMENT):
@@ -82,9 +79,8 @@ def _check_statement(reader: Reader) -> Iterator[str]:
 
 
 def _signature_problems(reader: Reader, envelope: Envelope, signer: str | None) -> Iterator[str]:
-    """The envelope has the supported type and is signed by the right key.
-
-    That is the key that was given, or else the one that the certificate names.
+    """The envelope has the supported type and is signed by the right key. That is the key that was
+    given, or else the one that the certificate names.
     """
     if envelope.payload_type != PAYLOAD_TYPE:
         yield f"holds {envelope.payload_type[:60]!r}; only {PAYLOAD_TYPE} is supported"

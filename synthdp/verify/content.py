@@ -118,9 +118,8 @@ def most_bytes(domain: Domain, rows: int) -> int:
 
 
 def _keep(reader: Reader, codes: Codes) -> None:
-    """Keep a sample of the rows to compare with the model.
-
-    Each row has the same probability, and no forger can know which rows are chosen.
+    """Keep a sample of the rows to compare with the model. Each row has the same probability, and
+    no forger can know which rows are chosen.
     """
     wanted = max(1, reader.spec.sampling.rows or 1)
     chosen = codes

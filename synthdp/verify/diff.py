@@ -155,9 +155,8 @@ def _other_promise(one: Certificate, two: Certificate) -> str:
 
 
 def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
-    """The whole profile: better where delta is nowhere larger and somewhere smaller.
-
-    It is compared at the epsilons of both.
+    """The whole profile: better where delta is nowhere larger and somewhere smaller. It is compared
+    at the epsilons of both.
     """
     shared = sorted(a.deltas.keys() & b.deltas.keys())
     above = any(b.deltas[e] > a.deltas[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
@@ -214,7 +213,6 @@ def _some(names: list[str]) -> str:
 
 
 def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
-    """Distances to the noisy tables, where both describe one dataset by levels in common."""
     common = common_levels(a.domain, b.domain)
     why = ""
     if a.spec.dataset.id != b.spec.dataset.id:
@@ -270,13 +268,9 @@ def _less(
 
 # --- quality ---
 #
-# Distances of two synthetic tables to what was measured.
-#
-# They are public figures, from the noisy tables of the bundles alone.
-#
-# Tables that both bundles measured on the same data are first pooled by inverse variance: neither
-# is then held to a reference that is the other's alone. No row of the original is needed, and
-# nothing is spent.
+# Distances of two synthetic tables to what was measured. Tables that both bundles measured on the
+# same data are first pooled by inverse variance: neither is then held to a reference that is the
+# other's alone. No row of the original is needed, and nothing is spent.
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -378,11 +372,9 @@ def distances(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> 
 def _noise_of(
     shares: Sequence[Mapping[Cells, FloatArray]], against: Mapping[Cells, PooledTable]
 ) -> float:
-    """Standard deviation of the difference of two mean distances.
-
-    Noise is added to the reference again and again (a parametric bootstrap).
-
-    The seed is fixed, so that a comparison can be repeated; nothing here hides anything.
+    """Standard deviation of the difference of two mean distances. Noise is added to the reference
+    again and again (a parametric bootstrap). The seed is fixed, so that a comparison can be
+    repeated; nothing here hides anything.
     """
     rng, moved = np.random.default_rng(0), np.zeros(DRAWS)
     for columns, table in against.items():
@@ -439,9 +431,7 @@ def synthetic_shares(
     return {c: n / n.sum() for c, n in counts.items()}
 
 
-# --- common levels ---
-#
-# The levels by which the columns of two bundles can be compared: equal ones, or common bins.
+# --- common levels: equal ones, or common bins ---
 
 
 @dataclass(frozen=True)

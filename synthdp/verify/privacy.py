@@ -101,7 +101,6 @@ def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterato
 
 def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
     """How the entries are not one reservation, then charges, then a settlement that counts them.
-
     The spec may be amended between reservation and settlement.
     """
     kinds = [e.kind for e in entries if e.kind != "cap"]
@@ -136,9 +135,8 @@ def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
 
 
 def _balance_problems(stated: dict[str, Any], spec: ReleaseSpec) -> Iterator[str]:
-    """How the dataset's stated balance cannot be that of the moment when the run reserved.
-
-    What other runs took stands in the publisher's ledger alone.
+    """How the dataset's stated balance cannot be that of the moment when the run reserved. What
+    other runs took stands in the publisher's ledger alone.
     """
     own, cap = spec.privacy, spec.privacy.cap
     if set(stated) != {"dataset", "epsilon", "delta", "cap_epsilon", "cap_delta"}:
@@ -202,7 +200,6 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
 
 
 def _excess(stated: Certificate, spec: ReleaseSpec) -> list[str]:
-    """What in the certificate is too large to be composed in reasonable time."""
     events = [p.event for p in stated.planned]
     excess = [*group_problems(stated.groups), *event_problems(events, PlanLimits.of(spec))]
     return excess or list(_too_much(stated.planned, spec))
@@ -256,9 +253,8 @@ def _too_much(planned: Sequence[Spend], spec: ReleaseSpec) -> Iterator[str]:
 
 
 def _audit_problems(stated: Certificate) -> Iterator[str]:
-    """An audit is of these spends, is public, and did not refute them.
-
-    Its figures cannot be checked here.
+    """An audit is of these spends, is public, and did not refute them. Its figures cannot be
+    checked here.
     """
     if stated.audit is None:
         return
@@ -284,10 +280,9 @@ def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
 
 
 def _group_bound(planned: Sequence[Spend], size: int, spec: ReleaseSpec) -> float:
-    """Epsilon for groups of `size` units, from the planned events.
-
-    Under add/remove a group is one unit with `size` times the rows; under replace-one, for very
-    large groups, and for events that cannot be widened, the generic group bound is used.
+    """Epsilon for groups of `size` units, from the planned events. Under add/remove a group is one
+    unit with `size` times the rows; under replace-one, for very large groups, and for events that
+    cannot be widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
     rows = size * spec.dataset.privacy_unit.max_rows

@@ -92,13 +92,10 @@ Check = Callable[[Reader], Iterator[str]]
 
 # --- bounds ---
 #
-# Bounds on what an untrusted ledger and certificate may ask to be composed.
-#
-# Their events must have a meaning, and lie within what a spec can spend.
-#
-# Composition takes time and memory that grow with the privacy loss, with the number of events and
-# with the width of discrete noise. Without these bounds a bundle of a few kilobytes could keep
-# `verify` busy for days. What one event may state, its kind says (`privacy.events.base`).
+# Their events must have a meaning, and lie within what a spec can spend. Composition takes time and
+# memory that grow with the privacy loss, with the number of events and with the width of discrete
+# noise. Without these bounds a bundle of a few kilobytes could keep `verify` busy for days. What
+# one event may state, its kind says (`privacy.events.base`).
 
 
 MAX_ENTRIES = 1000

@@ -172,7 +172,6 @@ def _bundle(
 
 
 def _checks(found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry]) -> tuple[str, str]:
-    """State and words of what was checked of a bundle."""
     state, words = ("good", ["verified"]) if found.verified else ("plain", ["not verified"])
     if ledger and missing(found.entries, ledger):
         state, words = "bad", [*words, "its entries are not in the ledger"]
@@ -247,7 +246,6 @@ def _row(found: Difference) -> tuple[str, ...]:
 
 
 def _text(name: str) -> str:
-    """A name of a file as text, whatever bytes it has."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
@@ -261,8 +259,6 @@ def _link(path: Path, page: Path) -> str:
 
 
 # --- found bundles ---
-#
-# Bundles found below a folder, any of which may come from anyone.
 #
 # Without `verify` only what they state is read: spec, certificate, profile, graph and ledger
 # entries, which must fit the bundle's sums.

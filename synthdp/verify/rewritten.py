@@ -67,9 +67,8 @@ def rewritten(reader: Reader, file: str) -> Iterator[str]:
 
 
 def _check_profile(reader: Reader) -> Iterator[str]:
-    """The profile bounds what the planned events compose to, and the picture shows it.
-
-    It gives delta at every epsilon of the grid. An earlier accountant may have found larger ones.
+    """The profile bounds what the planned events compose to, and the picture shows it. It gives
+    delta at every epsilon of the grid. An earlier accountant may have found larger ones.
     """
     name = "privacy/profile.json"
     if reader.certificate is None:
@@ -123,12 +122,9 @@ DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
 
 # --- forms ---
 #
-# The checks of the other forms of the table: Parquet and two descriptions.
-#
-# Parquet has the rows of the CSV, and both descriptions are those of spec and files.
-#
-# A stranger's Parquet is opened with bounds on its footer, and a group of rows is only decoded if
-# it states the size that the spec's columns can have.
+# Parquet has the rows of the CSV, and both descriptions are those of spec and files. A stranger's
+# Parquet is opened with bounds on its footer, and a group of rows is only decoded if it states the
+# size that the spec's columns can have.
 
 
 MAX_FOOTER = 64 << 20  # bytes of a text, and entries of a list, in Parquet's footer
@@ -164,9 +160,8 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
 
 
 def _plausible(group: Any, reader: Reader, size: int) -> bool:
-    """Whether a group of rows states no more rows and bytes than it can have.
-
-    The bound counts dictionaries of all labels, and at most one number in a cell.
+    """Whether a group of rows states no more rows and bytes than it can have. The bound counts
+    dictionaries of all labels, and at most one number in a cell.
     """
     columns = Domain.written(reader.spec.columns).columns
     labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)
@@ -192,8 +187,6 @@ FORM_CHECKS: dict[str, tuple[str, Check]] = {
 
 
 # --- graph ---
-#
-# The checks of a bundle's graph: its arrows, what released tables say of them, and its picture.
 
 
 ACTIVE_SVG = re.compile(
@@ -247,9 +240,8 @@ def _order_problems(graph: CausalGraph, spec: ReleaseSpec) -> Iterator[str]:
 
 
 def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
-    """The validation of a given graph fits the graph: claims, counts and marks on the arrows.
-
-    Each claim is one that the spec's graph makes, and there is one claim for each pair.
+    """The validation of a given graph fits the graph: claims, counts and marks on the arrows. Each
+    claim is one that the spec's graph makes, and there is one claim for each pair.
     """
     settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
     if (stated is not None) != (settings.mode == "validate"):
@@ -293,8 +285,6 @@ def _marked_arrows(stated: Any, given: CausalGraph, settings: Graph) -> dict[Pai
 
 
 # --- scores ---
-#
-# The check of published scores: they follow from spec and noisy counts, and pass the gates.
 
 
 def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
@@ -342,7 +332,6 @@ def _holds(gate: Gate, value: float) -> bool:
 
 
 def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:
-    """The scores of the stated noisy counts, computed anew."""
     counts = [s.counts for s in stated.scores]
     misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
     answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
@@ -353,8 +342,6 @@ def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:
 
 
 # --- estimands ---
-#
-# The check of what a bundle says of its estimands: it follows from its noisy sums and its spec.
 
 
 ESTIMAND_TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits

@@ -107,9 +107,8 @@ def _drawn(
     rows: int,
     rng: np.random.Generator,
 ) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
-    """Rows of the distribution that the release drew from, and the measured pairs it used.
-
-    They fulfil the constraints and are weighted to the noisy margins, and to the counts and sums by
+    """Rows of the distribution that the release drew from, and the measured pairs it used. They
+    fulfil the constraints and are weighted to the noisy margins, and to the counts and sums by
     stratum. Levels are groups.
     """
     spec, domain = reader.spec, law.groups.domain
@@ -133,7 +132,6 @@ def _drawn(
 
 
 def _strata(reader: Reader, tables: Sequence[NoisyTable], domain: Domain) -> list[Strata]:
-    """The strata that the chosen rows of a release follow."""
     spec = reader.spec
     if not (spec.sampling.rake and spec.sampling.balance and reader.holds(ESTIMANDS)):
         return []
@@ -153,9 +151,8 @@ def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequenc
 
 
 def _apart(own: Floats, model: Floats, measured: MeasuredPair | None) -> float:
-    """Total variation of a table from the model's.
-
-    For a measured pair: from the range, in each cell, of model, measurement and their blends.
+    """Total variation of a table from the model's. For a measured pair: from the range, in each
+    cell, of model, measurement and their blends.
     """
     allowed = [model]
     if measured is not None and measured.counts.sum() > 0:
@@ -206,10 +203,6 @@ ROWS_CHECKS: dict[str, tuple[str, Check]] = {"rows of the model": (CSV_NAME, _ch
 
 
 # --- noise ---
-#
-# A test whether noisy tables of the same rows differ by as much as their noise scale says.
-#
-# It costs no rows and no budget.
 
 
 FALSE_ALARMS = (
@@ -282,9 +275,8 @@ def _by_chernoff(square: float, steps: Floats) -> float:
 
 
 def _log_sum(variance: Floats) -> Floats:
-    """Logarithm of the sum over all integers n of exp(-2 pi^2 n^2 variance).
-
-    For small variances it uses Poisson's form of the sum.
+    """Logarithm of the sum over all integers n of exp(-2 pi^2 n^2 variance). For small variances it
+    uses Poisson's form of the sum.
     """
     squares, narrow = np.arange(1, 5)[:, None] ** 2, variance < 1 / (2 * math.pi)
     plain = np.log1p(2 * np.exp(-2 * math.pi**2 * squares * variance).sum(0))
@@ -299,7 +291,6 @@ def _distance(
     tables: Sequence[NoisyTable], contrasts: Sequence[Contrast]
 ) -> tuple[float, Floats, Floats]:
     """Squared length of the contrasts in units of their covariance, its inverse, and its factor D.
-
     The covariance is L D L'.
     """
     seen = np.concatenate([np.ravel(t.counts) for t in tables])
@@ -318,9 +309,8 @@ def _distance(
 
 
 def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contrast]]]:
-    """The compared tables, each with its contrasts to those before it.
-
-    No contrast follows from others.
+    """The compared tables, each with its contrasts to those before it. No contrast follows from
+    others.
     """
     single = {t.columns[0]: t for t in tables if len(t.columns) == 1}
     starts, cells, found = dict[str, int](), 0, list[tuple[NoisyTable, list[Contrast]]]()
@@ -342,9 +332,8 @@ def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contr
 def _margins(
     table: NoisyTable, single: Mapping[str, NoisyTable], starts: Mapping[str, int], start: int
 ) -> Iterator[Contrast]:
-    """Each level of each margin minus its one-way count, or that of its group of levels.
-
-    The last level of later margins follows from the others and the totals.
+    """Each level of each margin minus its one-way count, or that of its group of levels. The last
+    level of later margins follows from the others and the totals.
     """
     for axis, name in enumerate(table.columns):
         level_of = np.ravel(np.indices(table.counts.shape)[axis])

@@ -43,7 +43,6 @@ def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
 
 
 def _headline(content: ReportContent) -> ReportTable:
-    """The figures of the cards, and the gates."""
     budget, report = content.budget, content.evaluation
     figures: dict[str, float | None] = {
         "epsilon, budget": budget.epsilon,
@@ -69,7 +68,6 @@ def _headline(content: ReportContent) -> ReportTable:
 
 
 def _budget(budget: Budget) -> Iterator[ReportTable]:
-    """Every planned spend, and the guarantee for groups."""
     yield looks_table(budget.steps, delta=budget.delta)
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     headings = ("units together", f"epsilon at delta {budget.delta:g}")
@@ -79,7 +77,6 @@ def _budget(budget: Budget) -> Iterator[ReportTable]:
 def _evaluation(
     report: EvaluationReport, domain: Domain, limits: PageLimits
 ) -> Iterator[ReportTable]:
-    """The tables on fidelity and on utility."""
     if report.fidelity:
         yield from _fidelity(report.fidelity, report.floor, domain, limits)
     caption = "Learning on real and on synthetic rows, tested on held-out real rows"
@@ -89,7 +86,6 @@ def _evaluation(
 
 
 def _utility_table(caption: str, report: UtilityReport) -> ReportTable:
-    """All scores of a utility report, in its order."""
     return ReportTable.of(caption, map(_utility_row, report.rows))
 
 
@@ -109,7 +105,6 @@ def _utility_row(row: UtilityRow) -> dict[str, str]:
 def _fidelity(
     report: FidelityReport, floor: FidelityReport | None, domain: Domain, limits: PageLimits
 ) -> Iterator[ReportTable]:
-    """Distances of columns, pairs and triples, and the frequencies of every column."""
     columns = (
         {
             "column": name,
@@ -134,7 +129,6 @@ def _fidelity(
 
 
 def _pairs(report: FidelityReport, max_rows: int) -> ReportTable:
-    """The pairs of columns with the largest distances."""
     names = tuple(report.by_column)
     first, second = np.triu_indices(len(names), 1)
     worst = np.argsort(-report.pairs[first, second], kind="stable")
@@ -257,7 +251,6 @@ def analysis_tables(report: EvaluationReport | None) -> Iterator[ReportTable]:
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str, str]:
-    """An estimate as three cells of text."""
     if estimate is None:
         return "too few rows", "", ""
     return number(estimate.value), number(estimate.low), number(estimate.high)

@@ -59,9 +59,8 @@ def write_internal_report(folder: Path, content: ReportContent) -> Path:
 
 
 def _numbers(content: ReportContent) -> str:
-    """The content as JSON, a section on each line.
-
-    Indenting the matrices of a wide table would take longer than everything else here.
+    """The content as JSON, a section on each line. Indenting the matrices of a wide table would
+    take longer than everything else here.
     """
     sections = (
         f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
@@ -188,7 +187,6 @@ def attack_card(attack: Mapping[str, Any] | None, *, why: str = "not run") -> Ve
 
 
 def _apart(report: EvaluationReport) -> Iterator[Verdict]:
-    """The classifier that tells synthetic rows from real ones best."""
     rows = [r for r in report.two_sample if r.compared == "synthetic from real"]
     same = [r.auc for r in report.two_sample if r.compared == "real from real"]
     if rows:
@@ -205,7 +203,6 @@ def _intervals(report: EvaluationReport) -> Iterator[Verdict]:
 
 
 def _claims(report: EvaluationReport) -> Iterator[Verdict]:
-    """Independences that the graph implies and the real rows do not have."""
     implied = report.independences
     if implied is not None and implied.rows:
         text = (
@@ -217,7 +214,6 @@ def _claims(report: EvaluationReport) -> Iterator[Verdict]:
 
 
 def _shapes(near: FidelityReport) -> Iterator[Verdict]:
-    """The largest change of a pair, and the columns whose shape is lost."""
     if len(near.by_column) > 1:
         largest = float(np.abs(np.triu(near.association_difference, 1)).max())
         state, text = verdicts.CHANGED.state(largest), sections.association(near)

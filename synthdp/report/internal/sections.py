@@ -151,7 +151,6 @@ def learning(report: EvaluationReport | None) -> Section:
 
 
 def _ends(row: UtilityRow) -> tuple[str, list[tuple[float, float, float]]]:
-    """A label, and both scores with their ends."""
     assert row.real is not None and row.synthetic is not None  # asked before
     low, high = row.synthetic, row.synthetic
     if row.low is not None and row.high is not None:
@@ -188,7 +187,6 @@ def analysis(report: EvaluationReport | None) -> Section:
 
 
 def _effects(report: EvaluationReport) -> list[Picture]:
-    """The picture of all effects that were estimated on both tables."""
     drawn, covered, turned = [], 0, []
     for row in report.effects:
         if row.real is None or row.synthetic is None:

@@ -74,7 +74,6 @@ def render_public(content: PublicContent) -> str:
 
 
 def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> Iterator[ReportTable]:
-    """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
     yield from _guarantee(content)
     yield arrow_table(content.graph, limits.pairs)
     distances = ("total variation", "noise alone, on average at most")
@@ -95,7 +94,6 @@ def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> It
 
 
 def _associations(found: Measured) -> ReportTable:
-    """Every pair of the drawn columns, the most strongly associated first."""
     names, strengths = found.names, found.strengths
     ranked = sorted(
         combinations(range(len(names)), 2),
@@ -107,7 +105,6 @@ def _associations(found: Measured) -> ReportTable:
 
 
 def _guarantee(content: PublicContent) -> Iterator[ReportTable]:
-    """Planned spends, groups, DP scores, and the bound on membership attacks."""
     facts = content.facts
     yield looks_table([Look(**p) for p in facts["purposes"]], delta=facts["delta"])
     groups = (
@@ -160,7 +157,6 @@ def _score(content: PublicContent, name: str) -> Score | None:
 
 
 def _pairs_card(content: PublicContent) -> Verdict:
-    """How far pairs of columns are from the real rows, where that was paid for."""
     if (score := _score(content, "tv2")) is None:
         text = "how far the table is from the real rows was not paid for, so that it is not known"
         return Verdict("Pairs of columns", "not published", text, "unknown", better=NOT_PAID)
@@ -210,7 +206,6 @@ def _shown(score: Score, state: State) -> str:
 
 def _looseness(content: PublicContent) -> float | None:
     """The median over all figures of half the interval over the estimate; None without figures.
-
     Effects and coefficients are left out: one near 0 may be known well.
     """
     halves = [
@@ -223,7 +218,6 @@ def _looseness(content: PublicContent) -> float | None:
 
 
 def _estimands(content: PublicContent) -> Iterator[Verdict]:
-    """How well the questions are answered that the release was made for."""
     figures = [f for stated in content.estimands for f in stated["figures"]]
     if figures:
         loose, known = _looseness(content), sum(1 for f in figures if f.get("interval"))
@@ -238,9 +232,8 @@ def _estimands(content: PublicContent) -> Iterator[Verdict]:
 
 
 def _graph_card(graph: GraphView) -> Verdict:
-    """How much of the graph is known to be wrong.
-
-    A refuted claim shapes the table all the same, unless the spec asks to drop it.
+    """How much of the graph is known to be wrong. A refuted claim shapes the table all the same,
+    unless the spec asks to drop it.
     """
     arrows = many(len(graph.edges), "arrow")
     if graph.validation:
@@ -265,7 +258,6 @@ def _graph_card(graph: GraphView) -> Verdict:
 
 
 def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
-    """Whether an audit is published, and what it means."""
     if audit is None:
         text = "the guarantee rests on its proof; no attempt to refute it is published"
         better = "an audit on simulated rows"

@@ -118,7 +118,6 @@ def pairs(content: PublicContent, found: Measured) -> Section:
 
 
 def _association(found: Measured, columns: int) -> Picture:
-    """Associations of some of the table's `columns` columns."""
     names, upper = found.names, np.triu(found.strengths, 1)
     i, j = divmod(int(upper.argmax()), len(names))
     strong = int((upper >= VISIBLE_ASSOCIATION).sum())
@@ -135,7 +134,6 @@ def _association(found: Measured, columns: int) -> Picture:
 
 
 def _pairplot(content: PublicContent, found: Measured) -> Picture:
-    """Contingency tables of the most strongly associated columns, in the published rows."""
     chosen = most_connected(found.names, found.strengths, first=content.first)
     plot = pair_plot(content.domain, content.codes, chosen, like=content.codes)
     size = range(len(chosen))
