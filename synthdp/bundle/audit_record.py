@@ -18,10 +18,8 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.privacy.plan import TRAIN, ReleasePlan, Spend
 from synthdp.spec.model import Model
 
-PUBLIC_FILE, CONFIDENTIAL_FILE = (
-    "audit.json",
-    "internal/audit.json",
-)  # in the output folder of a release
+# In the output folder of a release.
+PUBLIC_FILE, CONFIDENTIAL_FILE = "audit.json", "internal/audit.json"
 SANITY = "sanity, not proof: an audit can refute a privacy claim and never prove one"
 
 
@@ -166,11 +164,8 @@ class AuditRecord(Model):
     def refuted(self) -> tuple[str, ...]:
         """What speaks against the claim, in words; empty where nothing does."""
         found = list(self.replay.findings) if self.replay else []
-        found += [
-            f"{a.mechanism}: {a.method}: more is shown than is claimed"
-            for a in self.audits
-            if a.refuted
-        ]
+        shown = (f"{a.mechanism}: {a.method}" for a in self.audits if a.refuted)
+        found += [f"{what}: more is shown than is claimed" for what in shown]
         if self.membership and self.membership.refuted:
             found.append("membership attack: beats the ceiling of the claim beyond chance")
         if self.tables and self.tables.too_little:

@@ -25,9 +25,8 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
 
-FORMAT = (
-    16  # raise it whenever facts or wording change: `verify` compares texts of the same format only
-)
+# Raise it whenever facts or wording change: `verify` compares texts of the same format only.
+FORMAT = 16
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -197,13 +196,9 @@ def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
     Raises:
         KeyError, ValueError: a charge's body is not what a charge holds.
     """
+    stated = ("purpose", "mechanism", "event")
     return tuple(
-        Charge(
-            entry=e.hash,
-            purpose=e.body["purpose"],
-            mechanism=e.body["mechanism"],
-            event=e.body["event"],
-        )
+        Charge(entry=e.hash, **{name: e.body[name] for name in stated})
         for e in entries
         if e.kind == "charge"
     )
@@ -211,9 +206,8 @@ def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
 
 def amended_of(entries: Iterable[LedgerEntry]) -> tuple[str, ...]:
     """Fields of the spec that were changed after the reservation."""
-    return tuple(
-        sorted({str(name) for e in entries if e.kind == "amend" for name in e.body["changed"]})
-    )
+    changed = (e.body["changed"] for e in entries if e.kind == "amend")
+    return tuple(sorted({str(name) for names in changed for name in names}))
 
 
 def plan_problems(planned: Sequence[Spend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
@@ -222,9 +216,8 @@ def plan_problems(planned: Sequence[Spend], entries: Sequence[LedgerEntry]) -> I
     The reservation is of this plan, and each purpose is charged at most once, with its event.
     """
     events, charges = {p.purpose: p.event for p in planned}, charges_of(entries)
-    if {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"} != {
-        spends_digest(planned)
-    }:
+    reserved = {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"}
+    if reserved != {spends_digest(planned)}:
         yield "the reservation was made for another plan"
     if len(events) < len(planned):
         yield "a purpose is planned twice"
@@ -298,11 +291,8 @@ def _groups(epsilons: Mapping[int, float], *, delta: float) -> tuple[Group, ...]
     d) holds for that too, as both are larger, and the joint effect says more.
     """
     sizes = sorted(epsilons)
-    bound = (
-        {j: epsilons[min(s for s in sizes if s >= j)] for j in range(1, sizes[-1] + 1)}
-        if sizes
-        else {}
-    )
+    most = max(sizes, default=0)
+    bound = {j: epsilons[min(s for s in sizes if s >= j)] for j in range(1, most + 1)}
     return tuple(
         Group(
             size=k,
@@ -371,27 +361,21 @@ def profile_svg(profile: dict[str, Any], certificate: Certificate) -> str:
     x, y = place(certificate.epsilon, certificate.delta)
     words = f"certificate: epsilon {up(certificate.epsilon)}, delta {certificate.delta:g}"
     title = f"Delta at every epsilon: {certificate.title or certificate.dataset}"
+    scope = "Upper bounds for everything in the bundle together, for one unit of privacy."
     body = [
         label(20, 28, shortened(title, most=60), size=16, bold=True),
-        label(
-            20,
-            48,
-            "Upper bounds for everything in the bundle together, for one unit of privacy.",
-            size=12,
-        ),
+        label(20, 48, scope, size=12),
         *_axes(most, place),
         f'<path d="{path}" fill="none" stroke="{COOL}" stroke-width="2.4"/>',
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{HOT}"/>',
-        # Above the falling curve on its right, or below it on its left.
-        (
-            label(x + 9, y - 8, words, size=12, colour=HOT)
-            if x < (LEFT + RIGHT) / 2
-            else label(x - 9, y + 18, words, anchor="end", size=12, colour=HOT)
-        ),
     ]
-    listed = "; ".join(
-        f"epsilon {e:g}: delta {d:.3g}" for e, d in shown[:: max(1, len(shown) // 8)]
-    )
+    # Above the falling curve on its right, or below it on its left.
+    if x < (LEFT + RIGHT) / 2:
+        body.append(label(x + 9, y - 8, words, size=12, colour=HOT))
+    else:
+        body.append(label(x - 9, y + 18, words, anchor="end", size=12, colour=HOT))
+    some = shown[:: max(1, len(shown) // 8)]
+    listed = "; ".join(f"epsilon {e:g}: delta {d:.3g}" for e, d in some)
     return frame(
         body,
         name="profile",
@@ -409,19 +393,13 @@ def _axes(most: float, place: Any) -> Iterator[str]:
         yield label(
             LEFT - 8, y + 4, f"1e-{power}" if power else "1", anchor="end", size=11, colour=FAINT
         )
-    step = _round_step(most / 6)
+    power = 10.0 ** math.floor(math.log10(most / 6))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= most / 6)
     for i in range(int(most / step) + 1):
         x, y = place(i * step, FLOOR)
         yield line(x, y, x, y + 5, colour=FAINT)
         yield label(x, y + 19, f"{i * step:g}", anchor="middle", size=11, colour=FAINT)
     yield label((LEFT + RIGHT) / 2, HEIGHT - 18, "epsilon", anchor="middle")
-    yield (
-        f'<text x="24" y="{(TOP + BOTTOM) / 2:.1f}" transform="rotate(-90 24'
-        f' {(TOP + BOTTOM) / 2:.1f})" text-anchor="middle">delta</text>'
-    )
-
-
-def _round_step(about: float) -> float:
-    """1, 2 or 5 times a power of ten, at least `about`."""
-    power = 10.0 ** math.floor(math.log10(about))
-    return next(m * power for m in (1, 2, 5, 10) if m * power >= about)
+    y = (TOP + BOTTOM) / 2
+    turned = f'transform="rotate(-90 24 {y:.1f})"'
+    yield f'<text x="24" y="{y:.1f}" {turned} text-anchor="middle">delta</text>'

@@ -21,7 +21,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from synthdp.bundle.audit_record import SANITY, Advantage, AuditRecord
-from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate import Certificate, ReleasedFile
 from synthdp.drawing.svg import safe, shortened
 from synthdp.errors import BudgetError
 from synthdp.evaluate.dp_scores import LEVEL, ChargedScore
@@ -46,6 +46,11 @@ def render(certificate: Certificate) -> str:
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
     planned = [x.event for x in c.planned]
     stated = [event_from_json(event) for event in planned]
+
+    def paid(file: ReleasedFile) -> str:
+        entries = sorted(file.receipts, key=lambda entry: number.get(entry, 0))
+        return ", ".join(str(number.get(entry, entry)) for entry in entries)
+
     return template("certificate.md.j2").render(
         c=c,
         own=c.domain_from,
@@ -53,16 +58,7 @@ def render(certificate: Certificate) -> str:
         added=c.adjacency == "add_remove",
         factor=math.exp(c.epsilon),
         unused=[plain(p.purpose) for p in c.purposes if not p.used],
-        released=[
-            (
-                file.file,
-                ", ".join(
-                    str(number.get(entry, entry))
-                    for entry in sorted(file.receipts, key=lambda entry: number.get(entry, 0))
-                ),
-            )
-            for file in c.released
-        ],
+        released=[(file.file, paid(file)) for file in c.released],
         scored=next((p.epsilon for p in c.purposes if p.purpose == SCORES), None),
         level=f"{LEVEL:.0%}",
         rates={event.rate for event in stated if isinstance(event, SecretSampleDpEvent)},
@@ -175,19 +171,13 @@ def effects_svg(certificate: Certificate) -> str:
 
     Sections 5 and 6.3 of Tschantz, Sen and Datta, with the bounds of this release.
     """
-    groups = {g.size: g for g in certificate.groups}
-
-    def joint(size: int) -> str:
-        group = groups.get(size)
-        if group is None:
-            return "not tabulated"
-        return _words(group.joint_epsilon, group.joint_delta)
-
-    two = groups.get(2)
-    total = "not tabulated" if two is None else _words(two.total_epsilon, two.total_delta)
+    joint = dict.fromkeys((1, 2), "not tabulated")
+    joint |= {g.size: _words(g.joint_epsilon, g.joint_delta) for g in certificate.groups}
+    total = {g.size: _words(g.total_epsilon, g.total_delta) for g in certificate.groups}
+    bounds = {"point": joint[1], "status": joint[2], "joint": joint[2]}
     return template("effects.svg.j2").render(
         title=f"What the guarantee of {certificate.title or certificate.dataset} bounds",
-        bounds={"point": joint(1), "status": joint(2), "joint": joint(2), "total": total},
+        bounds=bounds | {"total": total.get(2, "not tabulated")},
     )
 
 

@@ -117,14 +117,10 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
 
 
 def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    receipts = {
-        **dict.fromkeys(
-            (CSV_NAME, PARQUET_NAME),
-            _released("synthetic", content.synthetic, pd.DataFrame).receipts,
-        ),
-        "marginals.json": _released("tables", content.tables, tuple).receipts,
-        **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
-    }
+    table = _released("synthetic", content.synthetic, pd.DataFrame).receipts
+    receipts = dict.fromkeys((CSV_NAME, PARQUET_NAME), table)
+    receipts["marginals.json"] = _released("tables", content.tables, tuple).receipts
+    receipts |= dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts)
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     shown = receipts[CSV_NAME] | receipts["marginals.json"]
@@ -139,11 +135,8 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     paid = _released("graph", graph, CausalGraph).receipts
     if content.validation is not None:
         paid |= _released("validation", content.validation, ValidationReport).receipts
-    return (
-        receipts
-        | dict.fromkeys(("graph.json", "graph.svg"), paid)
-        | dict.fromkeys((REPORT, DATACARD), shown | paid)
-    )
+    receipts |= dict.fromkeys(("graph.json", "graph.svg"), paid)
+    return receipts | dict.fromkeys((REPORT, DATACARD), shown | paid)
 
 
 def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
@@ -171,8 +164,7 @@ def _released(name: str, value: object, inner: type | None) -> Released[Any]:
     released: Released[Any] = value
     content = released.value
     can_save = callable(getattr(type(content), "save", None))
-    fits = isinstance(content, inner) if inner else can_save
-    if not fits:
+    if not (isinstance(content, inner) if inner else can_save):
         refuse(name, f"holds {type(content).__name__}, which a bundle does not take there")
     if not released.receipts:
         refuse(name, "carries no receipt")
@@ -259,7 +251,9 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
         yield draft
-        _publish(draft)
+        for path in [*draft.rglob("*"), draft]:  # readable for all, as a public folder is
+            path.chmod(0o755 if path.is_dir() else 0o644)
+            sync(path)
         _replace(draft, folder, force=force)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
@@ -270,13 +264,6 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
     finally:
         if draft is not None:
             shutil.rmtree(draft, ignore_errors=True)
-
-
-def _publish(draft: Path) -> None:
-    """Make every file readable for all, as a public folder is, and bring all to the disk."""
-    for path in [*draft.rglob("*"), draft]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        sync(path)
 
 
 def _replace(draft: Path, folder: Path, *, force: bool) -> None:

@@ -167,11 +167,8 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
     except OSError as error:
         raise VerifyError(f"cannot read the key {path}: {error.strerror}", hint=hint) from None
     except (ValueError, UnsupportedAlgorithm):
-        secret = (
-            "; it holds a private key, which nobody should be given"
-            if b"PRIVATE KEY" in content
-            else ""
-        )
+        holds = "; it holds a private key, which nobody should be given"
+        secret = holds if b"PRIVATE KEY" in content else ""
         raise VerifyError(f"{path} is no public key in PEM{secret}", hint=hint) from None
     if not isinstance(key, Ed25519PublicKey):
         raise VerifyError(
@@ -254,11 +251,9 @@ def open_envelope(content: Any) -> Envelope:
     Raises:
         ValueError: it is not an envelope.
     """
-    if (
-        not isinstance(content, dict)
-        or not isinstance(content.get("payloadType"), str)
-        or not isinstance(content.get("signatures"), list)
-    ):
+    known = {"payloadType": str, "signatures": list}
+    plain = content if isinstance(content, dict) else {}
+    if not all(isinstance(plain.get(name), kind) for name, kind in known.items()):
         raise ValueError("is not a DSSE envelope")
     if not content["signatures"]:
         raise ValueError("is an envelope without a signature")

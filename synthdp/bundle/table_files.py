@@ -21,7 +21,7 @@ from synthdp.bundle.certificate_text import about_column, title_of
 from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.model import Column, Dataset, ReleaseSpec
 
 PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
@@ -37,9 +37,8 @@ def check_header(path: Path, names: Sequence[str]) -> None:
         VerifyError: it does not.
     """
     with path.open("rb") as file:
-        header = file.readline(sum(2 * len(name.encode()) + 4 for name in names)).decode(
-            "utf-8", errors="replace"
-        )
+        line = file.readline(sum(2 * len(name.encode()) + 4 for name in names))
+    header = line.decode("utf-8", errors="replace")
     if tuple(next(csv.reader([header]), ())) != tuple(names):
         raise VerifyError(f"{path.name}: its header is not the spec's columns in order")
     if _first_row_is_longer(path, len(names)):
@@ -82,9 +81,7 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, An
         "name": re.sub(r"[^a-z0-9._-]+", "-", f"{dataset.id}-synthetic".lower()),
         "id": run,
         "title": title_of(dataset),
-        "description": f"{dataset.description.strip()}\n\n{_NOTE}"
-        if dataset.description
-        else _NOTE,
+        "description": _described(dataset, _NOTE),
     }
     if dataset.licence:
         package["licenses"] = [_licence(dataset.licence)]
@@ -112,6 +109,10 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, An
         }
     ]
     return package
+
+
+def _described(dataset: Dataset, note: str) -> str:
+    return f"{dataset.description.strip()}\n\n{note}" if dataset.description else note
 
 
 _NOTE = "Synthetic rows under differential privacy; privacy/certificate.md states the guarantee."
@@ -152,9 +153,8 @@ def _field(name: str, column: Column) -> dict[str, Any]:
 
 PARQUET_NAME = "synthetic.parquet"
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 4_000_000, 1_000, 100_000  # of a row group
-MAX_DICTIONARY = (
-    1 << 30
-)  # bytes: beyond it categories would be written as plain text, and lose their order
+# Bytes: beyond it categories would be written as plain text, and lose their order.
+MAX_DICTIONARY = 1 << 30
 CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
 
 
@@ -237,14 +237,13 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
 
     table = pa.concat_tables([arrow_schema(columns).empty_table(), *row_groups(csv, columns)])
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    return pd.DataFrame(
-        {
-            name: table.column(name).to_pandas(
-                date_as_object=False, types_mapper=nullable.get if column.missing else None
-            )
-            for name, column in columns.items()
-        }
-    )
+    typed = {
+        name: table.column(name).to_pandas(
+            date_as_object=False, types_mapper=nullable.get if column.missing else None
+        )
+        for name, column in columns.items()
+    }
+    return pd.DataFrame(typed)
 
 
 # --- croissant ---
@@ -295,16 +294,13 @@ def croissant(
 ) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
     dataset = spec.dataset
-    about = _note(certificate)
-    if dataset.description:
-        about = f"{dataset.description.strip()}\n\n{about}"
     content: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": CONFORMS_TO,
         "name": f"{dataset.id}-synthetic",
         "alternateName": title_of(dataset),
-        "description": about,
+        "description": _described(dataset, _note(certificate)),
         "identifier": certificate.run,
         "version": "1.0.0",
         "datePublished": day,
@@ -342,16 +338,11 @@ def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
 
     It ends with the citation of the original where the spec states it.
     """
+    title, year = spec.dataset.title or spec.dataset.id, f"({day[:4]})"
     who = ", ".join(c.name for c in spec.publication.curators) if spec.publication else None
-    head = f"{who} ({day[:4]}). " if who else ""
-    year = "" if who else f" ({day[:4]})"
-    privacy = (
-        f"differentially private, epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}"
-    )
-    text = (
-        f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run"
-        f" {certificate.run}, {certificate.program}]."
-    )
+    c, head = certificate, f"{who} {year}. {title}" if who else f"{title} {year}"
+    privacy = f"differentially private, epsilon {up(c.epsilon)} at delta {c.delta:g}"
+    text = f"{head} [synthetic data, {privacy}; run {c.run}, {c.program}]."
     if spec.dataset.citation:
         text = f"{text} Made from: {spec.dataset.citation}"
     return " ".join(text.split())

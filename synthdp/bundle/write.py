@@ -37,12 +37,8 @@ from synthdp.privacy.private import Released
 from synthdp.progress import Steps
 from synthdp.spec.model import ReleaseSpec
 
-WRITING = (
-    "certificate",
-    "table",
-    "descriptions and profile",
-    "public report",
-)  # steps of `write_bundle`
+# Steps of `write_bundle`.
+WRITING = ("certificate", "table", "descriptions and profile", "public report")
 
 
 class Saves(Protocol):

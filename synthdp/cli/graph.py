@@ -274,7 +274,5 @@ def _words(edge: GraphEdge) -> str:
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return [
-        "  " + "   ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    padded = ((f"{c:<{w}}" for c, w in zip(row, widths, strict=True)) for row in rows)
+    return [f"  {'   '.join(cells).rstrip()}" for cells in padded]

@@ -81,12 +81,9 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as stop:
             again = "the same command goes on with the models that it has trained"
             hint = again if ctx.invoked_subcommand == "audit" else None
-            ended = isinstance(stop, Terminated)
-            error = (
-                TerminatedError("ended by SIGTERM", hint=hint)
-                if ended
-                else StoppedError("interrupted", hint=hint)
-            )
+            error = StoppedError("interrupted", hint=hint)
+            if isinstance(stop, Terminated):
+                error = TerminatedError("ended by SIGTERM", hint=hint)
             if (note := budget_note(stop)) is not None:
                 error.add_note(note)
             raise error from None

@@ -186,12 +186,9 @@ def doctor(
     content = load_spec(spec, lists=True) if spec else None
     found = list(examine(content, home(spec) if spec else Path.cwd()))
     wrong = [f.what for f in found if f.state == "wrong"]
+    words = {"wrong": "WRONG"}
     rows = [
-        (
-            "WRONG" if f.state == "wrong" else f.state,
-            f.what,
-            f.found + (f"\n{f.hint}" if f.hint else ""),
-        )
+        (words.get(f.state, f.state), f.what, "\n".join(filter(None, (f.found, f.hint))))
         for f in found
     ]
     facts = {"ok": not wrong, "findings": [asdict(f) for f in found]}
@@ -388,9 +385,8 @@ def _unmet(stated: Iterable[Requirement]) -> Iterator[str]:
 
 def _machine(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
     counted = hasattr(os, "sched_getaffinity")
-    yield Diagnosis(
-        "cores", "ok", f"{len(os.sched_getaffinity(0)) if counted else os.cpu_count() or 1}"
-    )
+    cores = len(os.sched_getaffinity(0)) if counted else os.cpu_count() or 1
+    yield Diagnosis("cores", "ok", f"{cores}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     hint = "a release of a table like Adult takes .7 GB; see `synthdp plan` for yours"
     yield _enough("memory", memory, MIN_MEMORY, hint)

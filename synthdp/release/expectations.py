@@ -221,10 +221,8 @@ def _tv1(column: ColumnDomain, noise: float) -> float:
     law, body = stand_in_law(column), body_of(column)
     if not column.ordered or len(body) <= FEW_LEVELS:
         rng = np.random.default_rng(column.levels)
-        found = (
-            project_to_simplex(law + rng.normal(0, noise, len(law))) for _ in range(ASSUMED.draws)
-        )
-        return fmean(float(np.abs(p - law).sum()) / 2 for p in found)
+        noisy = (law + rng.normal(0, noise, len(law)) for _ in range(ASSUMED.draws))
+        return fmean(float(np.abs(project_to_simplex(p) - law).sum()) / 2 for p in noisy)
     mass, alone = float(law[body].sum()), column.levels - len(body)
     whole = noise * math.sqrt(len(body)) / mass
     smooth = np.interp(math.log2(whole), SMOOTHED_FROM + np.arange(len(SMOOTHED)), SMOOTHED)

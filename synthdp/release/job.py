@@ -57,18 +57,11 @@ class Job:
     def spent(self) -> ReleasePlan:
         """The part of the plan that was charged so far.
 
-        A search may leave rounds unused, and a refuted graph is never trained on.
-
-        It describes one outcome. What is guaranteed is the whole plan
-        (`bundle.certificate.guaranteed_epsilon`).
+        A search may leave rounds unused, and a refuted graph is never trained on. It describes one
+        outcome. What is guaranteed is the whole plan (`bundle.certificate.guaranteed_epsilon`).
         """
-        return self.plan.only(
-            {
-                e.body["purpose"]
-                for e in self.ledger.run_entries(self.folder.run)
-                if e.kind == "charge"
-            }
-        )
+        entries = self.ledger.run_entries(self.folder.run)
+        return self.plan.only({e.body["purpose"] for e in entries if e.kind == "charge"})
 
     @property
     def bundle(self) -> Path:
@@ -88,7 +81,7 @@ class Job:
     @property
     def spec_sha256(self) -> str:
         """Digest of the spec's text."""
-        return hashlib.sha256(self.folder.spec_text.encode()).hexdigest()
+        return _digest(self.folder.spec_text)
 
 
 def check_not_moved(folder: RunFolder, out: Path) -> None:
@@ -203,12 +196,8 @@ def check_spec(folder: RunFolder, ledger: Ledger) -> None:
 
 def _spec_of(ledger: Ledger, folder: RunFolder) -> str | None:
     """Digest of the spec that the ledger names last; None where nothing was reserved."""
-    digests = [
-        e.body.get("spec_sha256")
-        for e in ledger.run_entries(folder.run)
-        if e.kind in ("reserve", "amend")
-    ]
-    return digests[-1] if digests else None
+    entries = (e for e in ledger.run_entries(folder.run) if e.kind in ("reserve", "amend"))
+    return next((e.body.get("spec_sha256") for e in reversed([*entries])), None)
 
 
 def _digest(text: str) -> str:

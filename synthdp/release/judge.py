@@ -127,20 +127,13 @@ class Judgement:
         found = {"tv1_noisy": Figure(self.tv1_noisy.value)}
         if self.scores is not None:
             found |= {name: Figure(value) for name, value in headline(self.scores.value).items()}
-        if self.evaluation is not None:
-            evaluation = self.evaluation.for_steward()
-            found |= (
-                dict.fromkeys(EVALUATION_METRICS, Figure(None, str(evaluation)))
-                if isinstance(evaluation, NotJudged)
-                else {name: Figure(value) for name, value in evaluation.metrics().items()}
-            )
-        if self.attack is not None:
-            attack = self.attack.for_steward()
-            found |= (
-                dict.fromkeys(ATTACK_METRICS, Figure(None, str(attack)))
-                if isinstance(attack, NotJudged)
-                else attack_figures(declared_facts(attack), prefix="attack")
-            )
+        absent = self.absent_for_steward()
+        for part, names in ((EVALUATION, EVALUATION_METRICS), (ATTACK, ATTACK_METRICS)):
+            found |= dict.fromkeys(names, Figure(None, absent[part])) if part in absent else {}
+        if (evaluation := opened(self.evaluation)) is not None:
+            found |= {name: Figure(value) for name, value in evaluation.metrics().items()}
+        if (attack := opened(self.attack)) is not None:
+            found |= attack_figures(declared_facts(attack), prefix="attack")
         return found
 
     def metrics_for_steward(self) -> dict[str, float]:
@@ -188,7 +181,19 @@ class Judge:
             with stage("judge on real rows"):
                 if found.evaluation is None:
                     found = replace(found, evaluation=self._evaluation())
-                found = replace(found, suggestions=self._suggestions(), estimands=self._estimands())
+                spec, domain = self.job.spec, self.job.domain
+                drawn = self.drawn.synthetic.value
+                with one_thread():
+                    suggestions = self._on_sample(
+                        lambda table: suggest(
+                            spec, domain, table.frame, drawn, rng=fresh_generator()
+                        )
+                    )
+                estimands = self._seen(
+                    lambda table: exact_results(spec, domain, table),
+                    reason="estimands on real rows",
+                )
+                found = replace(found, suggestions=suggestions, estimands=estimands)
         misfits = self.session.inspect(
             lambda table: table.misfits, reason="values outside the domain"
         )
@@ -210,19 +215,6 @@ class Judge:
                     self.fitted.graph.graph,
                 )
             )
-
-    def _suggestions(self) -> Confidential[SuggestionReport | NotJudged]:
-        spec, domain, synthetic = self.job.spec, self.job.domain, self.drawn.synthetic.value
-        with one_thread():
-            return self._on_sample(
-                lambda table: suggest(spec, domain, table.frame, synthetic, rng=fresh_generator())
-            )
-
-    def _estimands(self) -> Confidential[tuple[EstimandResult, ...] | NotJudged]:
-        return self._seen(
-            lambda table: exact_results(self.job.spec, self.job.domain, table),
-            reason="estimands on real rows",
-        )
 
     def attacked(self, found: Judgement) -> Judgement:
         """With the declared attack, on models that an interrupted one has trained, and more."""
@@ -318,7 +310,7 @@ def internal_report(
     """
     steps = Steps(2)
     steps.begin("budget step by step")
-    attack = opened(judgement.attack)
+    attack, estimands = opened(judgement.attack), opened(judgement.estimands)
     content = replace(
         _content(job, audits),
         gates=tuple(
@@ -339,11 +331,10 @@ def internal_report(
         misfits={} if judgement.misfits is None else judgement.misfits.for_steward(),
         suggestions=opened(judgement.suggestions),
         absent=judgement.absent_for_steward() | dict(absent),
+        estimands=() if estimands is None else (*estimands_beside(job, fitted, estimands),),
     )
     if judgement.domain is not None:
         content = replace(content, domain=judgement.domain)
-    if (estimands := opened(judgement.estimands)) is not None:
-        content = replace(content, estimands=(*estimands_beside(job, fitted, estimands),))
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
     steps.begin("internal report")

@@ -52,7 +52,7 @@ def plan_facts(
         from synthdp.data.domain import Domain
 
         power = attack_power(spec, Domain.from_spec(spec.columns), plan)
-    rows = _rows_drawn(spec)
+    rows, cap = _rows_drawn(spec), balance.cap_epsilon
     many = (
         f"sampling.rows: as many rows will be drawn as are declared, {rows:,}; they lie in memory"
         " while they are written; say how many are needed"
@@ -62,9 +62,7 @@ def plan_facts(
         "ledger": {
             "spent_before": balance.epsilon,
             "spent_after": balance.epsilon + spec.privacy.epsilon,
-            "cap": balance.cap_epsilon
-            if balance.cap_epsilon is not None
-            else (cap_of(spec) or (None,))[0],
+            "cap": (cap_of(spec) or (None,))[0] if cap is None else cap,
         },
         "expected": _expected(spec, plan),
         "quality": quality.to_json(),

@@ -46,7 +46,7 @@ from synthdp.release.afterwards import (
     AttackWhen,
     check_attacked,
     check_waits,
-    how_to_resume,
+    how_to,
     judge_and_report,
     put_off,
     waiting,
@@ -123,7 +123,7 @@ def release(
             check_affordable(spec, ledger.balance(spec.dataset.id))
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
         job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
-        with dropped_if_unpaid(job, how_to_resume(spec, out)):
+        with dropped_if_unpaid(job, how_to("resume", spec, out)):
             return carry_out(job, force=force, attack=attack)
 
 
@@ -161,7 +161,7 @@ def resume(
             spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
             ledger = open_ledger(spec, folder.spec_path, resumed=True)
             account.ledger, account.run = ledger, folder.run
-            account.folder, account.again = folder.journal, how_to_resume(spec, out)
+            account.folder, account.again = folder.journal, how_to("resume", spec, out)
             check_nearby(ledger.entries(), spec.dataset.id, out)
             if spec_path is None:
                 check_spec(folder, ledger)

@@ -120,19 +120,14 @@ def guarantee(
             f"; {whoever} knows all other rows and guesses whether one unit is among them is right"
             f" with a probability of at most {(1 + advantage) / 2:.0%} (guessing: 50%)"
         )
+    figure = f"epsilon {up(epsilon)}"
+    if state == "good":
+        return Verdict("Guarantee", figure, text)
     advice = (
-        ""
-        if state == "good"
-        else "a bound this large says next to nothing about what can be learned of one unit; ask"
-        " for a smaller epsilon"
+        "a bound this large says next to nothing about what can be learned of one unit; ask for a"
+        " smaller epsilon"
     )
-    return Verdict(
-        "Guarantee",
-        f"epsilon {up(epsilon)}",
-        text,
-        "plain" if state == "good" else state,
-        advice=advice,
-    )
+    return Verdict("Guarantee", figure, text, state, advice=advice)
 
 
 def distance(
@@ -203,14 +198,8 @@ def told_apart(auc: float, low: float, high: float, *, floor: float | None) -> V
     text = f"AUC of a classifier on rows it has not seen ({low:.2f} to {high:.2f}); 0.5 is guessing"
     beside = "" if floor is None else f"real rows from other real rows: {floor:.2f}"
     advice = "relations beyond pairs are off: do not trust models of many columns at once"
-    return Verdict(
-        "Told from real rows",
-        f"{auc:.2f}",
-        text,
-        state,
-        beside,
-        "" if state in ("good", "unknown") else advice,
-    )
+    advice = "" if state in ("good", "unknown") else advice
+    return Verdict("Told from real rows", f"{auc:.2f}", text, state, beside, advice)
 
 
 def coverage(kind: str, held: float, figures: int, *, floor: float | None) -> Verdict:

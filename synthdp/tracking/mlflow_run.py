@@ -222,11 +222,11 @@ class Tracker:
             self._client, _ = opened(self._uri, self._begin)
         except Exception as error:  # whatever the client, a database or a network has to say of it
             if self._required:
-                why, shown = reason(error), shown_address(self._uri)
-                said = error.message if isinstance(error, OutputError) else why
-                do = error.hint if isinstance(error, OutputError) else mend(self._uri, why)
+                said, do = reason(error), mend(self._uri, reason(error))
+                if isinstance(error, OutputError):
+                    said, do = error.message, error.hint or ""
                 raise OutputError(
-                    f"cannot open the MLflow store {shown}: {said}",
+                    f"cannot open the MLflow store {shown_address(self._uri)}: {said}",
                     hint=f"{do}; or set tracking.enabled: false; nothing was spent",
                 ) from None
             self._lose(error)
@@ -245,11 +245,9 @@ class Tracker:
     ) -> None:
         """Close the run. Of an error only the kind is logged: its text may speak of rows."""
         record = self._record
-        status: Status = "KILLED"
-        if kind is None or issubclass(kind, GateError):
-            status = "FINISHED"  # a withheld bundle is a finished release with a verdict
-        elif issubclass(kind, Exception):
-            status = "FAILED"
+        status: Status = "FINISHED"  # a withheld bundle is a finished release with a verdict
+        if kind is not None and not issubclass(kind, GateError):
+            status = "FAILED" if issubclass(kind, Exception) else "KILLED"
 
         def close() -> None:
             if kind is not None:
@@ -333,9 +331,8 @@ class Tracker:
             if self._uri:
                 self._record.keep(out)
         except OSError as error:
-            self.warnings.append(
-                f"MLflow: cannot write what it is to be told later ({error.strerror})"
-            )
+            what = f"cannot write what it is to be told later ({error.strerror})"
+            self.warnings.append(f"MLflow: {what}")
 
     # --- inside ---
 

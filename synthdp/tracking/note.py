@@ -96,31 +96,18 @@ def note(
     lines = [f"## {_headline(verdict, status)}", "", _summary(facts, figures)]
     if verdict and verdict.gates:
         lines += ["", *(f"- {g}" for g in verdict.gates)]
-    lines += ["", "| setting | |", "|---|---|"]
-    lines += [
-        f"| {k} | {plain(facts[k])} |"
-        for k in ("dataset", "unit", "adjacency", "graph")
-        if k in facts
-    ]
+    settings = (k for k in ("dataset", "unit", "adjacency", "graph") if k in facts)
+    lines += ["", "| setting | |", "|---|---|", *(f"| {k} | {plain(facts[k])} |" for k in settings)]
     graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
     if graph:
         counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())
-        no_causes = (
-            " (arrows predict, and are no causes)" if facts.get("graph") == "predict" else ""
-        )
+        predicts = facts.get("graph") == "predict"
+        no_causes = " (arrows predict, and are no causes)" if predicts else ""
         lines += ["", f"**Graph**: {counts}{no_causes}"]
-    quality = {
-        k: v
-        for k, v in figures.items()
-        if not k.startswith(("attack_", "epsilon", "delta", *GRAPH_FIGURES))
-    }
+    others = ("attack_", "epsilon", "delta", *GRAPH_FIGURES)
+    quality = [f"| {k} | {v:.4g} |" for k, v in figures.items() if not k.startswith(others)]
     if quality:
-        lines += [
-            "",
-            "| quality (on real rows: internal) | |",
-            "|---|---|",
-            *(f"| {k} | {v:.4g} |" for k, v in quality.items()),
-        ]
+        lines += ["", "| quality (on real rows: internal) | |", "|---|---|", *quality]
     for attack in attacks:
         figures_of = " ".join(f"{k} {v:.3g};" for k, v in attack.metrics.items()).rstrip(";")
         lines += ["", f"**Attack {attack.name}**: {figures_of}"]
@@ -152,16 +139,15 @@ def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
 
 
 def _headline(verdict: PublicationVerdict | None, status: Status) -> str:
+    if verdict is not None and verdict.released:
+        return "Released: the bundle was published"
     if verdict is not None:
-        return (
-            "Released: the bundle was published"
-            if verdict.released
-            else "Withheld: a gate failed; the budget is spent"
-        )
-    return {
-        "KILLED": "Interrupted: resumable, the reservation stays",
-        "FAILED": "Failed before the verdict",
-    }.get(status, "No verdict")
+        return "Withheld: a gate failed; the budget is spent"
+    interrupted, failed = (
+        "Interrupted: resumable, the reservation stays",
+        "Failed before the verdict",
+    )
+    return {"KILLED": interrupted, "FAILED": failed}.get(status, "No verdict")
 
 
 def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, status: Status) -> str:
@@ -170,12 +156,10 @@ def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, sta
     >>> run_name("clinic", "1.0", PublicationVerdict(released=True), "FINISHED")
     'clinic - released - eps 1'
     """
+    words = {"RUNNING": "running", "KILLED": "interrupted", "FAILED": "failed"}
+    word = words.get(status, "no verdict")
     if verdict is not None:
         word = "released" if verdict.released else "withheld"
-    else:
-        word = {"RUNNING": "running", "KILLED": "interrupted", "FAILED": "failed"}.get(
-            status, "no verdict"
-        )
     return f"{dataset} - {word} - eps {float(epsilon):g}"
 
 

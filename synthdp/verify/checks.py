@@ -176,16 +176,12 @@ class VerifyReport:
 
         No check can see that the program ran as stated.
         """
-        if self.signer is None:
-            whose, vouched = "unsigned", "nobody"
-        elif self.origin_checked:
+        whose, vouched = "unsigned", "nobody"
+        if self.signer is not None and self.origin_checked:
             whose, vouched = f"signed by {self.signer}, the key that was given", "its owner"
-        else:
-            whose = (
-                f"signed by {self.signer}, and whose key that is was not checked: give the"
-                " publisher's with --key"
-            )
-            vouched = "whoever holds it"
+        elif self.signer is not None:
+            unknown = "whose key that is was not checked: give the publisher's with --key"
+            whose, vouched = f"signed by {self.signer}, and {unknown}", "whoever holds it"
         return (
             f"agrees with itself; {whose}; that the program ran as stated is vouched for by"
             f" {vouched}"
@@ -211,19 +207,13 @@ def verify_bundle(
             f"{folder} is the output folder of a release, not a bundle",
             hint=f"did you mean {folder / 'bundle'}?",
         )
-    report = inspect_bundle(
-        folder, key=None if key is None else load_public_key(key), progress=progress
-    )
+    publisher = None if key is None else load_public_key(key)
+    report = inspect_bundle(folder, key=publisher, progress=progress)
     if report.problems:
-        count = len(report.problems)
-        listed = [
-            *report.problems[:MAX_LISTED],
-            *([f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []),
-        ]
-        head, hint = (
-            f"{folder}: {count} problem{'s' if count != 1 else ''}",
-            "do not use this bundle; get it again from its publisher",
-        )
+        count, listed = len(report.problems), list(report.problems[:MAX_LISTED])
+        listed += [f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []
+        head = f"{folder}: {count} problem{'s' if count != 1 else ''}"
+        hint = "do not use this bundle; get it again from its publisher"
         raise VerifyError(head, hint=hint, problems=listed)
     return report
 
@@ -243,15 +233,10 @@ def inspect_bundle(
             progress(len(done), len(CHECKS))
         if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
             break  # nothing below can be read safely, or judged
-    report = VerifyReport(
-        folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked
-    )
-    stated = reader.certificate
-    return (
-        report
-        if stated is None
-        else replace(report, epsilon=stated.epsilon, delta=stated.delta, signer=stated.signer)
-    )
+    found = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
+    if (stated := reader.certificate) is None:
+        return found
+    return replace(found, epsilon=stated.epsilon, delta=stated.delta, signer=stated.signer)
 
 
 def _problems(file: str, check: Check, reader: Reader) -> list[str]:
@@ -266,15 +251,11 @@ def _problems(file: str, check: Check, reader: Reader) -> list[str]:
         )
     except SynthdpError as error:
         found.append(f"{file}: {error.message}")
-    except (
-        Exception
-    ) as error:  # whatever the libraries below raise on bytes that were made to break them
-        found.append(
-            f"{file}: is not what it should be ({type(error).__name__}: {str(error)[:200]})"
-        )
-    return [
-        problem if len(problem) <= MAX_WORDS else f"{problem[:MAX_WORDS]}..." for problem in found
-    ]
+    # Whatever the libraries below raise on bytes that were made to break them.
+    except Exception as error:
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        found.append(f"{file}: is not what it should be ({what})")
+    return [p if len(p) <= MAX_WORDS else f"{p[:MAX_WORDS]}..." for p in found]
 
 
 # --- the folder ---

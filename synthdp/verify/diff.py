@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.noisy_values import read_tables
 from synthdp.bundle.stated import Bundle
 from synthdp.bundle.table_files import CSV_NAME
@@ -64,10 +63,11 @@ class BundleDifference:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
+        found = [asdict(f) for f in self.findings]
         return {
             "a": str(self.a),
             "b": str(self.b),
-            "findings": [asdict(f) for f in self.findings],
+            "findings": found,
             "graph": self.graph.to_json(),
         }
 
@@ -82,18 +82,20 @@ def compare(a: Path, b: Path) -> BundleDifference:
     for name, folder in (("first", a), ("second", b)):
         with stage(f"verify the {name} bundle") as progress:
             opened.append(open_verified(folder, progress))
-    first, second = opened
     with stage("compare"):
-        return differences(first, second)
+        return differences(*opened)
 
 
 def differences(a: Bundle, b: Bundle, *, rows: bool = True) -> BundleDifference:
     """The findings on two bundles; those on their rows only where `rows` may be read."""
     graphs = difference(a.graph, b.graph)
-    stated = (*_budget(a, b), *_graph(a, b, graphs), *_table(a, b))
-    return BundleDifference(
-        a.folder, b.folder, (*stated, *(_quality(a, b) if rows else ())), graphs
+    found = (
+        *_budget(a, b),
+        *_graph(a, b, graphs),
+        *_table(a, b),
+        *(_quality(a, b) if rows else ()),
     )
+    return BundleDifference(a.folder, b.folder, found, graphs)
 
 
 def open_verified(folder: Path, progress: Advance | None = None) -> Bundle:
@@ -128,30 +130,22 @@ def open_stated(folder: Path) -> Bundle:
 
 def _budget(a: Bundle, b: Bundle) -> Iterator[Difference]:
     one, two = a.certificate, b.certificate
-    other = _other_promise(one, two)
+    other = ""  # why no numbers of the two guarantees can be compared
+    if one.adjacency != two.adjacency:
+        other = "neighbours are other tables"
+    elif (one.unit_meaning, one.unit_rows) != (two.unit_meaning, two.unit_rows):
+        other = "another unit is protected"
     for what in ("adjacency", "unit_meaning", "unit_rows"):
         yield _equal("budget", what.replace("_", " "), getattr(one, what), getattr(two, what))
     yield _less("budget", "delta", one.delta, two.delta, why=other)
-    why = other or (
-        "at different deltas; see the whole trade-off" if one.delta != two.delta else ""
-    )
+    deltas = "at different deltas; see the whole trade-off" if one.delta != two.delta else ""
+    why = other or deltas
     yield _less("budget", "epsilon", one.epsilon, two.epsilon, why=why)
     yield _trade_off(a, b, why=other)
     sizes = sorted({g.size for g in one.groups} & {g.size for g in two.groups})[-1:]
     for size in sizes:
         bounds = [next(g.joint_epsilon for g in c.groups if g.size == size) for c in (one, two)]
         yield _less("budget", f"epsilon of groups of {size}", bounds[0], bounds[1], why=why)
-
-
-def _other_promise(one: Certificate, two: Certificate) -> str:
-    """Why no numbers of two guarantees can be compared; empty if they can."""
-    if one.adjacency != two.adjacency:
-        return "neighbours are other tables"
-    return (
-        ""
-        if (one.unit_meaning, one.unit_rows) == (two.unit_meaning, two.unit_rows)
-        else "another unit is protected"
-    )
 
 
 def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
@@ -206,10 +200,9 @@ def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     yield _equal("table", "constraints", len(one), len(two), same=one == two)
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:MAX_NAMED]) + (
-        f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    )
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
@@ -232,8 +225,8 @@ def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
         what = f"distance to noisy {found.ways}-way tables"
         yield Difference("quality", what, found.a, found.b, found.verdict, why)
     between = apart(a.folder, b.folder, a.domain, b.domain)
-    bins = f"; on the bins that both have: {_some([*common.merged])}" if common.merged else ""
-    rest = f"; left out, other levels: {_some([*common.apart])}" if common.apart else ""
+    bins = f"; on the bins that both have: {_some(common.merged)}" if common.merged else ""
+    rest = f"; left out, other levels: {_some(common.apart)}" if common.apart else ""
     verdict: Verdict = "same" if between == 0 else "different"
     why = f"mean total variation{bins}{rest}"
     yield Difference("quality", "distance between the two, 1-way", None, between, verdict, why)
@@ -379,12 +372,10 @@ def _noise_of(
     rng, moved = np.random.default_rng(0), np.zeros(DRAWS)
     for columns, table in against.items():
         for i in range(DRAWS):
-            again = nearest_distribution(
-                table.counts + rng.normal(0, table.sigma, len(table.counts))
-            )
-            moved[i] += (
-                np.abs(shares[1][columns] - again).sum() - np.abs(shares[0][columns] - again).sum()
-            ) / 2
+            noise = rng.normal(0, table.sigma, len(table.counts))
+            again = nearest_distribution(table.counts + noise)
+            first, second = (float(np.abs(own[columns] - again).sum()) for own in shares)
+            moved[i] += (second - first) / 2
     return float(np.std(moved, ddof=1)) / len(against)
 
 
@@ -413,13 +404,10 @@ def synthetic_shares(
     """
     groups = {c: LevelGroups(domain, dict(c.starts)) for c in tables}
     counts = {c: np.zeros(groups[c].coarse.cells(c.columns), np.int64) for c in tables}
-    options: dict[str, Any] = {
-        "dtype": str,
-        "keep_default_na": False,
-        "na_values": [""],
-        "encoding": "utf-8",
-    }
-    with pd.read_csv(bundle / CSV_NAME, chunksize=CHUNK_ROWS, **options) as chunks:
+    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_values": [""]}
+    with pd.read_csv(
+        bundle / CSV_NAME, chunksize=CHUNK_ROWS, encoding="utf-8", **options
+    ) as chunks:
         for chunk in chunks:
             codes, _ = encode(domain, chunk)
             for table in tables:
@@ -470,13 +458,10 @@ def common_levels(a: Domain, b: Domain) -> CommonLevels:
 def _starts(one: ColumnDomain, other: ColumnDomain) -> tuple[Starts, Starts] | None:
     """First levels of the common groups of two ranges; None where they have no two bins alike."""
     shared = set(one.edges) & set(other.edges)
-    if not one.ranged or _without_bins(one) != _without_bins(other) or len(shared) < 2:
+    bare = [replace(column, edges=(), labels=(), grouped=False) for column in (one, other)]
+    if not one.ranged or bare[0] != bare[1] or len(shared) < 2:
         return None
     return _begins(one, shared), _begins(other, shared)
-
-
-def _without_bins(column: ColumnDomain) -> ColumnDomain:
-    return replace(column, edges=(), labels=(), grouped=False)
 
 
 def _begins(column: ColumnDomain, shared: set[float]) -> Starts:

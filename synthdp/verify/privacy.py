@@ -23,7 +23,7 @@ from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.stated import REPORT, sha256
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.graph.causal import CausalGraph
-from synthdp.ledger.entries import GENESIS, Entry, entry_hash
+from synthdp.ledger.entries import GENESIS, Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
 from synthdp.privacy.plan import Spend
@@ -31,6 +31,7 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
+from synthdp.verify.at_hand import fits_its_hash
 from synthdp.verify.reader import (
     MAX_ENTRIES,
     Check,
@@ -83,8 +84,7 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
 def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterator[str]:
     """Entries that do not fit their hash, their run and dataset, or the entry before them."""
     for entry in entries:
-        fields = {k: v for k, v in entry.to_json().items() if k != "hash"}
-        if entry_hash(**fields) != entry.hash:
+        if not fits_its_hash(entry):
             yield (
                 f"entry {entry.seq} ({entry.kind}) was changed; its hash does not fit its content"
             )
@@ -93,8 +93,7 @@ def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterato
         if entry.seq == 1 and entry.previous != GENESIS:
             yield "entry 1 does not begin a chain"
     for before, after in pairwise(entries):
-        next_in_chain = after.seq == before.seq + 1
-        broken = next_in_chain and after.previous != before.hash
+        broken = after.seq == before.seq + 1 and after.previous != before.hash
         if after.seq <= before.seq or broken:
             yield f"entry {after.seq} does not follow entry {before.seq}"
 
@@ -114,15 +113,12 @@ def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
         )
         return
     settlement = entries[-1].body
-    if settlement.get("charges") != charges:
-        yield (
-            f"the settlement counts {settlement.get('charges')} charges, and {charges} are listed"
-        )
-    if settlement.get("amendments", 0) != amendments:
-        yield (
-            f"the settlement counts {settlement.get('amendments', 0)} changes of the spec, and"
-            f" {amendments} are listed"
-        )
+    for stated, listed, what in (
+        (settlement.get("charges"), charges, "charges"),
+        (settlement.get("amendments", 0), amendments, "changes of the spec"),
+    ):
+        if stated != listed:
+            yield f"the settlement counts {stated} {what}, and {listed} are listed"
     fixed = sorted({*amended_of(entries)} - {*CHANGEABLE})
     if fixed:
         yield (

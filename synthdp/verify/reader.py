@@ -157,11 +157,9 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> I
             f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
         )
         return
-    if math.fsum(losses) > limits.loss:
-        yield (
-            "its charges spend far more than the spec allows (an expected loss of up to"
-            f" {math.fsum(losses):.3g})"
-        )
+    if (loss := math.fsum(losses)) > limits.loss:
+        told = f"an expected loss of up to {loss:.3g}"
+        yield f"its charges spend far more than the spec allows ({told})"
     if (count := sum(1 for event in stated for _ in leaves(event))) > MAX_EVENTS:
         yield f"its charges are of {count} events, more than any release makes"
 

@@ -32,14 +32,13 @@ from synthdp.report.sections import ReportTable
 from synthdp.spec.load.wording import up
 from synthdp.verify.at_hand import LEDGER, published_entries
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.diff import Difference, differences, open_stated
+from synthdp.verify.diff import differences, open_stated
 
 PAGES = {
     "public report": "report.html",
     "certificate": "privacy/certificate.md",
     "data card": "DATACARD.md",
 }
-DIFFERENCE = ("topic", "what", "before", "after", "verdict", "why")
 
 
 def index_of(
@@ -152,7 +151,12 @@ def _bundle(
 ) -> IndexedBundle:
     place, spec = found.opened.folder, found.opened.spec
     checked, checks = _checks(found, folder, copy_of, ledger)
-    bounds = [_bound(g.metric, g.at_most, g.at_least) for g in spec.gates]
+    bounds = [
+        f"{g.metric} at least {g.at_least:g}"
+        if g.at_most is None
+        else f"{g.metric} at most {g.at_most:g}"
+        for g in spec.gates
+    ]
     return IndexedBundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
@@ -163,8 +167,9 @@ def _bundle(
         signed=_signed(found),
         checked=checked,
         checks=checks,
+        # No name can make an address anything but a path.
         links=tuple(
-            (text, _link(place / name, page))
+            (text, quote(os.fsencode(os.path.relpath(place / name, page.parent))))
             for text, name in PAGES.items()
             if (place / name).is_file() and not (place / name).is_symlink()
         ),
@@ -196,14 +201,6 @@ def _signed(found: Found) -> str:
     return f"signed by {short}; whose key that is was not checked"
 
 
-def _bound(metric: str, at_most: float | None, at_least: float | None) -> str:
-    return (
-        f"{metric} at most {at_most:g}"
-        if at_most is not None
-        else f"{metric} at least {at_least:g}"
-    )
-
-
 # --- differences ---
 
 
@@ -220,26 +217,19 @@ def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
                 f"No comparison of {printable(names[1])}", ("reason",), ((printable(reason),),)
             ),
         )
+    rows = ((f.topic, f.what, shown(f.a), shown(f.b), f.verdict, f.why) for f in findings)
+    basis = "both verified" if verified else "as both state; rows were not read"
     moved = [f"{f.what} {f.verdict}" for f in findings if f.verdict in ("better", "worse")]
     other = sum(f.verdict == "different" for f in findings)
     said = "; ".join([*moved, *([f"{other} other differences"] if other else [])])
     return IndexedDifference(
         summary=f"{names[1]} after {names[0]}: {said or 'no difference'}",
         table=ReportTable(
-            f"{printable(names[1])} compared with {printable(names[0])} ({_basis(verified)})",
-            DIFFERENCE,
-            tuple(map(_row, findings)),
+            f"{printable(names[1])} compared with {printable(names[0])} ({basis})",
+            ("topic", "what", "before", "after", "verdict", "why"),
+            tuple(tuple(map(printable, row)) for row in rows),
         ),
     )
-
-
-def _basis(verified: bool) -> str:
-    return "both verified" if verified else "as both state; rows were not read"
-
-
-def _row(found: Difference) -> tuple[str, ...]:
-    cells = found.topic, found.what, shown(found.a), shown(found.b), found.verdict, found.why
-    return tuple(map(printable, cells))
 
 
 # --- places ---
@@ -251,11 +241,6 @@ def _text(name: str) -> str:
 
 def _relative(place: Path, folder: Path) -> str:
     return _text(os.path.relpath(place, folder))
-
-
-def _link(path: Path, page: Path) -> str:
-    """The address of `path` from `page`; no name can make it anything but a path."""
-    return quote(os.fsencode(os.path.relpath(path, page.parent)))
 
 
 # --- found bundles ---
@@ -330,12 +315,9 @@ def read_bundle(place: Path, *, verify: bool, key: Ed25519PublicKey | None) -> F
 
 def reasons_of(error: Exception) -> tuple[str, ...]:
     """Why a bundle cannot be used, in a few texts of bounded length."""
+    reasons = [f"is not what it should be ({type(error).__name__}: {error})"]
     if isinstance(error, SynthdpError):
-        return _cut([problem["message"] for problem in error.to_json()["problems"]])
-    return _cut([f"is not what it should be ({type(error).__name__}: {error})"])
-
-
-def _cut(reasons: Sequence[str]) -> tuple[str, ...]:
+        reasons = [problem["message"] for problem in error.to_json()["problems"]]
     left = len(reasons) - MAX_REASONS
     more = [f"and {left} more"] if left > 0 else []
     return tuple(r[:MAX_WORDS] for r in [*reasons[:MAX_REASONS], *more])

@@ -85,14 +85,9 @@ def _check_profile(reader: Reader) -> Iterator[str]:
         return
     for (epsilon, delta), bound in zip(points, (p["delta"] for p in true["points"]), strict=True):
         if not bound - TOLERANCE * bound - TINY <= delta <= 1:
-            yield (
-                f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is"
-                + (
-                    " no probability"
-                    if delta > 1
-                    else f" below what the planned events give, {bound:.6g}"
-                )
-            )
+            below = f"below what the planned events give, {bound:.6g}"
+            why = "no probability" if delta > 1 else below
+            yield f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {why}"
     yield from rewritten(reader, "privacy/profile.svg")
 
 
@@ -232,11 +227,9 @@ def _order_problems(graph: CausalGraph, spec: ReleaseSpec) -> Iterator[str]:
         yield "graph.json: has groups or unseen causes, which graph mode predict does not know"
     order = prediction_order(spec.graph, tuple(spec.modelled), spec.evaluation.targets)
     place = {name: i for i, name in enumerate(order)}
-    backward = [e for e in graph.edges if place[e.cause] > place[e.effect]]
-    yield from (
-        f"graph.json: the arrow {e.cause} -> {e.effect} goes back in the spec's order"
-        for e in backward[:1]
-    )
+    if backward := [e for e in graph.edges if place[e.cause] > place[e.effect]]:
+        arrow = f"{backward[0].cause} -> {backward[0].effect}"
+        yield f"graph.json: the arrow {arrow} goes back in the spec's order"
 
 
 def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
@@ -404,13 +397,9 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
     measured = sums_of(reader.spec, domain, estimand)
     moved = reader.spec.dataset.privacy_unit.max_rows * measured.sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
-    match charged:
-        case dp_accounting.GaussianDpEvent():
-            covered = True
-        case GaussianSumsDpEvent(replaced=replaced):
-            covered = replaced >= measured.event(1).replaced * (1 - ESTIMAND_TOLERANCE)
-        case _:
-            covered = False
+    covered = isinstance(charged, dp_accounting.GaussianDpEvent)
+    if isinstance(charged, GaussianSumsDpEvent):
+        covered = charged.replaced >= measured.event(1).replaced * (1 - ESTIMAND_TOLERANCE)
     if not covered or not math.isclose(value.sigma, sigma, rel_tol=ESTIMAND_TOLERANCE):
         yield f"{ESTIMANDS}: estimand {name} states noise of {value.sigma:.6g}, which is not paid"
 

@@ -308,6 +308,7 @@ class Content:
     misfits: Any = None
     suggestions: Any = None
     absent: Any = None
+    estimands: Any = None
 
 
 def test_the_steward_reads_of_each_gate_what_was_decided(

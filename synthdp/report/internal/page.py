@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,12 +38,7 @@ from synthdp.report.sections import (
 )
 from synthdp.report.verdicts import FEW, MISSED, State, Verdict
 
-LIMITS = (
-    PageLimits(5000, 300, 24),
-    PageLimits(1000, 60, 24),
-    PageLimits(200, 20, 12),
-    PageLimits(20, 0, 4),
-)
+LIMITS = tuple(starmap(PageLimits, ((5000, 300, 24), (1000, 60, 24), (200, 20, 12), (20, 0, 4))))
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
@@ -54,19 +50,13 @@ def write_internal_report(folder: Path, content: ReportContent) -> Path:
     private_folder(folder)
     page = folder / "internal.html"
     write_private(page, render(content))
-    write_private(folder / "internal.json", _numbers(content))
-    return page
-
-
-def _numbers(content: ReportContent) -> str:
-    """The content as JSON, a section on each line. Indenting the matrices of a wide table would
-    take longer than everything else here.
-    """
-    sections = (
+    # A section on each line: to indent the matrices of a wide table takes longer than all else.
+    parts = (
         f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
         for key, value in content.to_json().items()
     )
-    return "{\n" + ",\n".join(sections) + "\n}\n"
+    write_private(folder / "internal.json", "{\n" + ",\n".join(parts) + "\n}\n")
+    return page
 
 
 def render(content: ReportContent) -> str:
@@ -261,20 +251,16 @@ def _models(report: EvaluationReport) -> Verdict:
     if real is None or synthetic is None:
         text, better = "no classifier could be judged", "columns to predict: evaluation.targets"
         return _use("Models", "not judged", text, "unknown", "", better)
-    text, state = (
-        "mean AUC on held-out real rows, learnt on synthetic ones",
-        verdicts.LOST.state(None),
-    )
+    state: State = "unknown"
+    text = "mean AUC on held-out real rows, learnt on synthetic ones"
     if real > verdicts.LEARNABLE:
         rows = [r for r in report.utility.rows if r.metric == "auc" and r.low is not None]
         ends = [fmean(getattr(r, end) for r in rows) if rows else 0.0 for end in ("low", "high")]
         lost = 1 - (synthetic - 0.5) / (real - 0.5)
         state = verdicts.LOST.within(lost, *(end / (real - 0.5) for end in ends))
         text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
-    beside, better = (
-        f"learnt on real rows: {real:.3g}",
-        "a larger epsilon, or a larger share for targets",
-    )
+    beside = f"learnt on real rows: {real:.3g}"
+    better = "a larger epsilon, or a larger share for targets"
     return _use("Models", number(synthetic), text, state, beside, better)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, starmap
 from statistics import median
 from typing import Any
 
@@ -37,12 +37,7 @@ from synthdp.report.sections import (
 from synthdp.report.verdicts import Bounds, State, Verdict
 from synthdp.spec.load.wording import many
 
-LIMITS = (
-    PageLimits(400, 60, 24),
-    PageLimits(200, 20, 12),
-    PageLimits(60, 8, 6),
-    PageLimits(20, 0, 3),
-)
+LIMITS = tuple(starmap(PageLimits, ((400, 60, 24), (200, 20, 12), (60, 8, 6), (20, 0, 3))))
 
 
 def render_public(content: PublicContent) -> str:
@@ -223,9 +218,8 @@ def _estimands(content: PublicContent) -> Iterator[Verdict]:
         loose, known = _looseness(content), sum(1 for f in figures if f.get("interval"))
         text = "figures of declared questions, measured on the real rows, have right 95% intervals"
         state = verdicts.LOOSE.state(loose)
-        spread = (
-            "" if loose is None else f"half an interval is {loose:.0%} of its estimate (median)"
-        )
+        half = "half an interval is {:.0%} of its estimate (median)"
+        spread = "" if loose is None else half.format(loose)
         better = "" if state == "good" else "a larger share for estimands, or fewer groups"
         figure = f"{known} of {len(figures)}"
         yield Verdict("Estimands", figure, text, state, spread, better=better)
@@ -275,12 +269,8 @@ def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
 
 def public_uses(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
     """The four uses, the easiest first."""
-    for verdict in (
-        _code(content, columns),
-        _tables(content, columns),
-        _models(content, columns),
-        _effects(content),
-    ):
+    uses = (_code(content, columns), _tables(content, columns), _models(content, columns))
+    for verdict in (*uses, _effects(content)):
         yield replace(verdict, use=True)
 
 
