@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 
 MAX_LINKS = 20
 MAX_TERMS = 8  # coefficients of a regression
-UNBROKEN = 1_000_000  # characters of a line that is not for a terminal: it is never broken
 PUBLIC_QUALITY = {
     "tv1_noisy": "single columns {:.2g} from the noisy counts (total variation)",
     "tv1_dp": "{:.2g} from the real ones, measured under privacy",
     "tv2_dp": "pairs of columns {:.2g} from the real ones, measured under privacy",
     "tstr_accuracy_dp": "models are right on {:.0%} of real rows, measured under privacy",
 }
-PAGE = 110  # characters of a line of a text with headings
 REHEARSE = (
     "`plan --rehearse` plays the release on simulated rows: what its graph would find, and how far"
     " off its answers and estimands would be"
@@ -41,11 +39,11 @@ REHEARSE = (
 def render(*parts: object) -> str:
     """Lines and tables as text: in the width of the terminal, elsewhere as wide as they are."""
     buffer, terminal = StringIO(), Console(file=sys.stdout)
-    width = terminal.width if terminal.is_terminal else UNBROKEN
+    width = terminal.width if terminal.is_terminal else 1_000_000
     console = Console(file=buffer, width=width, highlight=False, color_system=None, markup=False)
     for part in parts:
         shown = part.fitted(width) if isinstance(part, Rows) else part
-        console.print(shown, width=min(width, PAGE) if isinstance(part, Markdown) else None)
+        console.print(shown, width=min(width, 110) if isinstance(part, Markdown) else None)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).rstrip()
 
 

@@ -27,7 +27,6 @@ from synthdp.spec.model import Signing
 PRIVATE_NAME, PUBLIC_NAME = "signing-key.pem", "signing-key.pub.pem"
 ALGORITHM = "ed25519"
 SIGNATURE_BYTES = 64
-MAX_KEY_FILE = 64 << 10  # bytes
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(MAX_KEY_FILE)
+        return file.read(64 << 10)
 
 
 # --- statement: an in-toto Statement v1 about every file, in a DSSE envelope ---

@@ -153,9 +153,6 @@ def _field(name: str, column: Column) -> dict[str, Any]:
 
 PARQUET_NAME = "synthetic.parquet"
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 4_000_000, 1_000, 100_000  # of a row group
-# Bytes: beyond it categories would be written as plain text, and lose their order.
-MAX_DICTIONARY = 1 << 30
-CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
 
 
 def write_parquet(csv: Path, columns: Mapping[str, Column], path: Path) -> None:
@@ -163,8 +160,10 @@ def write_parquet(csv: Path, columns: Mapping[str, Column], path: Path) -> None:
     import pyarrow.parquet as pq
 
     schema = arrow_schema(columns)
+    # Bytes beyond which categories would be written as plain text, and lose their order.
+    most = 1 << 30
     with pq.ParquetWriter(
-        path, schema, compression="zstd", dictionary_pagesize_limit=MAX_DICTIONARY
+        path, schema, compression="zstd", dictionary_pagesize_limit=most
     ) as writer:
         for group in row_groups(csv, columns):
             writer.write_table(group, row_group_size=group_rows(columns))
@@ -203,7 +202,7 @@ def row_groups(csv: Path, columns: Mapping[str, Column]) -> Iterator[Any]:
     from pyarrow import csv as reader
 
     size, schema, held = group_rows(columns), arrow_schema(columns), []
-    read = reader.ReadOptions(block_size=CSV_BLOCK)
+    read = reader.ReadOptions(block_size=16 << 20)  # no line is longer
     text = reader.ConvertOptions(
         column_types=dict.fromkeys(columns, pa.string()),
         null_values=[""],

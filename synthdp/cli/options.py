@@ -194,7 +194,6 @@ def _epilog(examples: Sequence[str]) -> str:
 # --- progress ---
 
 PLAIN_SECONDS = 8.0  # of silence before a plain line
-SPEED_SECONDS = 180.0  # over which the speed is taken: on a busy machine shorter ones jump
 
 
 @contextmanager
@@ -221,7 +220,7 @@ class ProgressDisplay:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self._console,
-            speed_estimate_period=SPEED_SECONDS,
+            speed_estimate_period=180.0,  # on a busy machine shorter ones jump
             disable=not self._console.is_terminal,
         )
         self._running: dict[str, tuple[Any, _Plain]] = {}

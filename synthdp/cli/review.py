@@ -303,7 +303,6 @@ def _until_interrupted(uri: str) -> None:
 # and creates nothing. A check yields its findings, or raises what is wrong.
 
 MIN_MEMORY, MIN_DISK = 2.0, 2.0  # GB: what Adult takes with some to spare
-SECONDS = 5  # that a server may take to answer
 
 
 @dataclass(frozen=True)
@@ -465,7 +464,7 @@ def _server(uri: str) -> str:
     """The address of an MLflow server that answers, as it may be shown."""
     shown = shown_address(uri)
     try:
-        with urlopen(f"{uri.rstrip('/')}/health", timeout=SECONDS) as answer:
+        with urlopen(f"{uri.rstrip('/')}/health", timeout=5) as answer:
             healthy = answer.status == 200
     except (URLError, OSError, ValueError, HTTPException) as error:
         hint = "start the server, or set tracking.enabled: false"

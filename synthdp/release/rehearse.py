@@ -170,14 +170,10 @@ def _condition(column: ColumnDomain, values: npt.NDArray[np.float64]) -> str:
 # --- estimands ---
 
 
-DRAWS = 100
-"""Times that the noise of the sums is drawn."""
-
-
 def rehearsed_estimands(
     spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, table: Table, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
-    """For each figure of each estimand but tables: its `text`, `group` and `truth`, and of `DRAWS`
+    """For each figure of each estimand but tables: its `text`, `group` and `truth`, and of 100
     draws of the noise the share `answered`, the `bias` (estimate less truth), the share `covered`
     of intervals of the counted rows that hold the truth, and the median `width` of the intervals of
     the population, all None where nothing was answered.
@@ -194,7 +190,7 @@ def rehearsed_estimands(
             {name: _noisy(sums, sigmas[name], rng) for name, sums in exact.items()},
             Rows(per_unit=per_unit),
         )
-        for _ in range(DRAWS)
+        for _ in range(100)
     ]
     return [
         {"name": estimand_name(i), "text": truth.text, "statistic": truth.statistic}

@@ -30,9 +30,7 @@ from synthdp.privacy.plan import SCORES
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.rewritten import check_graph
 
-CHUNK_ROWS = 200_000
 MAX_KEPT = 50_000  # rows
-LONGEST_NUMBER = 32  # characters of a number or a date
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
@@ -93,7 +91,7 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
         warnings.simplefilter("error", pd.errors.ParserWarning)
         with pd.read_csv(
             path,
-            chunksize=CHUNK_ROWS,
+            chunksize=200_000,
             skip_blank_lines=False,
             index_col=False,
             encoding="utf-8",
@@ -108,9 +106,8 @@ def most_bytes(domain: Domain, rows: int) -> int:
     The text is UTF-8, and every character may be a quotation mark, which is doubled.
     """
     header = sum(2 * len(name.encode()) + 4 for name in domain.names)
-    widest = sum(
-        max(LONGEST_NUMBER, *(len(label.encode()) for label in c.labels)) for c in domain.columns
-    )
+    labels = (map(len, map(str.encode, c.labels)) for c in domain.columns)
+    widest = sum(max(32, *lengths) for lengths in labels)  # no number or date is longer
     return header + rows * (2 * widest + 4 * len(domain))
 
 

@@ -276,9 +276,7 @@ class Cells(NamedTuple):
     starts: tuple[tuple[str, Starts], ...] = ()
 
 
-CHUNK_ROWS = 100_000
 DRAWS = 64  # of the reference's noise
-CLEAR = 2.0  # standard deviations of the reference's noise beyond which a difference is called one
 
 
 @dataclass(frozen=True)
@@ -315,7 +313,7 @@ class Distance:
     @property
     def verdict(self) -> Verdict:
         """What the second is, compared with the first."""
-        if abs(self.b - self.a) <= CLEAR * self.noise:
+        if abs(self.b - self.a) <= 2 * self.noise:  # standard deviations
             return "same"
         return "better" if self.b < self.a else "worse"
 
@@ -405,9 +403,7 @@ def synthetic_shares(
     groups = {c: LevelGroups(domain, dict(c.starts)) for c in tables}
     counts = {c: np.zeros(groups[c].coarse.cells(c.columns), np.int64) for c in tables}
     options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_values": [""]}
-    with pd.read_csv(
-        bundle / CSV_NAME, chunksize=CHUNK_ROWS, encoding="utf-8", **options
-    ) as chunks:
+    with pd.read_csv(bundle / CSV_NAME, chunksize=100_000, encoding="utf-8", **options) as chunks:
         for chunk in chunks:
             codes, _ = encode(domain, chunk)
             for table in tables:

@@ -251,7 +251,6 @@ def _relative(place: Path, folder: Path) -> str:
 
 CERTIFICATE = "privacy/certificate.json"
 STATED = ("spec.yaml", CERTIFICATE, "privacy/profile.json", LEDGER, "graph.json")
-MAX_REASONS, MAX_WORDS = 5, 300  # of a damaged bundle
 NOT_RELEASES = ("mlflow-artifacts", "mlartifacts")  # what MLflow keeps of bundles
 
 
@@ -318,6 +317,6 @@ def reasons_of(error: Exception) -> tuple[str, ...]:
     reasons = [f"is not what it should be ({type(error).__name__}: {error})"]
     if isinstance(error, SynthdpError):
         reasons = [problem["message"] for problem in error.to_json()["problems"]]
-    left = len(reasons) - MAX_REASONS
+    left = len(reasons) - 5
     more = [f"and {left} more"] if left > 0 else []
-    return tuple(r[:MAX_WORDS] for r in [*reasons[:MAX_REASONS], *more])
+    return tuple(r[:300] for r in [*reasons[:5], *more])

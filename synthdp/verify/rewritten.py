@@ -46,9 +46,6 @@ from synthdp.privacy.plan import SCORES, estimand_purpose
 from synthdp.spec.model import Gate, Graph, ReleaseSpec
 from synthdp.verify.reader import Check, Reader
 
-# Relative and absolute: another version of the accountant may differ in the last digits.
-TOLERANCE, TINY = 1e-6, 1e-13
-
 
 def rewritten(reader: Reader, file: str) -> Iterator[str]:
     """The file is what its function makes of the bundle's other files, to the byte.
@@ -84,7 +81,8 @@ def _check_profile(reader: Reader) -> Iterator[str]:
         yield f"{name}: its epsilons are not the public grid"
         return
     for (epsilon, delta), bound in zip(points, (p["delta"] for p in true["points"]), strict=True):
-        if not bound - TOLERANCE * bound - TINY <= delta <= 1:
+        # Another version of the accountant may differ in the last digits.
+        if not bound * (1 - 1e-6) - 1e-13 <= delta <= 1:
             below = f"below what the planned events give, {bound:.6g}"
             why = "no probability" if delta > 1 else below
             yield f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {why}"
@@ -122,7 +120,6 @@ DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
 # size that the spec's columns can have.
 
 
-MAX_FOOTER = 64 << 20  # bytes of a text, and entries of a list, in Parquet's footer
 PAGE_BYTES = 256  # what a page or a label takes beyond its content
 
 
@@ -134,8 +131,9 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
     columns, path, csv = reader.spec.columns, reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
     rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
     try:
+        most = 64 << 20  # bytes of a text, and entries of a list, in the footer
         with pq.ParquetFile(
-            path, thrift_string_size_limit=MAX_FOOTER, thrift_container_size_limit=MAX_FOOTER
+            path, thrift_string_size_limit=most, thrift_container_size_limit=most
         ) as file:
             if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
                 yield f"{PARQUET_NAME}: its columns and types are not the spec's"

@@ -1,6 +1,6 @@
 """The sections of the steward's report: what to conclude from real rows, with its pictures.
 
-The wording follows fixed thresholds that are named here. They are a reading aid, never a gate.
+The wording follows fixed thresholds, which are a reading aid, never a gate.
 Confidential.
 """
 
@@ -41,11 +41,6 @@ from synthdp.report.sections import (
     say,
     yes,
 )
-
-NEAR_FLOOR = 1.5  # times the distance of held-out real rows: as good as another sample
-FAR = 2.0  # times the distance of held-out rows: a group that is worse than its size explains
-MAX_HEAT = 32  # columns of the association figure
-NOMINAL = 0.95
 
 
 def gates(found: Sequence[GateResult]) -> str:
@@ -90,7 +85,7 @@ def fidelity(
     so that both have the same error by chance.
     """
     worst = max(report.by_column, key=lambda name: report.by_column[name])
-    beside = {"floor": floor, "equal": equal, "near_floor": NEAR_FLOOR}
+    beside = {"floor": floor, "equal": equal, "near_floor": 1.5}
     return say("fidelity", report=report, worst=worst, **beside)
 
 
@@ -99,7 +94,7 @@ def association_section(near: FidelityReport | None) -> Section:
     if near is None:
         return Section()
     sentence, difference, names = association(near), near.association_difference, [*near.by_column]
-    order = np.sort(np.argsort(-np.abs(difference).max(axis=0), kind="stable")[:MAX_HEAT])
+    order = np.sort(np.argsort(-np.abs(difference).max(axis=0), kind="stable")[:32])
     if len(order) < len(names):
         sentence += f" The {len(order)} of {len(names)} columns that changed most are drawn."
     shown = difference[np.ix_(order, order)]
@@ -177,7 +172,7 @@ def analysis(report: EvaluationReport | None) -> Section:
     if report is None:
         return Section()
     apart = [r for r in report.two_sample if r.compared == "synthetic from real"]
-    narrow = [r.kind for r in report.coverage if r.synthetic < NOMINAL - 0.05]
+    narrow = [r.kind for r in report.coverage if r.synthetic < 0.9]
     notes = (
         say("two_sample", best=max(apart, key=lambda r: r.auc, default=None)),
         say("coverage", rows=report.coverage, narrow=narrow),
@@ -211,7 +206,7 @@ def groups(report: EvaluationReport | None) -> Section:
             continue
         name = f"{row.column}: {row.level}"
         drawn.append((short(name, 32), row.floor, row.tv1))
-        if row.tv1 > FAR * row.floor:
+        if row.tv1 > 2 * row.floor:  # more than the size of the group explains
             far.append(name)
     if not drawn:
         return Section()

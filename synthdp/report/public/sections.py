@@ -39,8 +39,6 @@ from synthdp.report.sections import (
 from synthdp.spec.load.wording import many
 
 MAX_HEAT = 32  # columns of the association figure
-MAX_ESTIMANDS = 400  # figures that the page lists
-DOUBTFUL = 3.0  # standard deviations of the noise: a smaller count may well be a true 0
 
 Scores = Sequence[Mapping[str, Any]]
 Estimands = Sequence[Mapping[str, Any]]
@@ -154,7 +152,7 @@ def attack(content: PublicContent) -> Section:
 
 
 def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
-    """Levels whose noisy count is too small to show that they occur at all."""
+    """Levels whose noisy count is below three standard deviations: it may well be a true 0."""
     rows = (
         {
             "column": column.name,
@@ -164,7 +162,7 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
             "share of synthetic rows": f"{column.synthetic[k]:.3%}",
         }
         for column in columns
-        for k in np.flatnonzero(column.counts.ravel() < DOUBTFUL * column.sigma).tolist()
+        for k in np.flatnonzero(column.counts.ravel() < 3 * column.sigma).tolist()
     )
     return ReportTable.of("Levels that the noise hides", rows).cut(60)
 
@@ -212,7 +210,7 @@ def _value(score: Mapping[str, Any]) -> str:
 def estimands(stated: Estimands) -> Section:
     """The first figures and, where there are more, all of them as tables; and their pictures."""
     table = estimand_table(stated)
-    return Section("", [*estimand_pictures(stated)], [table.cut(12), table.cut(MAX_ESTIMANDS)])
+    return Section("", [*estimand_pictures(stated)], [table.cut(12), table.cut(400)])
 
 
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
