@@ -25,13 +25,7 @@ from synthdp.bundle.certificate import Certificate, ReleasedFile
 from synthdp.drawing.svg import safe, shortened
 from synthdp.errors import BudgetError
 from synthdp.evaluate.dp_scores import LEVEL, ChargedScore
-from synthdp.privacy.events.kinds import (
-    OF_BATCHES,
-    SecretSampleDpEvent,
-    event_from_json,
-    kind_of,
-    leaves,
-)
+from synthdp.privacy.events import kinds
 from synthdp.privacy.noise import NoiseKind
 from synthdp.privacy.plan import SCORES
 from synthdp.spec.load.wording import many, up
@@ -45,7 +39,7 @@ def render(certificate: Certificate) -> str:
     c = certificate
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
     planned = [x.event for x in c.planned]
-    stated = [event_from_json(event) for event in planned]
+    stated = [kinds.event_from_json(event) for event in planned]
 
     def paid(file: ReleasedFile) -> str:
         entries = sorted(file.receipts, key=lambda entry: number.get(entry, 0))
@@ -61,7 +55,7 @@ def render(certificate: Certificate) -> str:
         released=[(file.file, paid(file)) for file in c.released],
         scored=next((p.epsilon for p in c.purposes if p.purpose == SCORES), None),
         level=f"{LEVEL:.0%}",
-        rates={event.rate for event in stated if isinstance(event, SecretSampleDpEvent)},
+        rates={event.rate for event in stated if isinstance(event, kinds.SecretSampleDpEvent)},
         noises=noises_of(planned),
         lattice=on_lattice(planned),
         sanity=SANITY,
@@ -121,7 +115,7 @@ def environment() -> Environment:
 def describe_event(event: Mapping[str, Any]) -> str:
     """One event in words, with its noise scale."""
     try:
-        return kind_of(event_from_json(event)).words()
+        return kinds.kind_of(kinds.event_from_json(event)).words()
     except BudgetError:
         return plain(str(event.get("event", "unknown")).replace("_", " "))
 
@@ -143,14 +137,14 @@ def fitting(c: Certificate) -> str:
 
 def noises_of(events: Iterable[Mapping[str, Any]]) -> set[NoiseKind]:
     """The kinds of noise inside `events`."""
-    parts = (leaf for event in events for leaf in leaves(event_from_json(event)))
+    parts = (leaf for event in events for leaf in kinds.leaves(kinds.event_from_json(event)))
     return {leaf.noise for leaf in parts if leaf.noise is not None}
 
 
 def on_lattice(events: Iterable[Mapping[str, Any]]) -> str:
     """What inside `events` has Gaussian noise on a lattice: a training, sums, both; empty: none."""
-    parts = (leaf for event in events for leaf in leaves(event_from_json(event)))
-    trained = {leaf.name in OF_BATCHES for leaf in parts if leaf.noise == "lattice"}
+    parts = (leaf for event in events for leaf in kinds.leaves(kinds.event_from_json(event)))
+    trained = {leaf.name in kinds.OF_BATCHES for leaf in parts if leaf.noise == "lattice"}
     if len(trained) == 2:
         return "the noise of training and of sums"
     return "the training's noise" if True in trained else "noise on sums" if trained else ""

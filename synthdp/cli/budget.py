@@ -16,20 +16,14 @@ from synthdp.api.text import render, table
 from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
 from synthdp.ledger.ledger import Ledger
-from synthdp.spec.addresses import (
-    from_folder,
-    shown_address,
-    shown_path,
-    sqlite_address,
-    sqlite_file,
-)
+from synthdp.spec import addresses
 
 Facts = Mapping[str, Any]
 
 
 def shown_ledger(ledger: str) -> str:
     """A ledger's path or URL as a page may show it."""
-    return shown_address(ledger) if "://" in ledger else shown_path(ledger)
+    return addresses.shown_address(ledger) if "://" in ledger else addresses.shown_path(ledger)
 
 
 def open_book(ledger: str) -> Ledger:
@@ -41,15 +35,14 @@ def open_book(ledger: str) -> Ledger:
         BudgetError: there is no such ledger.
         VerifyError: it was tampered with; names the row.
     """
-    address = (
-        from_folder(ledger, Path.cwd())
-        if "://" in ledger
-        else sqlite_address(Path(ledger).absolute())
-    )
-    file = sqlite_file(address)
+    address, shown = addresses.sqlite_address(Path(ledger).absolute()), addresses.shown_path(ledger)
+    if "://" in ledger:
+        address = addresses.from_folder(ledger, Path.cwd())
+        shown = addresses.shown_address(address)
+    file = addresses.sqlite_file(address)
     if file is not None and not file.exists():
         raise BudgetError(
-            f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}",
+            f"no ledger at {shown}",
             hint="the first release makes it, in .synthdp/ledger.db beside the spec; name another"
             " place with --ledger",
         )

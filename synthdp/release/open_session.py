@@ -14,15 +14,8 @@ from pathlib import Path
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
-from synthdp.ledger.connect import (
-    budget_noted,
-    cap_of,
-    check_domain_from,
-    columns_sha256,
-    open_ledger,
-    searched_unit,
-    steward_name,
-)
+from synthdp.ledger import connect
+from synthdp.ledger.connect import open_ledger, steward_name
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.engines.opening import read_by
 from synthdp.privacy.noise import Streams
@@ -61,17 +54,17 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
             "adjacency": privacy.adjacency,
             "read_by": read_by(spec.dataset.source, spec.compute),
         }
-        body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
+        body |= {"plan_sha256": digest, "columns_sha256": connect.columns_sha256(spec)}
         body |= {"published_sha256": published_sha256(spec)}
         if job.folder.command != RELEASE:
             body |= {"asked_sha256": job.folder.asked_sha256}
-        body |= searched_unit(spec.dataset.privacy_unit) if texts else {}
+        body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
         job.ledger.reserve(
             spec.dataset.id,
             job.folder.run,
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            cap=cap_of(spec),
+            cap=connect.cap_of(spec),
             body=body,
         )
     elif reserved.get("plan_sha256") != digest or "published_sha256" not in reserved:
@@ -170,7 +163,7 @@ def own_job(
             _check_reserved(interrupted, ledger, out)
         check_nearby(ledger.entries(), spec.dataset.id, out)
         if not finds_domain:
-            check_domain_from(spec, ledger.entries())
+            connect.check_domain_from(spec, ledger.entries())
     except SynthdpError:
         if interrupted is not None:
             interrupted.close()
@@ -180,7 +173,7 @@ def own_job(
             spec.dataset.id,
             epsilon=spec.privacy.epsilon,
             delta=spec.privacy.delta,
-            cap=cap_of(spec),
+            cap=connect.cap_of(spec),
         )
     return Job(
         spec,
@@ -199,7 +192,7 @@ def dropped_if_unpaid(job: Job, again: str = "the same command") -> Iterator[Non
 
     Without a reservation nothing was paid, so there is nothing to continue.
     """
-    with budget_noted() as account:
+    with connect.budget_noted() as account:
         account.ledger, account.run = job.ledger, job.folder.run
         account.folder, account.again = job.folder.journal, again
         try:

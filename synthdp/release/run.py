@@ -41,24 +41,9 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
 from synthdp.progress import advance, seconds, shown_on, stage, warn
-from synthdp.release import run_folder
-from synthdp.release.afterwards import (
-    AttackWhen,
-    check_attacked,
-    check_waits,
-    how_to,
-    judge_and_report,
-    put_off,
-    waiting,
-)
-from synthdp.release.gates import (
-    GateVerdict,
-    check_gates,
-    check_simulated,
-    keep_decision,
-    kept_decision,
-    simulated_figures,
-)
+from synthdp.release import afterwards, gates, run_folder
+from synthdp.release.afterwards import judge_and_report
+from synthdp.release.gates import check_gates, check_simulated
 from synthdp.release.job import (
     DrawnTable,
     Job,
@@ -84,7 +69,7 @@ def release(
     force: bool = False,
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
-    attack: AttackWhen = "now",
+    attack: afterwards.AttackWhen = "now",
 ) -> ReleaseOutcome:
     """Run the spec at `spec_path` into `out`.
 
@@ -118,12 +103,12 @@ def release(
             entries = entries_of(spec, spec_path)
             check_nearby(entries, spec.dataset.id, out)
             check_domain_from(spec, entries)
-            warn([*other_ids(spec, entries), *traps(spec), *waiting(spec, out, attack)])
+            warn([*other_ids(spec, entries), *traps(spec), *afterwards.waiting(spec, out, attack)])
             ledger = open_ledger(spec, spec_path)
             check_affordable(spec, ledger.balance(spec.dataset.id))
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
         job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
-        with dropped_if_unpaid(job, how_to("resume", spec, out)):
+        with dropped_if_unpaid(job, afterwards.how_to("resume", spec, out)):
             return carry_out(job, force=force, attack=attack)
 
 
@@ -132,7 +117,7 @@ def resume(
     *,
     spec_path: Path | None = None,
     given: Private[pd.DataFrame] | None = None,
-    attack: AttackWhen = "now",
+    attack: afterwards.AttackWhen = "now",
 ) -> ReleaseOutcome:
     """Continue the interrupted run in `out` under its reservation.
 
@@ -161,7 +146,7 @@ def resume(
             spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
             ledger = open_ledger(spec, folder.spec_path, resumed=True)
             account.ledger, account.run = ledger, folder.run
-            account.folder, account.again = folder.journal, how_to("resume", spec, out)
+            account.folder, account.again = folder.journal, afterwards.how_to("resume", spec, out)
             check_nearby(ledger.entries(), spec.dataset.id, out)
             if spec_path is None:
                 check_spec(folder, ledger)
@@ -173,7 +158,7 @@ def resume(
             audit = public_audit(out, plan)
             job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
             if attack == "never":
-                check_attacked(job, attack)
+                afterwards.check_attacked(job, attack)
             return carry_out(job, force=True, attack=attack)
 
 
@@ -187,11 +172,11 @@ def run_attack(out: Path, *, given: Private[pd.DataFrame] | None = None) -> Rele
         OutputError: no attack waits there.
         SynthdpError: as `resume`.
     """
-    check_waits(out)
+    afterwards.check_waits(out)
     return resume(out, given=given)
 
 
-def carry_out(job: Job, *, force: bool, attack: AttackWhen = "now") -> ReleaseOutcome:
+def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
     folder = job.folder
     # Tracking may fail without ending a run that has already paid.
@@ -208,7 +193,7 @@ def carry_out(job: Job, *, force: bool, attack: AttackWhen = "now") -> ReleaseOu
         try:
             fitted, notes = _train(session, job)
             drawn = draw(session, job, fitted)
-            check_attacked(job, attack)
+            afterwards.check_attacked(job, attack)
             judge = Judge(session, job, fitted, drawn)
             judgement, verdicts = _decide(judge)
             bundle = settle_and_publish(session, job, fitted, drawn, verdicts, force=force)
@@ -219,7 +204,7 @@ def carry_out(job: Job, *, force: bool, attack: AttackWhen = "now") -> ReleaseOu
         with stage("track"):
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
-        if not put_off(job, attack) and not judgement.attack_stopped:
+        if not afterwards.put_off(job, attack) and not judgement.attack_stopped:
             folder.remove()  # else it has what the attack needs
         with stage("track"):
             record_judgement(log, job, fitted, judgement, report=report)
@@ -234,7 +219,7 @@ def carry_out(job: Job, *, force: bool, attack: AttackWhen = "now") -> ReleaseOu
         verdicts,
         judgement.metrics_for_steward(),
         seconds(),
-        (*notes, *put_off(job, attack), *(untracked if log.warnings else ())),
+        (*notes, *afterwards.put_off(job, attack), *(untracked if log.warnings else ())),
     )
 
 
@@ -253,14 +238,14 @@ def _train(session: Session, job: Job) -> tuple[Fitted, list[str]]:
     return fitted, notes
 
 
-def _decide(judge: Judge) -> tuple[Judgement, tuple[GateVerdict, ...]]:
+def _decide(judge: Judge) -> tuple[Judgement, tuple[gates.GateVerdict, ...]]:
     """What the gates say, and the figures that they need; what was published is decided."""
     job = judge.job
-    kept = kept_decision(job.spec.gates, job.folder.decision) if job.published else None
+    kept = gates.kept_decision(job.spec.gates, job.folder.decision) if job.published else None
     if kept is not None:
         return judge.released(), kept
     judgement = judge.for_gates()
-    figures = judgement.figures_for_steward() | simulated_figures(job.audit)
+    figures = judgement.figures_for_steward() | gates.simulated_figures(job.audit)
     return judgement, check_gates(job.spec.gates, figures)
 
 
@@ -272,7 +257,7 @@ def settle_and_publish(
     job: Job,
     fitted: Fitted,
     drawn: DrawnTable,
-    verdicts: Sequence[GateVerdict],
+    verdicts: Sequence[gates.GateVerdict],
     *,
     force: bool,
 ) -> Path | None:
@@ -285,7 +270,7 @@ def settle_and_publish(
             session.settle()
             job.folder.note_published()
             return job.bundle
-        keep_decision(verdicts, job.folder.decision)
+        gates.keep_decision(verdicts, job.folder.decision)
         session.settle()
         if not all(v.passed for v in verdicts):
             return None

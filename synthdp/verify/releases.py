@@ -21,13 +21,7 @@ from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry, balance_of_entries, missing
 from synthdp.progress import Advance
-from synthdp.report.index import (
-    IndexContent,
-    IndexedBundle,
-    IndexedDataset,
-    IndexedDifference,
-    shown,
-)
+from synthdp.report import index
 from synthdp.report.sections import ReportTable
 from synthdp.spec.load.wording import up
 from synthdp.verify.at_hand import LEDGER, published_entries
@@ -51,7 +45,7 @@ def index_of(
     ledger: Sequence[Entry] = (),
     ledger_name: str = "",
     progress: Advance = lambda *_: None,
-) -> IndexContent:
+) -> index.IndexContent:
     """The content of the index of `folder`.
 
     Args:
@@ -74,7 +68,7 @@ def index_of(
             damaged.append((_relative(place, folder), tuple(reasons)))
     found.sort(key=lambda f: f.order)
     names = sorted({f.opened.spec.dataset.id for f in found})
-    return IndexContent(
+    return index.IndexContent(
         folder=_text(folder.resolve().name),
         made=f"{now:%Y-%m-%d %H:%M} UTC",
         verified=verify,
@@ -92,14 +86,14 @@ def index_of(
 
 def _dataset(
     found: Sequence[Found], folder: Path, page: Path, ledger: Sequence[Entry]
-) -> IndexedDataset:
+) -> index.IndexedDataset:
     spec = found[-1].opened.spec
     own = [e for e in ledger if e.dataset == spec.dataset.id]
     known = [f for f in found if own and not missing(f.entries, ledger)]
     first = {f.run: f for f in reversed(found)}
     once = sorted(first.values(), key=lambda f: f.order)
     budget, over = _budget(once, own if known else ())
-    return IndexedDataset(
+    return index.IndexedDataset(
         name=spec.dataset.id,
         title=spec.dataset.title or spec.dataset.id,
         budget=budget,
@@ -148,7 +142,7 @@ def _without(own: Sequence[Entry], bundled: set[str]) -> ReportTable | None:
 
 def _bundle(
     found: Found, folder: Path, page: Path, *, copy_of: Found, ledger: Sequence[Entry]
-) -> IndexedBundle:
+) -> index.IndexedBundle:
     place, spec = found.opened.folder, found.opened.spec
     checked, checks = _checks(found, folder, copy_of, ledger)
     bounds = [
@@ -157,7 +151,7 @@ def _bundle(
         else f"{g.metric} at most {g.at_most:g}"
         for g in spec.gates
     ]
-    return IndexedBundle(
+    return index.IndexedBundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
         run=found.run,
@@ -204,25 +198,27 @@ def _signed(found: Found) -> str:
 # --- differences ---
 
 
-def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
+def _difference(a: Found, b: Found, folder: Path) -> index.IndexedDifference:
     verified = a.verified and b.verified
     names = [_relative(f.opened.folder, folder) for f in (a, b)]
     try:
         findings = differences(a.opened, b.opened, rows=verified).findings
     except Exception as error:  # as where bundles are read
         (reason, *_) = reasons_of(error)
-        return IndexedDifference(
+        return index.IndexedDifference(
             summary=f"{names[1]} after {names[0]}: cannot be compared",
             table=ReportTable(
                 f"No comparison of {printable(names[1])}", ("reason",), ((printable(reason),),)
             ),
         )
-    rows = ((f.topic, f.what, shown(f.a), shown(f.b), f.verdict, f.why) for f in findings)
+    rows = (
+        (f.topic, f.what, index.shown(f.a), index.shown(f.b), f.verdict, f.why) for f in findings
+    )
     basis = "both verified" if verified else "as both state; rows were not read"
     moved = [f"{f.what} {f.verdict}" for f in findings if f.verdict in ("better", "worse")]
     other = sum(f.verdict == "different" for f in findings)
     said = "; ".join([*moved, *([f"{other} other differences"] if other else [])])
-    return IndexedDifference(
+    return index.IndexedDifference(
         summary=f"{names[1]} after {names[0]}: {said or 'no difference'}",
         table=ReportTable(
             f"{printable(names[1])} compared with {printable(names[0])} ({basis})",
