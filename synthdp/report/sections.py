@@ -21,7 +21,7 @@ from synthdp.drawing.svg import short
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
-from synthdp.spec.load.wording import many
+from synthdp.spec.load.wording import many, up
 
 MAX_BYTES = 3_000_000
 VISIBLE_ASSOCIATION = 0.1  # Cramér's V that a reader of a table would notice
@@ -90,7 +90,7 @@ def template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["number"] = number
+    environment.globals |= {"number": number, "up": up}
     environment.filters |= {"image": svg_image, "as": format}
     return environment.get_template(name)
 
@@ -468,12 +468,8 @@ def roc_bound(profile: Points, rates: Sequence[float] | np.ndarray) -> list[floa
 def roc_picture(profile: Points, *, curve: Points = (), more: str = "") -> Picture:
     """The bound of the guarantee, with the curve of an attack where there is one."""
     points = roc_points(profile)
-    at_one_percent = next(tpr for fpr, tpr in points if fpr >= 0.01)
-    sentence = (
-        "Whoever knows all other rows, and wrongly accuses 1% of outsiders of being in the table,"
-        f" finds at most {at_one_percent:.1%} of those who are in it, by whatever attack."
-        f"{' ' if more else ''}{more}"
-    )
+    reach = say("reach", tpr=next(tpr for fpr, tpr in points if fpr >= 0.01))
+    sentence = f"{reach}{' ' if more else ''}{more}"
     svg = charts.roc(points, curve=curve, alt=sentence)
     return Picture("What an attack on one unit can reach", Markup(svg), sentence)
 

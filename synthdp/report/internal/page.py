@@ -195,10 +195,7 @@ def _intervals(report: EvaluationReport) -> Iterator[Verdict]:
 def _claims(report: EvaluationReport) -> Iterator[Verdict]:
     implied = report.independences
     if implied is not None and implied.rows:
-        text = (
-            "independences that the graph implies, and that the real rows do not show: the graph is"
-            f" wrong there. {implied.kept('synthetic')} hold in the synthetic rows"
-        )
+        text = say("untrue_claims", kept=implied.kept("synthetic"))
         wrong = len(implied.rows) - implied.kept("real")
         yield verdicts.claims("Graph", wrong, len(implied.rows), text)
 

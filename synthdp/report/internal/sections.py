@@ -223,10 +223,7 @@ def pairs(report: EvaluationReport | None) -> Section:
     real, synthetic = report.pairs
     size = range(len(real.names))
     tables = [[synthetic.tables[i][j] if j <= i else real.tables[i][j] for j in size] for i in size]
-    sentence = (
-        "Above the diagonal the real rows, below it the synthetic ones, mirrored: a shape on one"
-        " side alone was lost or invented."
-    )
+    sentence = say("both_pair_plots")
     svg = charts.pairplot(real.names, tables, ends=real.ends, alt=sentence)
     return Section(sentence, [Picture("Pairs of columns", Markup(svg), sentence)])
 

@@ -33,6 +33,7 @@ from synthdp.report.sections import (
     number,
     render_page,
     roc_points,
+    say,
 )
 from synthdp.report.verdicts import Bounds, State, Verdict
 from synthdp.spec.load.wording import many
@@ -165,11 +166,7 @@ def _columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     bound = _columns_bound(columns)
     if bound is None:
         return Verdict("Single columns", "not published", "none was measured alone", "unknown")
-    text = (
-        "at most about so many rows, on average, would have to move: the distance to the noisy"
-        " counts, and what noise may have moved these"
-    )
-    figure = f"at most {number(bound)}"
+    text, figure = say("columns_bound"), f"at most {number(bound)}"
     if bound < verdicts.COLUMNS.fair:
         return Verdict("Single columns", figure, text, "good")
     return Verdict("Single columns", figure, text, "unknown", better=NOT_PAID)
@@ -183,11 +180,8 @@ def _columns_bound(columns: Sequence[Column]) -> float | None:
 
 
 def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> Verdict:
-    text = (
-        "mean total variation from the real rows, counted with noise that was paid for (95%"
-        f" interval {number(score['low'])} to {number(score['high'])})"
-    )
     state = bounds.within(score["value"], score["low"], score["high"])
+    text = say("scored", score=score)
     card = verdicts.distance(heading, score["value"], text, state, floor=floor)
     return replace(card, number=_shown(score, state))
 
@@ -257,11 +251,7 @@ def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
         better = "an audit on simulated rows"
         return Verdict("Audit", "none published", text, "unknown", better=better)
     figure = many(len(audit["audits"]), "mechanism") if audit["audits"] else "made"
-    text = (
-        f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"
-        " a claim and never prove one"
-    )
-    return Verdict("Audit", figure, text, "good")
+    return Verdict("Audit", figure, say("audited", day=audit["day"]), "good")
 
 
 # --- what the published table is fit for, by use; from public figures alone ---
@@ -316,16 +306,10 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     base = {c.name: float(c.noisy.max()) for c in columns}
     score, guess = scores[0], base.get(scores[0]["target"])
     if score["low"] <= 0 and score["high"] >= 1:
-        text = (
-            f"nothing can be said of models of {score['target']} on real rows: the interval is the"
-            " whole range"
-        )
+        text = say("model_unknown", target=score["target"])
         better = "a larger share for scores, or a larger epsilon"
         return Verdict("Models", "not known", text, "unknown", better=better)
-    text = (
-        f"of answers on {score['target']} are right on held-out real rows, after learning on these"
-        f" (95% interval {score['low']:.1%} to {score['high']:.1%})"
-    )
+    text = say("model_score", score=score)
     state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
     figure = _shown(score, state) if score["value"] is None else f"{score['value']:.1%}"
     if guess is None:

@@ -118,15 +118,17 @@ def pairs(content: PublicContent, found: Measured) -> Section:
 def _association(found: Measured, columns: int) -> Picture:
     names, upper = found.names, np.triu(found.strengths, 1)
     i, j = divmod(int(upper.argmax()), len(names))
-    strong = int((upper >= VISIBLE_ASSOCIATION).sum())
-    sentence = (
-        f"{strong} of {math.comb(len(names), 2)} pairs of columns are associated with a strength of"
-        f" {VISIBLE_ASSOCIATION} or more in the synthetic rows, most strongly {names[i]} with"
-        f" {names[j]} ({upper[i, j]:.2f})"
+    sentence = say(
+        "strong_pairs",
+        strong=int((upper >= VISIBLE_ASSOCIATION).sum()),
+        pairs=math.comb(len(names), 2),
+        visible=VISIBLE_ASSOCIATION,
+        first=names[i],
+        second=names[j],
+        strength=upper[i, j],
+        shown=len(names),
+        columns=columns,
     )
-    if len(names) < columns:
-        sentence += f"; the first {len(names)} of {columns} columns are shown"
-    sentence += "."
     svg = charts.heat(names, found.strengths, alt=sentence)
     return Picture("Association in the synthetic rows (Cramér's V)", Markup(svg), sentence)
 
@@ -136,10 +138,7 @@ def _pairplot(content: PublicContent, found: Measured) -> Picture:
     plot = pair_plot(content.domain, content.codes, chosen, like=content.codes)
     size = range(len(chosen))
     lower = [[plot.tables[i][j] if j <= i else None for j in size] for i in size]
-    sentence = (
-        f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
-        " more. First and last level stand beside each axis."
-    )
+    sentence = say("pair_plot", columns=len(chosen))
     svg = charts.pairplot(chosen, lower, ends=plot.ends, alt=sentence)
     return Picture("Pairs of columns", Markup(svg), sentence)
 
@@ -172,15 +171,7 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
 
 def learning(scores: Scores) -> Section:
     """A sentence for each published accuracy."""
-    return Section(
-        notes=[
-            f"A logistic regression that learnt {s['target']} on the synthetic rows is right on"
-            f" {_value(s)} of real rows that were held out (95% interval {number(s['low'])} to"
-            f" {number(s['high'])})."
-            for s in scores
-            if s["target"]
-        ]
-    )
+    return Section(notes=[say("learnt", score=s, value=_value(s)) for s in scores if s["target"]])
 
 
 def score_table(scores: Scores) -> ReportTable:
