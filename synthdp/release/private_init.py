@@ -269,8 +269,8 @@ def found_columns(reader: Reader, texts: NoisyTexts | None) -> tuple[FoundColumn
 def _found(name: str, shape: Shape, texts: NoisyTexts | None) -> FoundColumn:
     told = texts.counts.get(name, {}) if texts else {}
     sigma = texts.sigma if texts else 0.0
-    codes = shape.codes()
-    if codes:
+    entry: dict[str, Any]
+    if codes := shape.codes():
         own = {str(n): float(shape.size[cells.size_of(str(n))]) for n in codes}
         return _categories(name, shape, own, shape.size_sigma, order=tuple(own))
     match shape.kind:
@@ -279,9 +279,16 @@ def _found(name: str, shape: Shape, texts: NoisyTexts | None) -> FoundColumn:
         case "whole":
             return _whole(name, shape, told)
         case "number":
-            return _number(name, shape)
+            lower, upper = (NUMBERS[i] for i in shape.number_cells)
+            entry = {"type": "number", "lower": lower.lower, "upper": upper.upper}
+            zero = lower.lower <= 0 <= upper.upper and shape.zeros >= SHOWN.zeros
+            entry |= {"decimals": shape.decimals}
+            return _range(name, shape, entry, [0.0] if zero else [])
         case "date":
-            return _date(name, shape)
+            (first, last), end = shape.years, "" if shape.resolution == "day" else "T23:59:59"
+            entry = {"type": "datetime", "lower": f"{first:04d}-01-01"}
+            entry |= {"upper": f"{last:04d}-12-31{end}", "resolution": shape.resolution}
+            return _range(name, shape, entry, [])
     return _categories(name, shape, {}, 0.0)
 
 
@@ -320,35 +327,12 @@ def _whole(name: str, shape: Shape, told: Mapping[str, float]) -> FoundColumn:
     return _range(name, shape, entry, spikes)
 
 
-def _number(name: str, shape: Shape) -> FoundColumn:
-    first, last = shape.number_cells
-    lower, upper = NUMBERS[first].lower, NUMBERS[last].upper
-    entry = {"type": "number", "lower": lower, "upper": upper, "decimals": shape.decimals}
-    zero = lower <= 0 <= upper and shape.zeros >= SHOWN.zeros
-    return _range(name, shape, entry, [0.0] if zero else [])
-
-
-def _date(name: str, shape: Shape) -> FoundColumn:
-    first, last = shape.years
-    end = "" if shape.resolution == "day" else "T23:59:59"
-    entry = {
-        "type": "datetime",
-        "lower": f"{first:04d}-01-01",
-        "upper": f"{last:04d}-12-31{end}",
-        "resolution": shape.resolution,
-    }
-    return _range(name, shape, entry, [])
-
-
 def _range(name: str, shape: Shape, entry: dict[str, Any], spikes: Sequence[float]) -> FoundColumn:
     lost, error = shape.lost_outside()
     often = f"; often {', '.join(f'{s:.12g}' for s in spikes)}" if spikes else ""
-    if spikes:
-        entry["spikes"] = list(spikes)
-    lower, upper = (
-        f"{e:.12g}" if isinstance(e, int | float) else str(e)
-        for e in (entry["lower"], entry["upper"])
-    )
+    entry |= {"spikes": list(spikes)} if spikes else {}
+    ends = (entry["lower"], entry["upper"])
+    lower, upper = (f"{e:.12g}" if isinstance(e, int | float) else str(e) for e in ends)
     found = f"{lower} to {upper}{often}"
     return FoundColumn(name, entry | shape.if_missing, found, lost, error)
 
@@ -580,8 +564,12 @@ class Shape:
         if not levels[-1][0]:
             return None
         first, last = _outermost(levels, last=False), _outermost(levels, last=True)
-        last = min(last, stop - start - 1)
-        left, right = _room(first, last) if start == cells.FIRST_NUMBER else (0, 0)
+        last, left, right = min(last, stop - start - 1), 0, 0
+        if start == cells.FIRST_NUMBER:  # cells beside the range that are no further than its width
+            lower, upper = NUMBERS[first].lower, NUMBERS[last].upper
+            width = upper - lower
+            left = sum(c.lower >= lower - width for c in NUMBERS[:first])
+            right = sum(c.upper <= upper + width for c in NUMBERS[last + 1 :])
         counts = self.size[start:stop]
         return (
             first - self._more(counts[first - left : first][::-1]),
@@ -610,13 +598,3 @@ def _outermost(levels: Sequence[npt.NDArray[np.bool_]], *, last: bool) -> int:
             return place * width + (width - 1 if last else 0)
         place = 2 * place + int(right if last else not left)
     return place
-
-
-def _room(first: int, last: int) -> tuple[int, int]:
-    """How many cells of numbers beside a range are near: by no more than its width."""
-    lower, upper = NUMBERS[first].lower, NUMBERS[last].upper
-    width = upper - lower
-    return (
-        sum(c.lower >= lower - width for c in NUMBERS[:first]),
-        sum(c.upper <= upper + width for c in NUMBERS[last + 1 :]),
-    )
