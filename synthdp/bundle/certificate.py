@@ -400,6 +400,6 @@ def _axes(most: float, place: Any) -> Iterator[str]:
         yield line(x, y, x, y + 5, colour=FAINT)
         yield label(x, y + 19, f"{i * step:g}", anchor="middle", size=11, colour=FAINT)
     yield label((LEFT + RIGHT) / 2, HEIGHT - 18, "epsilon", anchor="middle")
-    y = (TOP + BOTTOM) / 2
-    turned = f'transform="rotate(-90 24 {y:.1f})"'
-    yield f'<text x="24" y="{y:.1f}" {turned} text-anchor="middle">delta</text>'
+    middle = f"{(TOP + BOTTOM) / 2:.1f}"
+    turned = f'transform="rotate(-90 24 {middle})"'
+    yield f'<text x="24" y="{middle}" {turned} text-anchor="middle">delta</text>'

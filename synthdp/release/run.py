@@ -311,10 +311,14 @@ def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
     if not job.spec.estimands:
         return None
     # Contingency tables are among the noisy tables, which every estimand's receipts then include.
-    sums = fitted.tables.map(lambda _: dict[str, Sums]())
-    for name, released in fitted.sums.items():
-        sums = sums.zip(released).map(lambda both, name=name: {**both[0], name: both[1]})
-    return sums.map(lambda known: estimands_json(job.spec, job.domain, known))
+    sums = fitted.tables.map(lambda _: list[Sums]())
+    for released in fitted.sums.values():
+        sums = sums.zip(released).map(lambda both: [*both[0], both[1]])
+    return sums.map(
+        lambda known: estimands_json(
+            job.spec, job.domain, dict(zip(fitted.sums, known, strict=True))
+        )
+    )
 
 
 def withhold_refuted(
