@@ -393,8 +393,8 @@ def _axes(most: float, place: Any) -> Iterator[str]:
         yield label(
             LEFT - 8, y + 4, f"1e-{power}" if power else "1", anchor="end", size=11, colour=FAINT
         )
-    power = 10.0 ** math.floor(math.log10(most / 6))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= most / 6)
+    scale = 10.0 ** math.floor(math.log10(most / 6))
+    step = next(m * scale for m in (1, 2, 5, 10) if m * scale >= most / 6)
     for i in range(int(most / step) + 1):
         x, y = place(i * step, FLOOR)
         yield line(x, y, x, y + 5, colour=FAINT)
