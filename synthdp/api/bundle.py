@@ -418,7 +418,7 @@ def cards_html(
     >>> "A &lt;title&gt;" in html
     True
     """
-    from synthdp.report.sections import template
+    from synthdp.report.prose import template
 
     picture = None if svg is None else base64.b64encode(svg.encode()).decode()
     page = template("notebook.html.j2")

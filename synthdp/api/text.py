@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from synthdp.spec.load.wording import many, up
+from synthdp.report.prose import say_of_plan
+from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
@@ -30,10 +31,6 @@ PUBLIC_QUALITY = {
     "tv2_dp": "pairs of columns {:.2g} from the real ones, measured under privacy",
     "tstr_accuracy_dp": "models are right on {:.0%} of real rows, measured under privacy",
 }
-REHEARSE = (
-    "`plan --rehearse` plays the release on simulated rows: what its graph would find, and how far"
-    " off its answers and estimands would be"
-)
 
 
 def render(*parts: object) -> str:
@@ -73,9 +70,7 @@ def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return [
-        f"dataset {facts['dataset']}: epsilon {up(facts['epsilon_spent'])} of {facts['epsilon']:g},"
-        f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
-        f" {many(facts['rows_per_unit'], 'row')} per unit",
+        say_of_plan("plan_head", facts=facts),
         table(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
         "(parts of the cost add up, as in the reports; what each costs alone does not)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
@@ -83,17 +78,16 @@ def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
         *map(estimand_line, facts.get("estimands", ())),
-        *(() if "rehearsal" in facts else (REHEARSE,)),
+        *(() if "rehearsal" in facts else (say_of_plan("rehearse"),)),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     ]
 
 
 def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
-    head = f"rehearsal on {facts['rows']:,} simulated rows"
+    head = say_of_plan("rehearsed", facts=facts)
     if "refused" in facts:
-        return [f"{head}: {facts['refused']}"]
-    pairs = "" if facts["tv2"] is None else f", two-way tables {facts['tv2']:.2g}"
+        return [head]
     rows = []
     for a in facts["answers"]:
         errors = ("-" if a[key] is None else f"{a[key]:.2g}" for key in ("bias", "error"))
@@ -101,8 +95,7 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
     header = ["answers", "asked", "answered", "bias", "error", "intervals that hold the truth"]
     counts = (f"{n:.0f} {kind.replace('_', ' ')}" for kind, n in facts["graph"].items())
     return [
-        f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
-        " variation)",
+        head,
         f"its graph: {', '.join(counts) or 'no arrows'}",
         table(header, rows, numbers=range(1, len(header))),
         "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
@@ -137,10 +130,7 @@ def estimand_line(expected: Mapping[str, Any]) -> str:
     noise, of = expected["noise"], {"count": " rows", "table": " rows in each cell"}
     shown = f"{noise:.2%}" if expected["statistic"] == "share" else f"{noise:.2g}"
     unit = of.get(expected["statistic"], "")
-    return (
-        f"estimand {expected['name']}, {expected['text']}: noise of about {shown}{unit} (standard"
-        " deviation, for groups of equal size)"
-    )
+    return say_of_plan("estimand_noise", expected=expected, shown=shown, unit=unit)
 
 
 def _coefficients_line(expected: Mapping[str, Any]) -> str:
@@ -150,10 +140,8 @@ def _coefficients_line(expected: Mapping[str, Any]) -> str:
         return f"{begin} the noise is likely to leave no coefficients"
     named = [f"{noise:.2g} in {name}" for name, noise in terms.items()]
     more = f" and {len(named) - MAX_TERMS} more" if len(named) > MAX_TERMS else ""
-    return (
-        f"{begin} noise of about {', '.join(named[:MAX_TERMS])}{more} (standard deviations, for"
-        " rows spread evenly)"
-    )
+    told = ", ".join(named[:MAX_TERMS])
+    return say_of_plan("coefficient_noise", begin=begin, named=told, more=more)
 
 
 def quality_lines(quality: Mapping[str, Any]) -> list[str]:
@@ -164,10 +152,8 @@ def quality_lines(quality: Mapping[str, Any]) -> list[str]:
     worst = max(columns, key=lambda c: c["tv1"])
     hidden = sorted(c["hidden_rows"] for c in columns)
     lines = [
-        f"expected quality: single columns off by about {quality['tv1']:.2g} (mean total"
-        f" variation), {worst['column']!r} by {worst['tv1']:.2g}",
-        f"hidden by noise: a category or level with fewer than {hidden[0]:.0f} to"
-        f" {hidden[-1]:.0f} rows, by column",
+        say_of_plan("off", tv1=quality["tv1"], worst=worst),
+        say_of_plan("hidden", least=hidden[0], most=hidden[-1]),
     ]
     weakest = quality["weakest_correlation"]
     if weakest is not None and weakest >= NONE_SEEN:
@@ -185,17 +171,7 @@ def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
     noisy = sum(c["noisy_levels"] > 0 for c in columns)
     if not noisy and not quality["noisy_tables"]:
         return []
-    used = "; the graph's tests use levels as they are" if quality["tests_on_levels"] else ""
-    together = (
-        f", and than rows / cells in {quality['noisy_tables']} of {quality['tables']} tables of"
-        " columns together"
-        if quality["tables"]
-        else ""
-    )
-    return [
-        f"noise is larger than rows / levels in {noisy} of {len(columns)} columns{together}"
-        f" (the engine smooths pairs and ordered bins{used})"
-    ]
+    return [say_of_plan("noisy", noisy=noisy, columns=len(columns), quality=quality)]
 
 
 def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
@@ -226,12 +202,7 @@ def outcome_text(outcome: ReleaseOutcome) -> str:
     all_used = spent > plan.epsilon_spent * (1 - 1e-9)
     used = "" if all_used else f" ({spent:.4f} used on this outcome, which is no bound)"
     where = f"{bundle}   (public; check it with `synthdp verify {bundle}`)"
-    after = (
-        f"read {report.name}: how far real answers are kept, and what must not be used; then hand"
-        f" on the folder {bundle} as it is"
-    )
-    if bundle is None:
-        after = f"read in {report.name} which columns failed; another release pays again"
+    after = say_of_plan("hand_on", report=report.name, bundle=bundle)
     return "\n".join(
         [
             f"epsilon {up(plan.epsilon_spent)} of {plan.epsilon:g} allowed, at delta"

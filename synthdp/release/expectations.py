@@ -36,6 +36,7 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.pair_screen import PairScreen
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.model import Gate, ReleaseSpec
 from synthdp.spec.model.evaluation import DP_METRICS
 
@@ -258,19 +259,11 @@ def _warnings(
     tv1 = fmean(c.tv1 for c in columns)
     if tv1 > ASSUMED.poor_tv1:
         worst = max(columns, key=lambda c: c.tv1)
-        yield (
-            f"noise is large for this table: single columns will be off by about {tv1:.2f} (total"
-            f" variation), {worst.column!r} by {worst.tv1:.2f}; release fewer columns, merge rare"
-            " categories, or spend more"
-        )
+        yield say_of_plan("noise_is_large", tv1=tv1, worst=worst)
     if tests is None:
         return
     if tests.pairs and tests.decidable < tests.pairs / 2:
-        yield (
-            f"graph mode learn can decide few pairs: of {tests.pairs} open pairs it would see a"
-            f" medium dependence (Cohen's w {ASSUMED.medium:g}) in about {tests.decidable}; widen"
-            " bins, raise shares.graph, declare arrows and tiers, or use graph.mode predict"
-        )
+        yield say_of_plan("few_pairs", tests=tests, medium=ASSUMED.medium)
     advice = list(too_many_bins(tests, domain.columns, rows))
     yield from advice[: ASSUMED.advice]
     if len(advice) > ASSUMED.advice:
@@ -396,16 +389,18 @@ def too_many_bins(tests: GraphTests, columns: Sequence[ColumnDomain], rows: floa
             continue
         few = _most_levels(tests, min(levels, most), rows)
         left = few - (levels - bins)
-        why = (
-            f"leave {held:.3g} rows in a cell under noise {tests.sigma:.3g}, and a medium link"
-            f" (Cohen's w {ASSUMED.medium:g}) is likely to stay undecided"
-            if measured
-            else f"make more than {MAX_CELLS} cells, which the graph's tests do not measure"
-        )
         if few < levels and left >= 2:
-            yield (
-                f"column {column.name!r}: with another of {levels} levels, its {bins} bins {why};"
-                f" {left} bins would leave {rows / few**2:.3g} rows in a cell, and show it"
+            yield say_of_plan(
+                "many_bins",
+                column=column.name,
+                levels=levels,
+                bins=bins,
+                held=held,
+                sigma=tests.sigma,
+                medium=ASSUMED.medium,
+                most_cells=None if measured else MAX_CELLS,
+                left=left,
+                rows=rows / few**2,
             )
 
 
@@ -460,11 +455,7 @@ def gate_warnings(spec: ReleaseSpec, plan: ReleasePlan, tv1: float) -> Iterator[
     """
     for gate in spec.gates:
         if gate.metric in ("tv1", "tv1_dp") and gate.at_most is not None and tv1 > gate.at_most:
-            yield (
-                f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the"
-                f" bundle after the budget is spent: single columns are expected to be off by about"
-                f" {tv1:.2g}; declare fewer bins or categories, or a larger epsilon"
-            )
+            yield say_of_plan("gate_fails", gate=gate, tv1=tv1)
         elif gate.metric in DP_METRICS and plan.scores is not None:
             yield from _by_chance(gate, 2 * score_noise(spec, plan, gate), tv1)
 
@@ -501,13 +492,8 @@ def _by_chance(gate: Gate, noise: float, tv1: float) -> Iterator[str]:
     asked = gate.at_least if gate.metric == "tstr_accuracy_dp" else gate.at_most
     if noise <= ASSUMED.room * room or asked is None:
         return
-    side = "at least" if gate.at_most is None else "at most"
-    yield (
-        f"the gate on {gate.metric}, {side} {bound:g}, may fall by chance after the budget is"
-        f" spent: noise moves the score by about {noise:.2g} either way (two standard deviations),"
-        f" and the bound leaves {max(0.0, room):.2g}, for {since}; choose another bound, or raise"
-        " evaluation.disclosure_share"
-    )
+    leaves = {"bound": bound, "room": max(0.0, room), "since": since}
+    yield say_of_plan("gate_by_chance", gate=gate, noise=noise, **leaves)
 
 
 def _bound(gate: Gate) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from synthdp.errors import BudgetError
 from synthdp.ledger.connect import cap_of
 from synthdp.ledger.entries import Balance
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import engine_of, tables_only
@@ -53,10 +54,7 @@ def plan_facts(
 
         power = attack_power(spec, Domain.from_spec(spec.columns), plan)
     rows, cap = _rows_drawn(spec), balance.cap_epsilon
-    many = (
-        f"sampling.rows: as many rows will be drawn as are declared, {rows:,}; they lie in memory"
-        " while they are written; say how many are needed"
-    )
+    drawn = say_of_plan("many_rows", rows=rows)
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
         "ledger": {
@@ -72,7 +70,7 @@ def plan_facts(
         "warnings": [
             *warnings,
             *traps(spec),
-            *((many,) if spec.sampling.rows is None and rows > 50_000_000 else ()),
+            *((drawn,) if spec.sampling.rows is None and rows > 50_000_000 else ()),
             *quality.warnings,
             *gate_warnings(spec, plan, quality.tv1),
         ],
@@ -108,40 +106,26 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
     if name == "memory":
         return
     rows, columns = spec.dataset.rows.value, len(spec.modelled)
-    yield (
-        f"engine {name}: rows stay where they are, and are passed over about"
-        f" {_passes(spec, plan)} times; {rows:,} declared rows of {columns} columns, of 8"
-        f" bytes a value at most, are up to {rows * columns * 8e-9:,.1f} GB each time, of which"
-        " this process holds a batch"
-    )
+    passes = _passes(spec, plan)
+    yield say_of_plan("passes", name=name, passes=passes, rows=rows, columns=columns)
     screens = SCREEN in plan.graph
     if _fetches(spec) or screens:
         wide = max(column.level_count for column in spec.modelled.values()) > 256
         who = "the screen of pairs" if screens else "training"
-        yield (
-            f"{who} fetches the levels of all rows into memory, about"
-            f" {rows * columns * (1 + wide) * 1e-9:,.1f} GB"
-        )
+        yield say_of_plan("fetches", who=who, gigabytes=rows * columns * (1 + wide) * 1e-9)
 
 
 def _notes(spec: ReleaseSpec) -> Iterator[str]:
     from synthdp.privacy.calibration import sample_rate
 
     if spec.graph.mode == "predict":
-        yield (
-            "no causal graph: arrows will say which columns predict which, in the order of the"
-            " spec; they are no causes"
-        )
+        yield say_of_plan("predicts")
         trained = "noisy tables make the model, and DP-SGD trains it further"
         alone = "noisy tables alone make the model: nothing is trained by DP-SGD"
         yield alone if tables_only(spec) else trained
     rate = sample_rate(spec)
     if rate < 1 and not tables_only(spec):
-        yield (
-            "the model is trained on a secret sample, drawn once: each unit is in it with"
-            f" probability {rate:.3g}, about {spec.synthesizer.sample:,} rows; epsilon counts on"
-            " nobody knowing who is in it, so a training that is interrupted begins anew"
-        )
+        yield say_of_plan("secret_sample", rate=rate, rows=spec.synthesizer.sample)
 
 
 def _passes(spec: ReleaseSpec, plan: ReleasePlan) -> int:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from synthdp.errors import printable
-from synthdp.report.sections import ReportTable, template
+from synthdp.report.prose import template
+from synthdp.report.sections import ReportTable
 from synthdp.report.verdicts import State, Verdict
 from synthdp.spec.load.wording import many
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from synthdp.data.domain import ColumnDomain
@@ -21,7 +18,8 @@ from synthdp.drawing.svg import short
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
-from synthdp.spec.load.wording import many, up
+from synthdp.report.prose import number, say, template
+from synthdp.spec.load.wording import many
 
 MAX_BYTES = 3_000_000
 VISIBLE_ASSOCIATION = 0.1  # Cramér's V that a reader of a table would notice
@@ -80,26 +78,6 @@ class PageLimits:
     overlays: int
 
 
-@cache
-def template(name: str) -> Any:
-    """A template of this package. That of a page escapes every value that is not markup already."""
-    environment = Environment(
-        loader=PackageLoader("synthdp.report", "templates"),
-        autoescape=name.endswith(".html.j2"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"number": number, "up": up}
-    environment.filters |= {"image": svg_image, "as": format}
-    return environment.get_template(name)
-
-
-def say(name: str, /, **values: Any) -> str:
-    """A sentence as plain text, from the macro of this name in `sentences.j2`."""
-    return str(getattr(template("sentences.j2").module, name)(**values)).strip()
-
-
 def render_page(
     name: str,
     view: dict[str, Any],
@@ -125,22 +103,6 @@ def render_page(
         if len(html.encode()) <= MAX_BYTES:
             break
     return html
-
-
-def svg_image(svg: str) -> str:
-    """A picture as a data address: no script runs inside an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
-def number(value: float | None) -> str:
-    """A figure as text: three significant digits, or "not available".
-
-    >>> number(0.12345), number(12345.0), number(None)
-    ('0.123', '12,345', 'not available')
-    """
-    if value is None or not np.isfinite(value):
-        return "not available"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def interval(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from synthdp.report.sections import number, say
+from synthdp.report.prose import number, say
 from synthdp.spec.load.wording import up
 
 State = Literal["good", "fair", "bad", "unknown", "plain"]

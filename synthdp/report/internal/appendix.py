@@ -14,15 +14,8 @@ from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.report.internal.content import Budget, ReportContent
-from synthdp.report.sections import (
-    PageLimits,
-    ReportTable,
-    arrow_table,
-    interval,
-    looks_table,
-    number,
-    yes,
-)
+from synthdp.report.prose import number
+from synthdp.report.sections import PageLimits, ReportTable, arrow_table, interval, looks_table, yes
 
 # The tables that the page shows; the others are in the appendix.
 ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")

@@ -24,6 +24,7 @@ from synthdp.report import verdicts
 from synthdp.report.internal import sections
 from synthdp.report.internal.appendix import analysis_tables, tables
 from synthdp.report.internal.content import ATTACK, EVALUATION, ReportContent
+from synthdp.report.prose import number, say
 from synthdp.report.sections import (
     PageLimits,
     Section,
@@ -32,9 +33,7 @@ from synthdp.report.sections import (
     conclusion,
     graph_section,
     most_advantage,
-    number,
     render_page,
-    say,
 )
 from synthdp.report.verdicts import FEW, MISSED, State, Verdict
 

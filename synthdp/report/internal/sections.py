@@ -27,6 +27,7 @@ from synthdp.report.internal.content import (
     GateResult,
     ReportContent,
 )
+from synthdp.report.prose import number, say
 from synthdp.report.sections import (
     VISIBLE_ASSOCIATION,
     Picture,
@@ -36,9 +37,7 @@ from synthdp.report.sections import (
     column_overlay,
     crosses,
     interval,
-    number,
     roc_picture,
-    say,
     yes,
 )
 

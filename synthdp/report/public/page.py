@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from synthdp.report import verdicts
+from synthdp.report.prose import number, say
 from synthdp.report.public import sections
 from synthdp.report.public.content import Column, PublicContent
 from synthdp.report.public.sections import Measured
@@ -30,10 +31,8 @@ from synthdp.report.sections import (
     graph_section,
     looks_table,
     most_advantage,
-    number,
     render_page,
     roc_points,
-    say,
 )
 from synthdp.report.verdicts import Bounds, State, Verdict
 from synthdp.spec.load.wording import many

@@ -15,6 +15,7 @@ from synthdp.drawing import charts
 from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
+from synthdp.report.prose import number, say
 from synthdp.report.public.content import (
     DIGITS,
     Column,
@@ -32,9 +33,7 @@ from synthdp.report.sections import (
     Section,
     budget_picture,
     column_overlay,
-    number,
     roc_picture,
-    say,
 )
 from synthdp.spec.load.wording import many
 
