@@ -33,6 +33,7 @@ from pydantic import TypeAdapter
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
 from synthdp.files import missing_folders, parse_json, read_text, write_private
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.addresses import (
     check_uri,
     home,
@@ -45,7 +46,7 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.note import (
-    EXPERIMENT_NOTE,
+    VIEW,
     VIEW_COLUMNS,
     VIEW_TAG,
     AttackOutcome,
@@ -379,7 +380,7 @@ class Tracker:
             tags = {"mlflow.experimentKind": "custom_model_development", VIEW_TAG: state}
             # What reviewers wrote there stays.
             if found is None or "mlflow.note.content" not in found.tags:
-                tags["mlflow.note.content"] = EXPERIMENT_NOTE
+                tags["mlflow.note.content"] = say_of_plan("experiment", view=VIEW) + "\n"
             for tag, value in tags.items():
                 client.set_experiment_tag(experiment, tag, value)
 

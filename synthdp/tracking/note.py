@@ -26,20 +26,6 @@ VIEW_COLUMNS = (
     "metrics.`attack_ceiling`",
     "tags.`signed`",
 )  # MLflow orders them: metrics by name, then tags
-# Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first
-# until the note is opened.
-EXPERIMENT_NOTE = (
-    "**Confidential**: figures were computed on real rows, and are for the steward's reviewers"
-    " alone. One run is one release; runs inside it are attacks on it. A run's description begins"
-    f" with the verdict.\n\nThe view `{VIEW}` has the columns that a reviewer looks at: `gate`"
-    " (passed or withheld), `epsilon_planned` (the guarantee, at `delta` for one `unit`),"
-    " `tstr_ratio` (AUC of what learned on synthetic rows, as a share of real ones'), `tv2`"
-    " (distance of two-way tables), `estimands_worst` (the largest error of an estimand, where 1"
-    " is the end of its 95% interval), `attack_advantage_upper` (as much as the attack may have; it"
-    " says little above `attack_ceiling`, which the claim allows), and `signed`. To compare"
-    " releases, tick them and Compare.\n\nIf a page shows menus for language models, press Model"
-    " training at its top.\n"
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 from synthdp.data.kinds import column_kind
 from synthdp.errors import OutputError
 from synthdp.files import SUMS, claim_file, copy_private, missing_folders, parse_json, read_text
+from synthdp.report.prose import say_of_plan
 from synthdp.sample.sampler import READ
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 from synthdp.spec.load.loader import load_spec
@@ -280,7 +281,9 @@ def register(client: Any, experiment: str, run: str, bundle: Path, *, release: s
     else:
         model = _log_model(client, experiment, run, bundle, spec, tags)
         if not client.search_registered_models(f"name = '{name}'"):
-            client.create_registered_model(name, description=_description(spec.dataset.id, name))
+            named = {"dataset": spec.dataset.id, "name": name, "alias": ALIAS}
+            about = say_of_plan("registered_model", **named)
+            client.create_registered_model(name, description=f"{about}\n")
         # By its place: `models:/ID` would be looked up in MLflow's global store, not in this one.
         version = client.create_model_version(
             name, model.artifact_location, run, tags=tags, model_id=model.model_id
@@ -375,12 +378,3 @@ def _schema(columns: Sequence[tuple[str, str, bool]]) -> Any:
 
 def _type(column: Column) -> str:
     return TYPES.get(str(column_kind(column).arrow_type(column)), "string")
-
-
-def _description(dataset: str, name: str) -> str:
-    return (
-        f"Draws synthetic rows of {dataset}, which costs no privacy. Every version is a release"
-        " that passed its gates; its tags state epsilon and delta.\n\n"
-        f'    model = mlflow.pyfunc.load_model("models:/{name}@{ALIAS}")\n'
-        '    model.predict(pd.DataFrame([{"rows": 100, "given": ["COLUMN=VALUE"], "do": []}]))\n'
-    )
