@@ -15,9 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
+import yaml
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.certificate_text import about_column, title_of
+from synthdp.bundle.certificate_text import about_column, template_text, title_of
 from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
 from synthdp.spec.load.wording import up
@@ -256,22 +257,6 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
 CROISSANT = "croissant.json"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 RECORDS = "rows"
-TERMS = """citeAs column equivalentProperty extract field fileProperty fileObject fileSet format
-includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace
-samplingRate separator source subField transform"""
-CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    **{term: f"cr:{term}" for term in TERMS.split()},
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "dct": "http://purl.org/dc/terms/",
-    "sc": "https://schema.org/",
-}
 
 
 @dataclass(frozen=True)
@@ -292,9 +277,9 @@ def croissant(
     parquet: WrittenFile,
 ) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
-    dataset = spec.dataset
+    dataset, fixed = spec.dataset, yaml.safe_load(template_text("croissant.yaml.j2"))
     content: dict[str, Any] = {
-        "@context": CONTEXT,
+        "@context": fixed["@context"],
         "@type": "sc:Dataset",
         "conformsTo": CONFORMS_TO,
         "name": f"{dataset.id}-synthetic",
@@ -304,7 +289,7 @@ def croissant(
         "version": "1.0.0",
         "datePublished": day,
         "citeAs": citation(spec, certificate, day=day),
-        **_responsible_use(certificate),
+        **{name: text or _note(certificate) for name, text in fixed["rai"].items()},
     }
     if dataset.licence:
         content["license"] = dataset.licence
@@ -358,25 +343,6 @@ def _note(certificate: Certificate) -> str:
         f" {certificate.delta:g} for {' '.join(certificate.unit_meaning.split())};"
         " privacy/certificate.md states the guarantee."
     )
-
-
-def _responsible_use(certificate: Certificate) -> dict[str, str]:
-    return {
-        "rai:dataCollection": (
-            "Every row was drawn from a model that was fitted with differential privacy; none was"
-            " collected."
-        ),
-        "rai:personalSensitiveInformation": _note(certificate),
-        "rai:dataUseCases": (
-            "Exploring, writing and testing code, teaching, and a first look at relations that the"
-            " released model carries."
-        ),
-        "rai:dataLimitations": (
-            "Not for decisions about a person, for results that must hold for the original, for"
-            " small groups, rare values and extremes, for relations that graph.json does not have,"
-            " or for duplicate and linkage studies."
-        ),
-    }
 
 
 def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
