@@ -228,22 +228,12 @@ class Spec:
         'dataframe'
         """
         spec = self if df is None else self.of_dataframe()
-        target = (
-            Path("releases") / spec.content.dataset.id if out is None else Path(out)
-        ).absolute()
+        target = Path("releases") / spec.content.dataset.id if out is None else Path(out)
         from synthdp.release.run import release
 
         # Both paths are absolute: the working folder may change while the run lasts.
-        return Release.of_outcome(
-            release(
-                spec.path,
-                text=spec.text,
-                out=target,
-                force=force,
-                attack=attack,
-                **_sealed(df),
-            )
-        )
+        given = {"text": spec.text, "out": target.absolute(), **_sealed(df)}
+        return Release.of_outcome(release(spec.path, force=force, attack=attack, **given))
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""
@@ -406,28 +396,20 @@ class BudgetPlan:
         facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
         cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
         allowed = f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g}"
-        told = (
-            (
-                "Guarantee",
-                f"epsilon {self.epsilon:.4f}",
-                f"{allowed}; {facts['adjacency']} neighbours",
-            ),
-            (
-                "Ledger",
-                f"{ledger['spent_after']:g} after this release",
-                f"{ledger['spent_before']:g} before, {cap}",
-            ),
-            (
-                "Expected cost",
-                f"{expected['cpu_seconds']:g} CPU seconds",
-                f"and {expected['memory_mb']} MB, for measuring, fitting and sampling",
-            ),
-            (
-                "Expected quality",
-                f"TV1 about {facts['quality']['tv1']:.2g}",
-                "mean total variation of single columns, by public facts and the planned noise",
-            ),
+        seconds, tv1 = f"{expected['cpu_seconds']:g} CPU seconds", f"{facts['quality']['tv1']:.2g}"
+        cost = f"and {expected['memory_mb']} MB, for measuring, fitting and sampling"
+        quality = "mean total variation of single columns, by public facts and the planned noise"
+        spent = (
+            f"{ledger['spent_after']:g} after this release",
+            f"{ledger['spent_before']:g} before",
         )
+        neighbours = f"{allowed}; {facts['adjacency']} neighbours"
+        cards = [
+            Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", neighbours),
+            Verdict("Ledger", f"{after} after this release", f"{before} before, {cap}"),
+            Verdict("Expected cost", seconds, cost),
+            Verdict("Expected quality", f"TV1 about {tv1}", quality),
+        ]
         rows = [
             (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
             for s in facts["spends"]
@@ -439,7 +421,7 @@ class BudgetPlan:
 
             head, figures = figures_table(facts["what_if"])
             tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, figures))))
-        cards, notes = [Verdict(*card) for card in told], (*facts.get("notes", ()), *self.warnings)
+        notes = (*facts.get("notes", ()), *self.warnings)
         return cards_html(f"Plan for {self.dataset}", cards, tables=tables, notes=notes)
 
 

@@ -15,7 +15,6 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from synthdp.report.prose import say_of_plan
-from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
@@ -197,38 +196,14 @@ def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
 
 def outcome_text(outcome: ReleaseOutcome) -> str:
     """A finished run as text."""
-    plan, spent = outcome.job.plan, outcome.job.spent.epsilon_spent
-    bundle, report = outcome.bundle, outcome.report
-    all_used = spent > plan.epsilon_spent * (1 - 1e-9)
-    used = "" if all_used else f" ({spent:.4f} used on this outcome, which is no bound)"
-    where = f"{bundle}   (public; check it with `synthdp verify {bundle}`)"
-    after = say_of_plan("hand_on", report=report.name, bundle=bundle)
-    return "\n".join(
-        [
-            f"epsilon {up(plan.epsilon_spent)} of {plan.epsilon:g} allowed, at delta"
-            f" {plan.delta:g}{used}, run {outcome.job.folder.run}",
-            quality_of(outcome.metrics),
-            *(
-                f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}"
-                for v in outcome.verdicts
-            ),
-            f"bundle  {where if bundle else 'withheld'}",
-            f"report  {report}   (for the steward only)",
-            *(f"warning: {w}" for w in outcome.warnings),
-            f"next    {after}",
-        ]
-    )
+    plan, quality = outcome.job.plan, quality_of(outcome.metrics)
+    return say_of_plan("outcome", outcome=outcome, plan=plan, quality=quality)
 
 
 def quality_of(metrics: Mapping[str, float]) -> str:
     """How good a table is, by those figures of a run that are public or were paid for."""
-    told = [
-        words.format(metrics[name]) for name, words in PUBLIC_QUALITY.items() if name in metrics
-    ]
-    more = (
-        "; pairs of columns are judged in the report alone, unless evaluation.disclosure is private"
-    )
-    return f"quality {', '.join(told)}{'' if 'tv2_dp' in metrics else more}"
+    told = [text.format(metrics[name]) for name, text in PUBLIC_QUALITY.items() if name in metrics]
+    return say_of_plan("quality", told=told, pairs="tv2_dp" in metrics)
 
 
 def audit_text(record: AuditRecord, path: Path) -> str:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from synthdp.cli.options import Json, say, shown_graph, working, write_file
 from synthdp.cli.options import show as tell
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.load.wording import many, up
 
 if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph, GraphEdge
-    from synthdp.graph.diff import GraphDifference
     from synthdp.graph.validation import ValidationReport
     from synthdp.release.graph_only import GraphOutcome
 
@@ -104,7 +104,9 @@ def diff(
         title = f"{before.name} and {after.name}"
         drawn = draw(found.picture(), title=title, styles=DIFFERENCE)
         write_file(svg, drawn, option="--svg")
-    tell(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
+    tell(
+        found.to_json(), as_json=as_json, text=lambda: say_of_plan("graph_difference", found=found)
+    )
 
 
 @graph_app.command(**shown_graph("learn"))
@@ -236,36 +238,10 @@ def validation_text(found: ValidationReport) -> str:
 
 def outcome_text(outcome: GraphOutcome) -> str:
     """A finished graph run."""
-    cost: dict[str, Any] = outcome.to_json()["privacy"]
-    out, spent = outcome.job.out, cost["epsilon_spent"]
-    all_used = spent > cost["epsilon_planned"] * (1 - 1e-9)
-    used = "" if all_used else f" ({spent:.4f} used on this outcome, which is no bound)"
-    return "\n".join(
-        [
-            graph_text(outcome.graph),
-            *([validation_text(outcome.validation)] if outcome.validation else []),
-            f"epsilon {up(cost['epsilon_planned'])} of {cost['epsilon_allowed']:g} reserved (the"
-            f" graph's share), at delta {cost['delta']:g}{used}, run {cost['run']}",
-            f"graph    {out / 'graph.json'}, {out / 'graph.svg'}",
-            f"spec     {out / 'graph.yaml'}   (its `graph` section can be pasted into a spec; using"
-            " it costs nothing more)",
-        ]
-    )
-
-
-def difference_text(difference: GraphDifference) -> str:
-    """What differs, and by how much."""
-    kinds = {"added": difference.added, "removed": difference.removed}
-    return "\n".join(
-        [
-            f"{many(difference.common, 'link')} in common, {len(difference.added)} added,"
-            f" {len(difference.removed)} removed, {len(difference.turned)} turned",
-            *(f"{kind:<8} {_words(e)}" for kind, edges in kinds.items() for e in edges),
-            *(f"turned   {_words(a)}  is now  {_words(b)}" for a, b in difference.turned),
-            *(f"only in {side}: {', '.join(n)}" for side, n in difference.columns.items() if n),
-            f"structural Hamming distance {difference.distance}, F1 of arcs {difference.f1:.3f}",
-        ]
-    )
+    parts = [graph_text(outcome.graph)]
+    parts += [validation_text(outcome.validation)] if outcome.validation else []
+    cost = outcome.to_json()["privacy"]
+    return "\n".join([*parts, say_of_plan("graph_cost", cost=cost, out=outcome.job.out)])
 
 
 def _words(edge: GraphEdge) -> str:

@@ -1,6 +1,6 @@
 """Sentences and pages from templates: what a template may call, and how one is filled in.
 
-Imports little: texts of the command line are made by it, too.
+Imports little, and Jinja last: texts of the command line are made by it, too.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import base64
 import math
 from functools import cache, partial
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from synthdp.spec.load.wording import many, up
 
@@ -34,6 +32,8 @@ def number(value: float | None) -> str:
 @cache
 def template(name: str) -> Any:
     """A template of this package. That of a page escapes every value that is not markup already."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("synthdp.report", "templates"),
         autoescape=name.endswith(".html.j2"),
