@@ -399,10 +399,7 @@ class BudgetPlan:
         seconds, tv1 = f"{expected['cpu_seconds']:g} CPU seconds", f"{facts['quality']['tv1']:.2g}"
         cost = f"and {expected['memory_mb']} MB, for measuring, fitting and sampling"
         quality = "mean total variation of single columns, by public facts and the planned noise"
-        spent = (
-            f"{ledger['spent_after']:g} after this release",
-            f"{ledger['spent_before']:g} before",
-        )
+        after, before = (f"{ledger[when]:g}" for when in ("spent_after", "spent_before"))
         neighbours = f"{allowed}; {facts['adjacency']} neighbours"
         cards = [
             Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", neighbours),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import math
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from synthdp.spec.load.wording import many, up
@@ -46,9 +46,11 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def say(name: str, /, *, of: str = "sentences.j2", **values: Any) -> str:
-    """A sentence as plain text, from the macro of this name in the template `of` sentences."""
-    return str(getattr(template(of).module, name)(**values)).strip()
+def say(name: str, /, **values: Any) -> str:
+    """A sentence of a report as plain text, from the macro of this name in `sentences.j2`."""
+    return str(getattr(template("sentences.j2").module, name)(**values)).strip()
 
 
-say_of_plan = partial(say, of="plan.j2")
+def say_of_plan(name: str, /, **values: Any) -> str:
+    """A sentence of a plan or a run as plain text, from the macro of this name in `plan.j2`."""
+    return str(getattr(template("plan.j2").module, name)(**values)).strip()
