@@ -359,8 +359,8 @@ class Bundle:
         )
 
     def _repr_html_(self) -> str:
+        from synthdp.bundle.content import Bundle as Stated
         from synthdp.bundle.derived import public_content
-        from synthdp.bundle.stated import Bundle as Stated
         from synthdp.report.public.content import measured
         from synthdp.report.public.page import public_cards, public_uses
         from synthdp.report.sections import ReportTable

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import effects_svg, render
-from synthdp.bundle.content import MODEL_FILES
+from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
 from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.signing import STATEMENT
-from synthdp.bundle.stated import REPORT, Bundle
 from synthdp.bundle.table_files import (
     CROISSANT,
     CSV_NAME,

@@ -14,6 +14,8 @@ from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import certify, profile_of, profile_svg
 from synthdp.bundle.content import (
     MODEL_FILES,
+    REPORT,
+    Bundle,
     BundleContent,
     LedgerReader,
     check_content,
@@ -21,13 +23,13 @@ from synthdp.bundle.content import (
     new_folder,
     receipts_of,
     refuse,
+    sha256,
 )
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import DERIVED, EFFECTS, as_json
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.bundle.noisy_values import ESTIMANDS, tables_json
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
-from synthdp.bundle.stated import REPORT, Bundle, sha256
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation

@@ -31,9 +31,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from synthdp import __version__
+from synthdp.bundle.certificate_text import template
 from synthdp.errors import GateError, OutputError
 from synthdp.files import missing_folders, parse_json, read_text, write_private
-from synthdp.report.prose import say_of_plan
 from synthdp.spec.addresses import (
     check_uri,
     home,
@@ -380,7 +380,7 @@ class Tracker:
             tags = {"mlflow.experimentKind": "custom_model_development", VIEW_TAG: state}
             # What reviewers wrote there stays.
             if found is None or "mlflow.note.content" not in found.tags:
-                tags["mlflow.note.content"] = say_of_plan("experiment", view=VIEW) + "\n"
+                tags["mlflow.note.content"] = template("experiment.md.j2").render(view=VIEW)
             for tag, value in tags.items():
                 client.set_experiment_tag(experiment, tag, value)
 

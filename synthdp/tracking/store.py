@@ -21,10 +21,10 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 
+from synthdp.bundle.certificate_text import template
 from synthdp.data.kinds import column_kind
 from synthdp.errors import OutputError
 from synthdp.files import SUMS, claim_file, copy_private, missing_folders, parse_json, read_text
-from synthdp.report.prose import say_of_plan
 from synthdp.sample.sampler import READ
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 from synthdp.spec.load.loader import load_spec
@@ -282,8 +282,8 @@ def register(client: Any, experiment: str, run: str, bundle: Path, *, release: s
         model = _log_model(client, experiment, run, bundle, spec, tags)
         if not client.search_registered_models(f"name = '{name}'"):
             named = {"dataset": spec.dataset.id, "name": name, "alias": ALIAS}
-            about = say_of_plan("registered_model", **named)
-            client.create_registered_model(name, description=f"{about}\n")
+            about = template("registered_model.md.j2").render(named)
+            client.create_registered_model(name, description=about)
         # By its place: `models:/ID` would be looked up in MLflow's global store, not in this one.
         version = client.create_model_version(
             name, model.artifact_location, run, tags=tags, model_id=model.model_id

@@ -19,6 +19,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
+from synthdp.bundle.content import sha256
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
 from synthdp.bundle.signing import (
@@ -35,7 +36,6 @@ from synthdp.bundle.signing import (
     load_public_key,
     open_envelope,
 )
-from synthdp.bundle.stated import sha256
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import MAX_TEXT, SUMS, parse_json

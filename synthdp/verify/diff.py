@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from synthdp.bundle.content import Bundle
 from synthdp.bundle.noisy_values import read_tables
-from synthdp.bundle.stated import Bundle
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain

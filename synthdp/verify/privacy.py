@@ -16,11 +16,10 @@ from synthdp.bundle.certificate import (
     events_of,
     plan_problems,
 )
-from synthdp.bundle.content import MODEL_FILES, SCORED_FILES
+from synthdp.bundle.content import MODEL_FILES, REPORT, SCORED_FILES, sha256
 from synthdp.bundle.derived import BY_SPEC, FILES
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.stated import REPORT, sha256
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry

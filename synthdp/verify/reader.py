@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from synthdp.bundle.certificate import GROUP_SIZES, Certificate, Group
-from synthdp.bundle.stated import Bundle
+from synthdp.bundle.content import Bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError

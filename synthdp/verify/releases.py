@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.stated import Bundle
+from synthdp.bundle.content import Bundle
 from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry, balance_of_entries, missing

@@ -14,11 +14,11 @@ import dp_accounting
 import numpy as np
 
 from synthdp.bundle.certificate import Certificate, profile_of
+from synthdp.bundle.content import REPORT
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
 from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
-from synthdp.bundle.stated import REPORT
 from synthdp.bundle.table_files import (
     CROISSANT,
     CSV_NAME,

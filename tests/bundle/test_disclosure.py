@@ -18,6 +18,7 @@ import yaml
 
 from synthdp.bundle.certificate import EPSILONS, Certificate, profile_svg
 from synthdp.bundle.certificate_text import effects_svg, render
+from synthdp.bundle.content import REPORT, Bundle, sha256
 from synthdp.bundle.deployment import (
     DEPLOYMENT,
     deployment_record,
@@ -26,7 +27,6 @@ from synthdp.bundle.deployment import (
 )
 from synthdp.bundle.derived import DERIVED, FILES
 from synthdp.bundle.descriptions import public_spec
-from synthdp.bundle.stated import REPORT, Bundle, sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.files import SUMS
 from synthdp.privacy import accounting

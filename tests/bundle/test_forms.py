@@ -24,8 +24,8 @@ import pytest
 import yaml
 
 from synthdp.bundle import table_files
+from synthdp.bundle.content import sha256
 from synthdp.bundle.descriptions import DATACARD, front_matter
-from synthdp.bundle.stated import sha256
 from synthdp.bundle.table_files import (
     CROISSANT,
     PARQUET_NAME,

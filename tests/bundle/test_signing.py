@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from synthdp import Bundle
+from synthdp.bundle.content import sha256
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.signing import (
     PAYLOAD_TYPE,
@@ -37,7 +38,6 @@ from synthdp.bundle.signing import (
     pae,
     sign,
 )
-from synthdp.bundle.stated import sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import SUMS

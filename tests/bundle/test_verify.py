@@ -16,9 +16,9 @@ import pytest
 
 from synthdp.bundle.certificate import FORMAT, Certificate
 from synthdp.bundle.certificate_text import render
+from synthdp.bundle.content import sha256
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
-from synthdp.bundle.stated import sha256
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import VerifyError
 from synthdp.files import SUMS

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from synthdp.bundle.content import sha256
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
-from synthdp.bundle.stated import sha256
 from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 from synthdp.spec.model import Gate

@@ -26,7 +26,7 @@ TEXTS = [
 
 def mended(bundle: Any, old: str, new: str) -> None:
     """The table changed, with checksums that fit."""
-    from synthdp.bundle.stated import sha256
+    from synthdp.bundle.content import sha256
 
     table, sums = bundle / "synthetic.csv", bundle / "SHA256SUMS"
     before = sha256(table)

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from synthdp.bundle.content import sha256
 from synthdp.bundle.noisy_values import level_law, read_tables
-from synthdp.bundle.stated import sha256
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import SUMS

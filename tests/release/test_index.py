@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from synthdp.bundle.content import sha256
 from synthdp.bundle.signing import make_keys
-from synthdp.bundle.stated import sha256
 from synthdp.ledger.entries import entry_hash
 from synthdp.release.run import release
 from synthdp.report.index import render_index

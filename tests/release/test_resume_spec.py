@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.stated import sha256
+from synthdp.bundle.content import sha256
 from synthdp.errors import OutputError, VerifyError
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import ConstraintsUnmet
