@@ -101,16 +101,15 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     known = {name for t in tables for name in t.columns if t.has([name])}
     grouped = {name for t in tables for name in t.starts}
     asked = domain.names if margins or grouped else ()
-    if not known.issuperset(asked) or not all(_fits(t, domain) for t in tables):
+    fit = all(
+        _over_domain(t, domain) and np.isfinite(t.counts).all() and t.sigma > 0 for t in tables
+    )
+    if not fit or not known.issuperset(asked):
         raise foreign
     try:
         return LevelLaw.of_tables(tables, domain)
     except ValueError:
         raise foreign from None
-
-
-def _fits(table: NoisyTable, domain: Domain) -> bool:
-    return _over_domain(table, domain) and bool(np.isfinite(table.counts).all()) and table.sigma > 0
 
 
 # --- noisy sums: `estimands.json` ---

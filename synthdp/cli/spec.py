@@ -141,8 +141,12 @@ def init(
     if alone := [name for name, value in given.items() if value is not None]:
         raise OutputError(f"{alone[0]} belongs to --private", hint="add --private, or leave it out")
     if csv is None:
-        text = _builtin_draft(builtin)
-        write_file(out, text, option="--out")
+        from synthdp.data.builtin.drafts import DRAFTS
+
+        if builtin is None or builtin not in DRAFTS:
+            hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
+            raise OutputError("no table to draft a spec for", hint=hint)
+        write_file(out, text := DRAFTS[builtin](), option="--out")
     else:
         text = _draft(csv, codebook, out, question, rows, decimal)
     _preview(out, text, as_json=as_json)
@@ -194,15 +198,6 @@ def _draft(
     if kept:
         kept.forget()
     return text
-
-
-def _builtin_draft(name: str | None) -> str:
-    from synthdp.data.builtin.drafts import DRAFTS
-
-    if name is None or name not in DRAFTS:
-        hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
-        raise OutputError("no table to draft a spec for", hint=hint)
-    return DRAFTS[name]()
 
 
 def _preview(out: Path, text: str, *, as_json: bool) -> None:

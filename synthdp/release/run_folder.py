@@ -244,7 +244,10 @@ def _hold(path: Path) -> int:
         raise _taken(path, "this process")
     handle = lock_file(path / LOCK)
     if handle is None:
-        raise _taken(path, _holder(path))
+        holder = "a process"
+        with suppress(OSError, ValueError):
+            holder = f"process {int(read_text(path / LOCK))}"
+        raise _taken(path, holder)
     if _place(path / LOCK) != _place(handle):
         os.close(handle)
         raise _taken(path, "a process")
@@ -252,12 +255,6 @@ def _hold(path: Path) -> int:
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())
     return handle
-
-
-def _holder(path: Path) -> str:
-    with suppress(OSError, ValueError):
-        return f"process {int(read_text(path / LOCK))}"
-    return "a process"
 
 
 def _release(handle: int) -> None:

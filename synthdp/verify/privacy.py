@@ -161,7 +161,9 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
-    excess = _excess(stated, spec)
+    planned = [p.event for p in stated.planned]
+    excess = [*group_problems(stated.groups), *event_problems(planned, PlanLimits.of(spec))]
+    excess = excess or list(_too_much(stated.planned, spec))
     if not excess and not reader.entries:
         excess = ["its charges are not those of a ledger that can be composed"]
     if excess:
@@ -194,12 +196,6 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     yield from _receipt_problems(stated, reader, spec)
 
 
-def _excess(stated: Certificate, spec: ReleaseSpec) -> list[str]:
-    events = [p.event for p in stated.planned]
-    excess = [*group_problems(stated.groups), *event_problems(events, PlanLimits.of(spec))]
-    return excess or list(_too_much(stated.planned, spec))
-
-
 def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
     """The certificate of the stated plan and groups, computed again from spec and ledger."""
     groups = {
@@ -224,7 +220,8 @@ def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
     for key in Certificate.model_fields:
         says, should = getattr(stated, key), getattr(true, key)
         if not _same(says, should, or_above=key in BOUNDS):
-            got = _got(says, should)
+            simple = all(isinstance(value, str | int | float) for value in (says, should))
+            got = f": says {says!r}, should be {should!r}" if simple else ""
             yield f"{key} does not follow from the spec, the plan and the ledger{got}"
     alone = [(f"purpose {p.purpose!r}", p.epsilon) for p in stated.purposes]
     for part, epsilon in (("epsilon_spent", stated.epsilon_spent), *alone):
@@ -330,11 +327,6 @@ def _same(stated: Any, true: Any, *, or_above: bool = False) -> bool:
         parts = [tuple(getattr(x, k) for k in type(x).model_fields) for x in (stated, true)]
         return _same(*parts, or_above=or_above)
     return bool(stated == true)
-
-
-def _got(stated: Any, true: Any) -> str:
-    simple = isinstance(stated, str | int | float) and isinstance(true, str | int | float)
-    return f": says {stated!r}, should be {true!r}" if simple else ""
 
 
 PRIVACY_CHECKS: dict[str, tuple[str, Check]] = {

@@ -28,7 +28,7 @@ from synthdp.bundle.table_files import (
     row_groups,
 )
 from synthdp.data.domain import Domain
-from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
+from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.implications import MAX_TABLES, Implication, claimed
@@ -304,7 +304,12 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     if (sizes.count(1), sizes.count(2)) != (len(compared(domain)), len(budget.targets)):
         yield "are not as many as the spec has charged"
         return
-    true = _again(stated, reader, domain)
+    counts = [s.counts for s in stated.scores]
+    misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
+    answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
+    rows = np.zeros((0, len(domain)), dtype=np.uint16)
+    scored = Scored(rows, misplaced, answers, sigma)
+    true = dp_scores_of(spec, domain, scored, read_tables(reader.folder))
     if [s.model_dump() for s in stated.scores] != [s.model_dump() for s in true]:
         yield "do not follow from their noisy counts and marginals.json"
     figures = headline(stated.scores)
@@ -320,16 +325,6 @@ def _holds(gate: Gate, value: float) -> bool:
     if gate.at_most is not None:
         return value <= gate.at_most
     return value >= (gate.at_least or 0.0)
-
-
-def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:
-    counts = [s.counts for s in stated.scores]
-    misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
-    answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
-    scored = Scored(
-        np.zeros((0, len(domain)), dtype=np.uint16), misplaced, answers, stated.scores[0].sigma
-    )
-    return dp_scores_of(reader.spec, domain, scored, read_tables(reader.folder))
 
 
 # --- estimands ---
@@ -369,19 +364,15 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
             continue
         purpose = estimand_purpose(estimand_name(i))
         charged = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
-        sigmas = [sigma for c in charged if (sigma := noise_scale(event_from_json(c)))]
+        events = [event_from_json(event) for event in charged]
+        inner = [getattr(event, "event", event) for event in events]
+        sigmas = [float(event.sigma) for event in inner if getattr(event, "sigma", 0.0)]
         if not any(
             columns == estimand.table and math.isclose(sigma, paid, rel_tol=ESTIMAND_TOLERANCE)
             for columns, sigma in tables
             for paid in sigmas
         ):
             yield f"marginals.json: has no table of {', '.join(estimand.table)}, of {purpose!r}"
-
-
-def noise_scale(event: dp_accounting.DpEvent) -> float:
-    """Noise of the counts that one charge is for; 0 where it is of something else."""
-    inner = getattr(event, "event", event)
-    return float(getattr(inner, "sigma", 0.0))
 
 
 def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> Iterator[str]:
