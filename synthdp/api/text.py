@@ -43,11 +43,6 @@ def render(*parts: object) -> str:
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).rstrip()
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]) -> Rows:
-    """A table without lines; `numbers`: places of the columns that are lined up on the right."""
-    return Rows(header, rows, numbers)
-
-
 def plan_text(facts: Mapping[str, Any]) -> str:
     """A plan as text, with other budgets and a rehearsal where they were asked for."""
     parts: list[object] = _plan_parts(facts)
@@ -55,7 +50,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         from synthdp.release.what_if import figures_table
 
         header, rows = figures_table(facts["what_if"])
-        parts += ["", table(header, rows, numbers=range(1, len(header)))]
+        parts += ["", Rows(header, rows, numbers=range(1, len(header)))]
     if "rehearsal" in facts:
         parts += ["", *_rehearsal_parts(facts["rehearsal"])]
     return "\n".join(map(render, parts))
@@ -70,7 +65,7 @@ def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return [
         say_of_plan("plan_head", facts=facts),
-        table(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
+        Rows(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
         "(parts of the cost add up, as in the reports; what each costs alone does not)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
@@ -96,7 +91,7 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
     return [
         head,
         f"its graph: {', '.join(counts) or 'no arrows'}",
-        table(header, rows, numbers=range(1, len(header))),
+        Rows(header, rows, numbers=range(1, len(header))),
         "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
         *_estimands_part(facts["estimands"]),
     ]
@@ -117,7 +112,7 @@ def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
     header = ["estimands", "truth", "bias", "width", "intervals that hold it", "answered"]
     return [
         "",
-        table(header, rows, numbers=range(1, len(header))),
+        Rows(header, rows, numbers=range(1, len(header))),
         "(over draws of the noise; width of the whole 95% interval, with the sampling of the rows)",
     ]
 
@@ -235,7 +230,7 @@ def difference_text(found: BundleDifference) -> str:
         links[MAX_LINKS:] = [f"and {len(links) - MAX_LINKS} more"]
     return render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
-        table(["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
+        Rows(["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
         *links,
     )
 

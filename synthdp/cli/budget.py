@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from synthdp.api.text import render, table
+from synthdp.api.text import Rows, render
 from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
 from synthdp.ledger.ledger import Ledger
@@ -115,7 +115,7 @@ def _dataset_text(data: Facts) -> str:
     header = ("reserved", "by", "epsilon", "together", "run", "on")
     cap = "" if data["cap_delta"] is None else f" of {data['cap_delta']:g}"
     headline = f"{_headline(data)}; delta {data['delta']:g}{cap}"
-    return "\n".join([headline, render(table(header, rows, numbers=[2, 3])), *_warnings(data)])
+    return "\n".join([headline, render(Rows(header, rows, numbers=[2, 3])), *_warnings(data)])
 
 
 def _headline(data: Facts) -> str:

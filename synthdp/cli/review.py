@@ -171,7 +171,7 @@ def doctor(
     """Look at what a release needs of this machine: libraries, ledger, MLflow, cores, memory, GPU,
     telemetry. Exit code 2 if something is wrong.
     """
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
     from synthdp.spec.load.loader import load_spec
 
     content = load_spec(spec, lists=True) if spec else None
@@ -183,7 +183,7 @@ def doctor(
         for f in found
     ]
     facts = {"ok": not wrong, "findings": [asdict(f) for f in found]}
-    show(facts, as_json=as_json, text=lambda: render(table(["", "", ""], rows, numbers=[])))
+    show(facts, as_json=as_json, text=lambda: render(Rows(["", "", ""], rows, numbers=[])))
     if wrong:
         message = f"a release would not run here: {', '.join(wrong)}"
         raise OutputError(message, hint="see above what to do")

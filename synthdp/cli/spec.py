@@ -63,7 +63,7 @@ CodebookFile = Annotated[
         " SPSS (.sav, .zsav, .por) or Stata (.dta); no row of it is read."
     ),
 ]
-Rows = Annotated[
+RowCount = Annotated[
     int | None, typer.Option(help="The number of rows, as a constant that may be published.", min=1)
 ]
 Decimal = Annotated[
@@ -103,7 +103,7 @@ def init(
     builtin: Builtin = None,
     codebook: CodebookFile = None,
     out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("spec.yaml"),
-    rows: Rows = None,
+    rows: RowCount = None,
     ask: Annotated[
         bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
     ] = True,
@@ -234,7 +234,7 @@ MAX_LABELS = 8  # of a column, in text
 
 def columns_text(facts: Sequence[dict[str, Any]]) -> str:
     """The levels that a spec gives each column, as text; of many the first and the last."""
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
 
     rows = []
     for column in facts:
@@ -243,7 +243,7 @@ def columns_text(facts: Sequence[dict[str, Any]]) -> str:
             labels = [*labels[: MAX_LABELS - 4], "...", *labels[-3:]]
         rows.append((column["column"], column["type"], f"{column['levels']}", " | ".join(labels)))
     return render(
-        table(["column", "type", "levels", ""], rows, numbers=[2]),
+        Rows(["column", "type", "levels", ""], rows, numbers=[2]),
         "(from the spec alone; no row was read)",
     )
 
@@ -309,7 +309,7 @@ def inspect(
 
 def misfits_text(found: Sequence[Misfit]) -> str:
     """A line for each column and kind."""
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
 
     if not found:
         return "every value fits the spec"
@@ -319,7 +319,7 @@ def misfits_text(found: Sequence[Misfit]) -> str:
     for m in found:
         examples = ", ".join(f"{value} ({rows:,})" for value, rows in m.examples)
         rows.append((m.column, m.kind, f"{m.rows:,}", KINDS[m.kind], examples)[:shown])
-    return render(table(head[:shown], rows, numbers=[2]))
+    return render(Rows(head[:shown], rows, numbers=[2]))
 
 
 # --- private init ---
@@ -439,7 +439,7 @@ def _missing(option: str, what: str) -> OutputError:
 
 def found_text(found: PrivateInit) -> str:
     """What was found, as text."""
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
 
     privacy, header = found.job.spec.privacy, ["column", "type", "found", "expected loss", "+-"]
     rows = []
@@ -448,7 +448,7 @@ def found_text(found: PrivateInit) -> str:
         losses = (f"{100 * share:.1f}%" for share in (c.lost, c.error))
         rows.append((c.name, str(c.entry["type"]), c.found + missing, *losses))
     return render(
-        table(header, rows, numbers=[3, 4]),
+        Rows(header, rows, numbers=[3, 4]),
         "(found under differential privacy: expected losses are shares of rows, and have errors)",
         f"epsilon {up(found.job.plan.epsilon_spent)} of {privacy.epsilon:g}, at delta"
         f" {privacy.delta:g}, run {found.job.folder.run}",
