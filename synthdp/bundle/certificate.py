@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from synthdp import __version__
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.drawing.svg import COOL, FAINT, HOT, frame, label, line, shortened
 from synthdp.evaluate.dp_scores import DpScores
+from synthdp.ledger.entries import Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import Spend, spends_digest
@@ -28,17 +29,6 @@ from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
 # Raise it whenever facts or wording change: `verify` compares texts of the same format only.
 FORMAT = 16
 GROUP_SIZES = (1, 2, 3, 5, 10)
-
-
-class LedgerEntry(Protocol):
-    """What the certificate needs of a ledger entry."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def body(self) -> dict[str, Any]: ...
-    @property
-    def hash(self) -> str: ...
 
 
 class Charge(Spend):
@@ -120,7 +110,7 @@ def certify(
     *,
     run: str,
     planned: Sequence[Spend],
-    entries: Sequence[LedgerEntry],
+    entries: Sequence[Entry],
     group_epsilons: Mapping[int, float],
     receipts: Mapping[str, Iterable[Receipt]],
     program: str = f"synthdp {__version__}",
@@ -190,7 +180,7 @@ def certify(
     )
 
 
-def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
+def charges_of(entries: Iterable[Entry]) -> tuple[Charge, ...]:
     """The charges among ledger entries.
 
     Raises:
@@ -204,13 +194,13 @@ def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
     )
 
 
-def amended_of(entries: Iterable[LedgerEntry]) -> tuple[str, ...]:
+def amended_of(entries: Iterable[Entry]) -> tuple[str, ...]:
     """Fields of the spec that were changed after the reservation."""
     changed = (e.body["changed"] for e in entries if e.kind == "amend")
     return tuple(sorted({str(name) for names in changed for name in names}))
 
 
-def plan_problems(planned: Sequence[Spend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
+def plan_problems(planned: Sequence[Spend], entries: Sequence[Entry]) -> Iterator[str]:
     """How a run's entries differ from the plan.
 
     The reservation is of this plan, and each purpose is charged at most once, with its event.

@@ -10,12 +10,12 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -40,20 +40,15 @@ from synthdp.privacy.private import Receipt, Released
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
+if TYPE_CHECKING:
+    from synthdp.ledger.ledger import Ledger
+
 REPORT = "report.html"
 MAX_ROWS = 100_000  # of the table; their order is random, so the first are a fair sample
 MODEL_FILES = ("model.json", "model.safetensors")
 # Files that show released scores.
 SCORED_FILES = (DATACARD, "privacy/certificate.json", "privacy/certificate.md", REPORT)
 PUBLIC_PROVENANCE = {"given", "required"}
-
-
-class LedgerReader(Protocol):
-    """What the bundle needs of the ledger on disk."""
-
-    def verify_chain(self) -> None: ...
-    def entries(self) -> Sequence[Entry]: ...
-    def run_entries(self, run: str) -> Sequence[Entry]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +77,7 @@ class BundleContent:
     estimands: Released[dict[str, Any]] | None = None
 
 
-def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
+def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
     """Refuse all that is not paid for; returns the run's ledger entries.
 
     Raises:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import certify, profile_of, profile_svg
@@ -17,7 +17,6 @@ from synthdp.bundle.content import (
     REPORT,
     Bundle,
     BundleContent,
-    LedgerReader,
     check_content,
     check_target,
     new_folder,
@@ -39,21 +38,18 @@ from synthdp.privacy.private import Released
 from synthdp.progress import Steps
 from synthdp.spec.model import ReleaseSpec
 
+if TYPE_CHECKING:
+    from synthdp.ledger.ledger import Ledger
+
 # Steps of `write_bundle`.
 WRITING = ("certificate", "table", "descriptions and profile", "public report")
-
-
-class Saves(Protocol):
-    """A model that writes `model.safetensors` and `model.json` into a folder."""
-
-    def save(self, folder: Path) -> object: ...
 
 
 def write_bundle(
     folder: Path,
     content: BundleContent,
     *,
-    ledger: LedgerReader,
+    ledger: Ledger,
     force: bool,
     signer: Signer | None = None,
 ) -> Path:
@@ -158,7 +154,7 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _write_model(draft: Path, model: Saves) -> None:
+def _write_model(draft: Path, model: Any) -> None:
     before = set(draft.iterdir())
     model.save(draft)
     written = {p.name for p in set(draft.iterdir()) - before}

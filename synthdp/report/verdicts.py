@@ -31,8 +31,8 @@ class Verdict:
     """One card: what was looked at, its state in one look, the number, and what it means.
 
     `floor` is what chance or another sample of the same size would give. `advice` is for whoever
-    reads the page; `better` is what would improve a next release. `use` says that it is about a
-    use, which is answered by yes or no.
+    reads the page; `better` is what would improve a next release, where it is not good. `use` says
+    that it is about a use, which is answered by yes or no.
     """
 
     heading: str

@@ -209,7 +209,7 @@ def _shapes(near: FidelityReport) -> Iterator[Verdict]:
     text = f"{verdicts.NOISY_SHAPE:.0%} or more of their rows would have to move"
     if lost:
         text += f": {', '.join(lost[:4])}{', ...' if len(lost) > 4 else ''}"
-    better = "" if state == "good" else "fewer bins or categories, or a larger epsilon"
+    better = "fewer bins or categories, or a larger epsilon"
     figure = f"{len(lost)} of {len(near.by_column)}"
     yield Verdict("Columns whose shape is lost", figure, text, state, better=better)
 
@@ -238,7 +238,6 @@ def report_uses(content: ReportContent) -> Iterator[Verdict]:
 
 
 def _use(heading: str, figure: str, text: str, state: State, floor: str, better: str) -> Verdict:
-    better = "" if state == "good" else better
     return Verdict(heading, figure, text, state, floor, better=better, use=True)
 
 

@@ -213,7 +213,7 @@ def _estimands(content: PublicContent) -> Iterator[Verdict]:
         state = verdicts.LOOSE.state(loose)
         half = "half an interval is {:.0%} of its estimate (median)"
         spread = "" if loose is None else half.format(loose)
-        better = "" if state == "good" else "a larger share for estimands, or fewer groups"
+        better = "a larger share for estimands, or fewer groups"
         figure = f"{known} of {len(figures)}"
         yield Verdict("Estimands", figure, text, state, spread, better=better)
 
@@ -275,7 +275,7 @@ def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         figure = f"at most {number(bound)}"
     text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
     beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
-    better = "" if state == "good" else "fewer bins or a larger epsilon"
+    better = "fewer bins or a larger epsilon"
     return Verdict("Teaching and code", figure, text, state, beside, better=better)
 
 
@@ -314,7 +314,7 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     if guess is None:
         return Verdict("Models", figure, text, state)
     floor = f"always the commonest answer: {guess:.1%}"
-    better = "" if state == "good" else "a larger epsilon, or a larger share for targets"
+    better = "a larger epsilon, or a larger share for targets"
     return Verdict("Models", figure, text, state, floor, better=better)
 
 
