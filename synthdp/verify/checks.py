@@ -41,7 +41,7 @@ from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.verify.content import CONTENT_CHECKS
 from synthdp.verify.privacy import PRIVACY_CHECKS
-from synthdp.verify.reader import Check, Reader
+from synthdp.verify.reader import Check, Reader, wrong
 from synthdp.verify.rewritten import DISCLOSURE_CHECKS, ESTIMAND_CHECKS, FORM_CHECKS
 from synthdp.verify.rows import NOISE_CHECKS, ROWS_CHECKS
 
@@ -58,24 +58,23 @@ def _check_statement(reader: Reader) -> Iterator[str]:
     """
     signer = reader.certificate.signer if reader.certificate else None
     if not reader.holds(STATEMENT):
-        if signer is not None:
-            yield f"{STATEMENT}: is missing; the certificate says that {signer} signed this bundle"
-        if reader.key is not None:
-            yield (
-                f"{STATEMENT}: is missing: this bundle is unsigned, and a key was given to check"
-                " its signature"
-            )
+        signed = f"the certificate says that {signer} signed this bundle"
+        unsigned = "this bundle is unsigned, and a key was given to check its signature"
+        yield from wrong(
+            (signer is not None, f"{STATEMENT}: is missing; {signed}"),
+            (reader.key is not None, f"{STATEMENT}: is missing: {unsigned}"),
+        )
         return
     if reader.certificate is not None and signer is None:
         yield (
             f"{STATEMENT}: does not belong in this bundle; its certificate says that it is unsigned"
         )
     envelope = open_envelope(reader.json(STATEMENT))
-    unsigned = list(_signature_problems(reader, envelope, signer))
-    yield from (f"{STATEMENT}: {p}" for p in unsigned)
-    wrong = list(_content_problems(reader, envelope))
-    yield from (f"{STATEMENT}: {p}" for p in wrong)
-    reader.origin_checked = reader.key is not None and not unsigned and not wrong
+    found = list(_signature_problems(reader, envelope, signer))
+    yield from (f"{STATEMENT}: {p}" for p in found)
+    content = list(_content_problems(reader, envelope))
+    yield from (f"{STATEMENT}: {p}" for p in content)
+    reader.origin_checked = reader.key is not None and not found and not content
 
 
 def _signature_problems(reader: Reader, envelope: Envelope, signer: str | None) -> Iterator[str]:

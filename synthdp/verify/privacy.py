@@ -38,6 +38,7 @@ from synthdp.verify.reader import (
     Reader,
     event_problems,
     group_problems,
+    wrong,
 )
 from synthdp.verify.rewritten import score_problems
 
@@ -83,14 +84,13 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
 def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterator[str]:
     """Entries that do not fit their hash, their run and dataset, or the entry before them."""
     for entry in entries:
-        if not fits_its_hash(entry):
-            yield (
-                f"entry {entry.seq} ({entry.kind}) was changed; its hash does not fit its content"
-            )
-        if entry.run != run or entry.dataset != dataset:
-            yield f"entry {entry.seq} is of another run or dataset"
-        if entry.seq == 1 and entry.previous != GENESIS:
-            yield "entry 1 does not begin a chain"
+        named, foreign = f"entry {entry.seq}", (entry.run, entry.dataset) != (run, dataset)
+        changed = f"{named} ({entry.kind}) was changed; its hash does not fit its content"
+        yield from wrong(
+            (not fits_its_hash(entry), changed),
+            (foreign, f"{named} is of another run or dataset"),
+            (entry.seq == 1 and entry.previous != GENESIS, "entry 1 does not begin a chain"),
+        )
     for before, after in pairwise(entries):
         broken = after.seq == before.seq + 1 and after.previous != before.hash
         if after.seq <= before.seq or broken:
@@ -250,10 +250,11 @@ def _audit_problems(stated: Certificate) -> Iterator[str]:
     """
     if stated.audit is None:
         return
-    if stated.audit.rows == "real":
-        yield "was made on real rows, and is no part of a bundle"
-    if not stated.audit.covers((p.purpose, p.event) for p in stated.planned):
-        yield "is of other spends than were planned"
+    covered = stated.audit.covers((p.purpose, p.event) for p in stated.planned)
+    yield from wrong(
+        (stated.audit.rows == "real", "was made on real rows, and is no part of a bundle"),
+        (not covered, "is of other spends than were planned"),
+    )
     yield from stated.audit.refuted
 
 
@@ -297,14 +298,15 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
         needed |= {ESTIMANDS}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}
+    name, known = "privacy/certificate.json", (*FILES, *BY_SPEC)
     for file in sorted(needed):
-        if not by_file.get(file):
-            yield f"privacy/certificate.json: {file} has no receipt"
+        yield from wrong((not by_file.get(file), f"{name}: {file} has no receipt"))
     for file, receipts in by_file.items():
-        if file not in (*FILES, *BY_SPEC):
-            yield f"privacy/certificate.json: {file!r} is not a file of a bundle"
-        if receipts - charges:
-            yield f"privacy/certificate.json: {file} has a receipt that is no charge of the ledger"
+        unpaid = f"{name}: {file} has a receipt that is no charge of the ledger"
+        yield from wrong(
+            (file not in known, f"{name}: {file!r} is not a file of a bundle"),
+            (bool(receipts - charges), unpaid),
+        )
 
 
 def _graph_from_rows(reader: Reader, spec: ReleaseSpec) -> bool:

@@ -90,6 +90,11 @@ class Reader:
 Check = Callable[[Reader], Iterator[str]]
 
 
+def wrong(*claims: tuple[bool, str]) -> Iterator[str]:
+    """The texts of those claims that hold: (whether something is wrong, what it is)."""
+    return (text for holds, text in claims if holds)
+
+
 # --- bounds ---
 #
 # Their events must have a meaning, and lie within what a spec can spend. Composition takes time and
@@ -154,11 +159,12 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> I
             f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
         )
         return
-    if (loss := math.fsum(losses)) > limits.loss:
-        told = f"an expected loss of up to {loss:.3g}"
-        yield f"its charges spend far more than the spec allows ({told})"
-    if (count := sum(1 for event in stated for _ in leaves(event))) > 400:
-        yield f"its charges are of {count} events, more than any release makes"
+    loss, count = math.fsum(losses), sum(1 for event in stated for _ in leaves(event))
+    told = f"an expected loss of up to {loss:.3g}"
+    yield from wrong(
+        (loss > limits.loss, f"its charges spend far more than the spec allows ({told})"),
+        (count > 400, f"its charges are of {count} events, more than any release makes"),
+    )
 
 
 def group_problems(groups: Sequence[Group]) -> Iterator[str]:

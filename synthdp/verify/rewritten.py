@@ -44,7 +44,7 @@ from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import SCORES, estimand_purpose
 from synthdp.spec.model import Gate, Graph, ReleaseSpec
-from synthdp.verify.reader import Check, Reader
+from synthdp.verify.reader import Check, Reader, wrong
 
 
 def rewritten(reader: Reader, file: str) -> Iterator[str]:
@@ -219,10 +219,13 @@ def check_graph(reader: Reader) -> Iterator[str]:
 
 def _order_problems(graph: CausalGraph, spec: ReleaseSpec) -> Iterator[str]:
     """Links of mode predict that are no arrows of prediction along the spec's order."""
-    if any(e.provenance != "predictive" or not e.directed for e in graph.edges):
-        yield "graph.json: a link is no arrow of prediction, and the spec's graph mode is predict"
-    if graph.groups or graph.latent:
-        yield "graph.json: has groups or unseen causes, which graph mode predict does not know"
+    unpredictive = any(e.provenance != "predictive" or not e.directed for e in graph.edges)
+    link = "a link is no arrow of prediction, and the spec's graph mode is predict"
+    unknown = "has groups or unseen causes, which graph mode predict does not know"
+    yield from wrong(
+        (unpredictive, f"graph.json: {link}"),
+        (bool(graph.groups or graph.latent), f"graph.json: {unknown}"),
+    )
     order = prediction_order(spec.graph, tuple(spec.modelled), spec.evaluation.targets)
     place = {name: i for i, name in enumerate(order)}
     if backward := [e for e in graph.edges if place[e.cause] > place[e.effect]]:
@@ -258,12 +261,14 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
         )
     statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
     counts = {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in CLAIM_KINDS}
-    if stated["counts"] != counts:
-        yield "graph.json: validation: its counts are not those of its findings"
-    if settings.on_refuted == "fail" and any(status == "refuted" for _, status in statuses):
-        yield "graph.json: validation: a claim is refuted, which the spec says withholds the bundle"
-    if {e.pair: e.provenance for e in graph.edges} != _marked_arrows(stated, given, settings):
-        yield "graph.json: its arrows are not marked as its validation found them"
+    refuted = settings.on_refuted == "fail" and any(s == "refuted" for _, s in statuses)
+    marks = {e.pair: e.provenance for e in graph.edges} != _marked_arrows(stated, given, settings)
+    name, withheld = "graph.json: validation", "which the spec says withholds the bundle"
+    yield from wrong(
+        (stated["counts"] != counts, f"{name}: its counts are not those of its findings"),
+        (refuted, f"{name}: a claim is refuted, {withheld}"),
+        (marks, "graph.json: its arrows are not marked as its validation found them"),
+    )
 
 
 def _marked_arrows(stated: Any, given: CausalGraph, settings: Graph) -> dict[Pair, str]:

@@ -35,7 +35,7 @@ from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
-from synthdp.verify.reader import Check, Reader
+from synthdp.verify.reader import Check, Reader, wrong
 
 MAX_DRAWN = 50_000  # rows of the model
 MAX_CELLS = 20_000_000  # values of what is drawn
@@ -320,16 +320,11 @@ def _margins(
 def _check_noise(reader: Reader) -> Iterator[str]:
     """Noise of the size that is claimed is in the noisy tables."""
     found = noise_of(read_tables(reader.folder), false_alarms=FALSE_ALARMS)
-    if found is not None and found.too_little:
-        yield (
-            "marginals.json: its tables agree better than noise of the size that is claimed lets"
-            " them: less was added, or none"
-        )
-    if found is not None and found.too_much:
-        yield (
-            "marginals.json: its tables disagree by more than noise of the size that is claimed"
-            " lets them: they are not of the same rows"
-        )
+    if found is not None:
+        name, lets = "marginals.json", "than noise of the size that is claimed lets them"
+        less = f"{name}: its tables agree better {lets}: less was added, or none"
+        more = f"{name}: its tables disagree by more {lets}: they are not of the same rows"
+        yield from wrong((found.too_little, less), (found.too_much, more))
 
 
 NOISE_CHECKS: dict[str, tuple[str, Check]] = {"noise": ("marginals.json", _check_noise)}
