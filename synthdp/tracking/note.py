@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from synthdp import __version__
-from synthdp.bundle.certificate_text import plain
+from synthdp.bundle.certificate_text import template
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.spec.model import ReleaseSpec
 
@@ -79,61 +79,30 @@ def note(
     status: Status,
 ) -> str:
     """The run's description in Markdown: the verdict first, then budget, quality and attacks."""
-    lines = [f"## {_headline(verdict, status)}", "", _summary(facts, figures)]
-    if verdict and verdict.gates:
-        lines += ["", *(f"- {g}" for g in verdict.gates)]
-    settings = (k for k in ("dataset", "unit", "adjacency", "graph") if k in facts)
-    lines += ["", "| setting | |", "|---|---|", *(f"| {k} | {plain(facts[k])} |" for k in settings)]
-    graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
-    if graph:
-        counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())
-        predicts = facts.get("graph") == "predict"
-        no_causes = " (arrows predict, and are no causes)" if predicts else ""
-        lines += ["", f"**Graph**: {counts}{no_causes}"]
-    others = ("attack_", "epsilon", "delta", *GRAPH_FIGURES)
-    quality = [f"| {k} | {v:.4g} |" for k, v in figures.items() if not k.startswith(others)]
-    if quality:
-        lines += ["", "| quality (on real rows: internal) | |", "|---|---|", *quality]
-    for attack in attacks:
-        figures_of = " ".join(f"{k} {v:.3g};" for k, v in attack.metrics.items()).rstrip(";")
-        lines += ["", f"**Attack {attack.name}**: {figures_of}"]
-    return "\n".join(lines) + "\n"
-
-
-def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
-    """The line that is seen without opening the description: budget and attack."""
-    allowed = f"{float(facts.get('epsilon', 'nan')):g}"
-    planned, spent = figures.get("epsilon_planned"), figures.get("epsilon_spent")
-    bound = f"at most {allowed}" if planned is None else f"{planned:.4g} of {allowed}"
-    line = f"epsilon **{bound}** at delta {facts.get('delta', '?')}"
-    if planned is not None and spent is not None and spent < planned * (1 - 1e-9):
-        line += f" ({spent:.4g} used on this outcome, which is no bound)"
-    if "attack_advantage" in figures:
-        low, high, ceiling = (
-            figures.get(f"attack_{name}")
-            for name in ("advantage_lower", "advantage_upper", "ceiling")
-        )
-        if low is None or high is None:
-            interval = ""
-        elif ceiling is not None and low <= ceiling < high:
-            told = f"advantage at most {high:.3g}, and the claim allows {ceiling:.3g}"
-            return f"{line}; the attack **cannot tell**: {told}"
-        else:
-            interval = f" ({low:.3g} to {high:.3g})"
-        line += f"; attack advantage **{figures['attack_advantage']:.3g}**{interval}"
-    return line
-
-
-def _headline(verdict: PublicationVerdict | None, status: Status) -> str:
-    if verdict is not None and verdict.released:
-        return "Released: the bundle was published"
+    ended = {
+        "KILLED": "Interrupted: resumable, the reservation stays",
+        "FAILED": "Failed before the verdict",
+    }
+    headline = ended.get(status, "No verdict")
     if verdict is not None:
-        return "Withheld: a gate failed; the budget is spent"
-    interrupted, failed = (
-        "Interrupted: resumable, the reservation stays",
-        "Failed before the verdict",
+        withheld = "Withheld: a gate failed; the budget is spent"
+        headline = "Released: the bundle was published" if verdict.released else withheld
+    low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
+    others = ("attack_", "epsilon", "delta", *GRAPH_FIGURES)
+    return template("mlflow_note.md.j2").render(
+        headline=headline,
+        allowed=f"{float(facts.get('epsilon', 'nan')):g}",
+        planned=figures.get("epsilon_planned"),
+        spent=figures.get("epsilon_spent"),
+        interval=None if low is None or high is None else (low, high),
+        ceiling=figures.get("attack_ceiling"),
+        facts=facts,
+        figures=figures,
+        attacks=attacks,
+        verdict=verdict,
+        graph={k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)},
+        quality={k: v for k, v in figures.items() if not k.startswith(others)},
     )
-    return {"KILLED": interrupted, "FAILED": failed}.get(status, "No verdict")
 
 
 def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, status: Status) -> str:
