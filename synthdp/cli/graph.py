@@ -16,7 +16,7 @@ import typer
 from synthdp.cli.options import Json, say, shown_graph, working, write_file
 from synthdp.cli.options import show as tell
 from synthdp.report.prose import say_of_plan
-from synthdp.spec.load.wording import many, up
+from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph, GraphEdge
@@ -194,22 +194,8 @@ def graph_text(graph: CausalGraph) -> str:
     links = sorted(
         (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
     )
-    lines = [
-        f"{many(len(graph.nodes), 'column')}, {many(len(graph.directed), 'arrow')},"
-        f" {many(len(graph.undirected), 'link')} of unknown direction",
-        *_aligned([(_words(e), e.provenance) for e in links]),
-        *(f"group {name}: {', '.join(names)}" for name, names in graph.groups.items()),
-        *(f"unseen common cause: {', '.join(names)}" for names in graph.latent),
-    ]
-    if graph.pag is not None:
-        lines.append("if causes may be unseen (o: not known, <->: neither causes the other):")
-        lines += [f"  {link}{'   visible' if link.visible else ''}" for link in graph.pag]
-    if graph.open_pairs:
-        shown, more = graph.open_pairs[:MAX_OPEN], len(graph.open_pairs) - MAX_OPEN
-        named = ", ".join(" - ".join(pair) for pair in shown)
-        rest = f", and {more} more" if more > 0 else ""
-        lines.append(f"not enough evidence for or against: {named}{rest}")
-    return "\n".join(lines)
+    aligned = _aligned([(_words(e), e.provenance) for e in links])
+    return say_of_plan("graph", graph=graph, links=aligned, most=MAX_OPEN)
 
 
 def validation_text(found: ValidationReport) -> str:

@@ -37,6 +37,7 @@ from synthdp.privacy.session import Session
 from synthdp.progress import stage, warn
 from synthdp.release.job import Job
 from synthdp.release.open_session import PAID_FOR, UNSPENT, dropped_if_unpaid, open_session, own_job
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.init.private_draft import OTHER, FoundColumn, Request, private_draft, request_spec
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -143,11 +144,7 @@ def private_init(request: Request, csv: Path, out: Path, *, force: bool = False)
         reader, columns = _look(open_session(job, texts=True), spec, job.plan)
         much = [c for c in columns if c.lost > SHOWN.lost]
         listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in much)
-        warning = (
-            f"more than {100 * SHOWN.lost:.0f}% of rows are expected to be lost in {listed}:"
-            " declare these columns from a codebook, or take them out of the source"
-        )
-        lost = [warning] if much else []
+        lost = [say_of_plan("much_lost", share=SHOWN.lost, listed=listed)] if much else []
         warn(lost)
         found = PrivateInit(job, columns, (*option_warnings(request), *lost))
         cost = search_cost(job.ledger.entries(), spec.dataset.id)
@@ -231,15 +228,10 @@ def option_warnings(request: Request) -> list[str]:
     """What can be said before anything is spent."""
     rows, warnings = int(request.rows["value"]), []
     if request.epsilon < SHOWN.small_epsilon:
-        warnings.append(
-            f"epsilon {request.epsilon:g} is below {SHOWN.small_epsilon:g}: few categories will be"
-            " found, and bounds will be cut"
-        )
+        least = SHOWN.small_epsilon
+        warnings.append(say_of_plan("small_epsilon", epsilon=request.epsilon, least=least))
     if rows < SHOWN.few_rows:
-        warnings.append(
-            f"{rows:,} rows are fewer than {SHOWN.few_rows:,}: few categories will be found, and"
-            " bounds will be cut; a codebook costs nothing"
-        )
+        warnings.append(say_of_plan("few_rows", rows=rows, least=SHOWN.few_rows))
     if request.left[0] < 1e-2 or request.left[1] <= 0:
         warnings.append("the cap leaves nothing for a release of the draft")
     return warnings
