@@ -39,6 +39,7 @@ from synthdp.bundle.signing import (
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import MAX_TEXT, SUMS, parse_json
+from synthdp.report.prose import say
 from synthdp.verify.content import CONTENT_CHECKS
 from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader, wrong
@@ -175,16 +176,7 @@ class VerifyReport:
 
         No check can see that the program ran as stated.
         """
-        whose, vouched = "unsigned", "nobody"
-        if self.signer is not None and self.origin_checked:
-            whose, vouched = f"signed by {self.signer}, the key that was given", "its owner"
-        elif self.signer is not None:
-            unknown = "whose key that is was not checked: give the publisher's with --key"
-            whose, vouched = f"signed by {self.signer}, and {unknown}", "whoever holds it"
-        return (
-            f"agrees with itself; {whose}; that the program ran as stated is vouched for by"
-            f" {vouched}"
-        )
+        return say("established", signer=self.signer, checked=self.origin_checked)
 
 
 def verify_bundle(

@@ -22,6 +22,7 @@ from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry, balance_of_entries, missing
 from synthdp.progress import Advance
 from synthdp.report import index
+from synthdp.report.prose import say
 from synthdp.report.sections import ReportTable
 from synthdp.spec.load.wording import up
 from synthdp.verify.at_hand import LEDGER, published_entries
@@ -109,17 +110,12 @@ def _budget(once: Sequence[Found], own: Sequence[Entry]) -> tuple[str, bool]:
     if own:
         balance = balance_of_entries(once[0].opened.spec.dataset.id, own)
         spent, cap = balance.epsilon, balance.cap_epsilon
-        text = f"The ledger says: epsilon {spent:.4g} spent"
-        if cap is None:
-            return f"{text}, and there is no cap.", False
-        return f"{text} of a cap of {cap:.4g}; {max(cap - spent, 0):.4g} is left.", spent > cap
-    stated = sum(f.opened.certificate.epsilon_allowed for f in once)
-    cap_stated = once[-1].opened.certificate.cap
-    text = f"These bundles reserved epsilon {stated:.4g} together"
-    if cap_stated is not None:
-        text += f", under a cap of {cap_stated[0]:.4g}"
-    end = "what else was spent stands in the ledger, which this page was not made with"
-    return f"{text}; {end}.", cap_stated is not None and stated > cap_stated[0] * (1 + 1e-9)
+        over = cap is not None and spent > cap
+        return say("ledger_says", spent=spent, cap=cap), over
+    reserved = sum(f.opened.certificate.epsilon_allowed for f in once)
+    stated = once[-1].opened.certificate.cap
+    over = stated is not None and reserved > stated[0] * (1 + 1e-9)
+    return say("bundles_say", reserved=reserved, cap=stated), over
 
 
 def _without(own: Sequence[Entry], bundled: set[str]) -> ReportTable | None:
@@ -144,6 +140,7 @@ def _bundle(
     found: Found, folder: Path, page: Path, *, copy_of: Found, ledger: Sequence[Entry]
 ) -> index.IndexedBundle:
     place, spec = found.opened.folder, found.opened.spec
+    signer = found.opened.certificate.signer
     checked, checks = _checks(found, folder, copy_of, ledger)
     bounds = [
         f"{g.metric} at least {g.at_least:g}"
@@ -158,7 +155,7 @@ def _bundle(
         rows=f"{spec.sampling.rows or 0:,}",
         epsilon=found.epsilon,
         gates=f"{len(bounds)} passed: {'; '.join(bounds)}" if bounds else "none declared",
-        signed=_signed(found),
+        signed=say("signed", signer=signer, verified=found.verified, checked=found.key_checked),
         checked=checked,
         checks=checks,
         # No name can make an address anything but a path.
@@ -181,18 +178,6 @@ def _checks(found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry])
         how = "a copy of" if same else "of the same run as, and differs from,"
         state, words = (state if same else "bad"), [*words, f"{how} {other}"]
     return state, "; ".join(words)
-
-
-def _signed(found: Found) -> str:
-    signer = found.opened.certificate.signer
-    if signer is None:
-        return "unsigned"
-    short = f"{signer[:16]}…"
-    if not found.verified:
-        return f"names the key {short}, not checked"
-    if found.key_checked:
-        return f"signed by {short}, the key that was given"
-    return f"signed by {short}; whose key that is was not checked"
 
 
 # --- differences ---
