@@ -14,24 +14,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
-from synthdp.bundle.audit_record import SANITY, Advantage, AuditRecord
+from synthdp.bundle.audit_record import SANITY, AuditRecord
 from synthdp.bundle.certificate import Certificate, ReleasedFile
 from synthdp.drawing.svg import safe, shortened
 from synthdp.errors import BudgetError
-from synthdp.evaluate.dp_scores import LEVEL, ChargedScore
+from synthdp.evaluate.dp_scores import LEVEL
 from synthdp.privacy.events import kinds
 from synthdp.privacy.noise import NoiseKind
 from synthdp.privacy.plan import SCORES
 from synthdp.spec.load.wording import many, up
-from synthdp.spec.model import Column, Dataset, Gate, derived_of
-
-WAYS = {"tv1": "one-way", "tv2": "two-way"}
+from synthdp.spec.model import Column, Dataset, derived_of
 
 
 def render(certificate: Certificate) -> str:
@@ -54,7 +52,6 @@ def render(certificate: Certificate) -> str:
         unused=[plain(p.purpose) for p in c.purposes if not p.used],
         released=[(file.file, paid(file)) for file in c.released],
         scored=next((p.epsilon for p in c.purposes if p.purpose == SCORES), None),
-        level=f"{LEVEL:.0%}",
         rates={event.rate for event in stated if isinstance(event, kinds.SecretSampleDpEvent)},
         noises=noises_of(planned),
         lattice=on_lattice(planned),
@@ -94,21 +91,18 @@ def environment() -> Environment:
         "bound": lambda value: "no bound" if value is None else up(value),
         "code": code,
         "event": describe_event,
-        "fitting": fitting,
         "fmt": format,
         "g": lambda value: f"{value:g}",
-        "gate": _gate,
-        "interval": _interval,
         "many": many,
         "plain": plain,
         "quoted": quoted,
-        "score": in_words,
         "shortened": shortened,
         "up": up,
-        "value": _value,
-        "what": what,
         "xml": safe,
     }
+    spoken = ("fitting", "gate", "interval", "score", "value", "what")
+    made.filters |= {name: partial(in_words, name=name) for name in spoken}
+    made.globals["level"] = f"{LEVEL:.0%}"
     return made
 
 
@@ -118,21 +112,6 @@ def describe_event(event: Mapping[str, Any]) -> str:
         return kinds.kind_of(kinds.event_from_json(event)).words()
     except BudgetError:
         return plain(str(event.get("event", "unknown")).replace("_", " "))
-
-
-def fitting(c: Certificate) -> str:
-    """What the existence of a release says about its table."""
-    conditions = ["lacks a column", "has far more rows than declared"]
-    if c.out_of_domain == "refuse":
-        conditions.append("holds a value outside the declared domain")
-    if c.unit == "id":
-        conditions.append("has a row without an id")
-    elif c.rows_kind == "public":
-        conditions.append("has another number of rows than declared")
-    return (
-        f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release"
-        " says that it was not so."
-    )
 
 
 def noises_of(events: Iterable[Mapping[str, Any]]) -> set[NoiseKind]:
@@ -148,16 +127,6 @@ def on_lattice(events: Iterable[Mapping[str, Any]]) -> str:
     if len(trained) == 2:
         return "the noise of training and of sums"
     return "the training's noise" if True in trained else "noise on sums" if trained else ""
-
-
-def _gate(gate: Gate) -> str:
-    bound = "at least" if gate.at_most is None else "at most"
-    value = gate.at_least if gate.at_most is None else gate.at_most
-    return f"`{gate.metric}` {bound} {value:g}"
-
-
-def _interval(gap: Advantage) -> str:
-    return f"{gap.value:.3f} ({gap.lower:.3f} to {gap.upper:.3f})"
 
 
 def effects_svg(certificate: Certificate) -> str:
@@ -179,33 +148,12 @@ def _words(epsilon: float | None, delta: float) -> str:
     return "no bound" if epsilon is None else f"at most {up(epsilon)}, at delta {delta:g}"
 
 
-# --- scores ---
-
-
-def in_words(score: ChargedScore) -> str:
-    """A score with its interval, as a sentence."""
-    interval = f"{LEVEL:.0%} interval {score.low:.4f} to {score.high:.4f}"
-    return f"{what(score)}: {_value(score)} ({interval})."
-
-
-def what(score: ChargedScore) -> str:
-    """What a score is of."""
-    if score.target is None:
-        return (
-            f"Mean total variation of {score.tables} {WAYS[score.name]} tables, synthetic against"
-            " real rows (0 is equal, 1 is disjoint)"
-        )
-    return (
-        f"Share of held-out real rows whose {plain(score.target)} a logistic regression that learnt"
-        " on synthetic rows tells right"
-    )
-
-
-def _value(score: ChargedScore) -> str:
-    return "hidden by the noise" if score.value is None else f"{score.value:.4f}"
-
-
 # --- words ---
+
+
+def in_words(value: object, name: str = "score") -> str:
+    """A score with its interval as a sentence, or what another macro of `words.md.j2` says."""
+    return str(getattr(template("words.md.j2").module, name)(value)).strip()
 
 
 def plain(text: str) -> str:
