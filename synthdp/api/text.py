@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 MAX_LINKS = 20
-MAX_TERMS = 8  # coefficients of a regression
 PUBLIC_QUALITY = {
     "tv1_noisy": "single columns {:.2g} from the noisy counts (total variation)",
     "tv1_dp": "{:.2g} from the real ones, measured under privacy",
@@ -118,54 +117,23 @@ def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
 
 
 def estimand_line(expected: Mapping[str, Any]) -> str:
-    """How far noise will move an estimand, in words."""
-    if expected["statistic"] == "coefficient":
-        return _coefficients_line(expected)
-    noise, of = expected["noise"], {"count": " rows", "table": " rows in each cell"}
-    shown = f"{noise:.2%}" if expected["statistic"] == "share" else f"{noise:.2g}"
-    unit = of.get(expected["statistic"], "")
-    return say_of_plan("estimand_noise", expected=expected, shown=shown, unit=unit)
-
-
-def _coefficients_line(expected: Mapping[str, Any]) -> str:
-    terms = expected.get("terms", {})
-    begin = f"estimand {expected['name']}, {expected['text']}:"
-    if not terms:
-        return f"{begin} the noise is likely to leave no coefficients"
-    named = [f"{noise:.2g} in {name}" for name, noise in terms.items()]
-    more = f" and {len(named) - MAX_TERMS} more" if len(named) > MAX_TERMS else ""
-    told = ", ".join(named[:MAX_TERMS])
-    return say_of_plan("coefficient_noise", begin=begin, named=told, more=more)
+    """How far noise will move an estimand, or its first coefficients, in words."""
+    return say_of_plan("estimand", expected=expected, most=8)
 
 
 def quality_lines(quality: Mapping[str, Any]) -> list[str]:
     """What a plan says of quality, in words."""
     from synthdp.release.expectations import NONE_SEEN
 
-    columns = quality["columns"]
-    worst = max(columns, key=lambda c: c["tv1"])
-    hidden = sorted(c["hidden_rows"] for c in columns)
-    lines = [
-        say_of_plan("off", tv1=quality["tv1"], worst=worst),
-        say_of_plan("hidden", least=hidden[0], most=hidden[-1]),
-    ]
-    weakest = quality["weakest_correlation"]
-    if weakest is not None and weakest >= NONE_SEEN:
-        lines.append(
-            "between two numbers: no correlation is seen; the noise is likely to hide even one of 1"
-        )
-    elif weakest is not None:
-        lines.append(f"between two numbers: a correlation below about {weakest:.2g} is easily lost")
-    return [*lines, *noisy_lines(quality)]
-
-
-def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
-    """Where noise exceeds what a level or a cell holds on average, in words; [] where nowhere."""
-    columns = quality["columns"]
-    noisy = sum(c["noisy_levels"] > 0 for c in columns)
-    if not noisy and not quality["noisy_tables"]:
-        return []
-    return [say_of_plan("noisy", noisy=noisy, columns=len(columns), quality=quality)]
+    told = say_of_plan(
+        "expected_quality",
+        quality=quality,
+        worst=max(quality["columns"], key=lambda c: c["tv1"]),
+        hidden=sorted(c["hidden_rows"] for c in quality["columns"]),
+        noisy=sum(c["noisy_levels"] > 0 for c in quality["columns"]),
+        none_seen=NONE_SEEN,
+    )
+    return told.split("\n")
 
 
 def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
