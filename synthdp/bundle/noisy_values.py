@@ -24,19 +24,14 @@ def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
 
     `starts` names the columns that are counted on groups of levels: where each group begins.
     """
-    return {"tables": [_stated(table) for table in tables]}
-
-
-def _stated(table: NoisyTable) -> dict[str, Any]:
-    counts = (float(v) for v in np.asarray(table.counts).ravel())
-    starts = {name: list(s) for name, s in table.starts.items()}
-    return {
-        "columns": list(table.columns),
-        "shape": list(table.counts.shape),
-        "sigma": table.sigma,
-        **({"starts": starts} if starts else {}),
-        "counts": [int(v) if v.is_integer() else v for v in counts],
-    }
+    stated = []
+    for table in tables:
+        counts = (float(v) for v in np.asarray(table.counts).ravel())
+        starts = {name: list(s) for name, s in table.starts.items()}
+        about: dict[str, Any] = {"columns": list(table.columns), "shape": list(table.counts.shape)}
+        about |= {"sigma": table.sigma} | ({"starts": starts} if starts else {})
+        stated.append(about | {"counts": [int(v) if v.is_integer() else v for v in counts]})
+    return {"tables": stated}
 
 
 def table_from_json(stated: Mapping[str, Any]) -> NoisyTable:

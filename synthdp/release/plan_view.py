@@ -53,7 +53,7 @@ def plan_facts(
         from synthdp.data.domain import Domain
 
         power = attack_power(spec, Domain.from_spec(spec.columns), plan)
-    rows, cap = _rows_drawn(spec), balance.cap_epsilon
+    rows, cap = spec.sampling.rows or spec.dataset.rows.value, balance.cap_epsilon
     drawn = say_of_plan("many_rows", rows=rows)
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
@@ -84,7 +84,8 @@ def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
     """
     columns, steps = len(spec.modelled), spec.synthesizer.steps if spec.privacy.shares.train else 0
     training = steps * spec.synthesizer.batch * columns * spec.synthesizer.hidden * 5.4e-8
-    drawn = _rows_drawn(spec) * spec.sampling.oversample * columns
+    rows = spec.sampling.rows or spec.dataset.rows.value
+    drawn = rows * spec.sampling.oversample * columns
     engine = engine_of(spec.dataset.source, spec.compute)
     looked_at = spec.dataset.rows.value * columns * _passes(spec, plan)
     counting = looked_at * SECONDS_A_VALUE.get(engine, 0.0)
@@ -92,10 +93,6 @@ def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
         "cpu_seconds": round(training + drawn * 2e-7 + counting + 5, 1),
         "memory_mb": round(700 + drawn * 24e-6),
     }
-
-
-def _rows_drawn(spec: ReleaseSpec) -> int:
-    return spec.sampling.rows or spec.dataset.rows.value
 
 
 def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:

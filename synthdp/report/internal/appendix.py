@@ -12,7 +12,7 @@ from synthdp.evaluate.effects import Estimate
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow
-from synthdp.evaluate.utility import UtilityReport, UtilityRow
+from synthdp.evaluate.utility import UtilityRow
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.prose import number
 from synthdp.report.sections import PageLimits, ReportTable, arrow_table, interval, looks_table, yes
@@ -73,13 +73,9 @@ def _evaluation(
     if report.fidelity:
         yield from _fidelity(report.fidelity, report.floor, domain, limits)
     caption = "Learning on real and on synthetic rows, tested on held-out real rows"
-    yield _utility_table(caption, report.utility)
+    yield ReportTable.of(caption, map(_utility_row, report.utility.rows))
     remarks = ({"remark": note} for note in report.utility.notes)
     yield ReportTable.of("Remarks on learning", remarks)
-
-
-def _utility_table(caption: str, report: UtilityReport) -> ReportTable:
-    return ReportTable.of(caption, map(_utility_row, report.rows))
 
 
 def _utility_row(row: UtilityRow) -> dict[str, str]:
@@ -240,7 +236,7 @@ def analysis_tables(report: EvaluationReport | None) -> Iterator[ReportTable]:
         yield ReportTable.of("Independences that the graph implies", rows)
     if report.paper:
         caption = "Long protocol: columns drawn at random"
-        yield _utility_table(caption, report.paper.utility).cut(600)
+        yield ReportTable.of(caption, map(_utility_row, report.paper.utility.rows)).cut(600)
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str, str]:

@@ -22,7 +22,7 @@ from synthdp.evaluate.run import EvaluationReport
 from synthdp.files import private_folder, write_private
 from synthdp.report import verdicts
 from synthdp.report.internal import sections
-from synthdp.report.internal.appendix import analysis_tables, tables
+from synthdp.report.internal.appendix import analysis_tables, misfit_table, tables
 from synthdp.report.internal.content import ATTACK, EVALUATION, ReportContent
 from synthdp.report.prose import number, say
 from synthdp.report.sections import (
@@ -61,6 +61,7 @@ def write_internal_report(folder: Path, content: ReportContent) -> Path:
 def render(content: ReportContent) -> str:
     """The page as HTML text; see `render_page`."""
     report, budget, attack = content.evaluation, content.budget, content.attack
+    misfits = content.misfits
     # The page's curve is of all attacks together, whatever was declared.
     whole = attack_card({k: v for k, v in (attack or {}).items() if k != "declared"})
     view = {
@@ -83,7 +84,7 @@ def render(content: ReportContent) -> str:
         "estimands": sections.estimands(content.estimands),
         "pairs": sections.pairs(report),
         "groups": sections.groups(report),
-        "data": sections.data(content),
+        "data": Section(sections.misfits(misfits), tables=[misfit_table(misfits)]),
         "declarable": sections.suggestions(content.suggestions),
         "analysis_tables": [*analysis_tables(report)],
     }

@@ -19,7 +19,7 @@ from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityRow
-from synthdp.report.internal.appendix import ATTACK_CAPTIONS, attack_tables, misfit_table
+from synthdp.report.internal.appendix import ATTACK_CAPTIONS, attack_tables
 from synthdp.report.internal.content import (
     ATTACK,
     Budget,
@@ -254,11 +254,6 @@ def attack_finding(report: Mapping[str, Any]) -> str:
     """The attack's own conclusion, or one made from its advantage."""
     advantage = report.get("advantage", (report.get("main") or {}).get("advantage"))
     return say("attack", report=report, advantage=interval(advantage))
-
-
-def data(content: ReportContent) -> Section:
-    """Values outside the declared domain."""
-    return Section(misfits(content.misfits), tables=[misfit_table(content.misfits)])
 
 
 def misfits(counts: Mapping[str, Mapping[str, int]]) -> str:
