@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,10 +119,11 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
     spec_path = spec_path.resolve()
     created = datetime.now(UTC).isoformat(timespec="seconds")
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
-    lock = -1
-    try:
+    hint = "choose another folder with --out"
+    with disk_errors(f"cannot write to {out}", hint=hint), ExitStack() as failing:
         if path.exists():
             lock = _hold(path)
+            failing.callback(_release, lock)
             # The state is written last, and before anything is reserved: without it nothing was
             # paid.
             if (path / STATE).exists() and not force:
@@ -139,19 +140,13 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         out.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
         lock = _hold(path)
+        failing.callback(_release, lock)
         (path / run).mkdir(mode=0o700)
         state = {"run": run, "command": command, "spec_path": str(spec_path)}
         state |= {"spec_text": spec_text, "created": created}
         state |= {"holdout_key": (holdout := secrets.token_hex(16))}
         write_whole(path / STATE, json.dumps(state))
-    except OSError as error:
-        _release(lock)
-        raise OutputError(
-            f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out"
-        ) from None
-    except OutputError:
-        _release(lock)
-        raise
+        failing.pop_all()
     return RunFolder(path, run, command, spec_path, spec_text, created, holdout, lock)
 
 
@@ -162,27 +157,21 @@ def reopen(out: Path) -> RunFolder:
         OutputError: there is none, or its state was damaged.
         BudgetError: another process is at work on it.
     """
-    path, lock = out / FOLDER, -1
+    path = out / FOLDER
     _sweep(out)
-    state = _state(path)
-    try:
+    _state(path)
+    hint = "change its permissions, or those of its disk"
+    with disk_errors(f"cannot write to {out}", hint=hint), ExitStack() as failing:
         lock = _hold(path)
+        failing.callback(_release, lock)
         state = _state(path)  # as it is now that nobody else can change it
-        run, spec_path, spec_text, created, holdout = (
-            str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key")
-        )
-        if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
-            raise ValueError("not written by `start`")
+        names = ("run", "spec_path", "spec_text", "created", "holdout_key")
+        run, spec_path, spec_text, created, holdout = (str(state.get(name, "")) for name in names)
+        known = state.keys() >= {*names} and re.fullmatch(RUN, run)
+        if not known or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
+            raise _damaged(path)
         (path / run).mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        _release(lock)
-        raise OutputError(
-            f"cannot write to {out}: {error.strerror}",
-            hint="change its permissions, or those of its disk",
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        _release(lock)
-        raise _damaged(path) from None
+        failing.pop_all()
     # An earlier version wrote no command: then it is a release.
     command = str(state.get("command", RELEASE))
     return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout, lock)
