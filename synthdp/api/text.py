@@ -44,25 +44,13 @@ def render(*parts: object) -> str:
 
 def plan_text(facts: Mapping[str, Any]) -> str:
     """A plan as text, with other budgets and a rehearsal where they were asked for."""
-    parts: list[object] = _plan_parts(facts)
-    if "what_if" in facts:
-        from synthdp.release.what_if import figures_table
-
-        header, rows = figures_table(facts["what_if"])
-        parts += ["", Rows(header, rows, numbers=range(1, len(header)))]
-    if "rehearsal" in facts:
-        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
-    return "\n".join(map(render, parts))
-
-
-def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
     spends = []
     for s in facts["spends"]:
         share, alone = f"{s['share']:.0%}", f"{s['epsilon_alone']:.3f}"
         spends.append((s["purpose"], share, alone, s["mechanism"], ", ".join(s["serves"])))
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
-    return [
+    parts: list[object] = [
         say_of_plan("plan_head", facts=facts),
         Rows(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
         "(parts of the cost add up, as in the reports; what each costs alone does not)",
@@ -75,6 +63,14 @@ def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     ]
+    if "what_if" in facts:
+        from synthdp.release.what_if import figures_table
+
+        header, rows = figures_table(facts["what_if"])
+        parts += ["", Rows(header, rows, numbers=range(1, len(header)))]
+    if "rehearsal" in facts:
+        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
+    return "\n".join(map(render, parts))
 
 
 def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
